@@ -12,7 +12,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", 
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.figure import Figure  # noqa: E402
 
-from benchmarks.python_report import STEPS, WHO, Line  # noqa: E402
+from benchmarks.python_report import STEPS, WHO, Line, doubts  # noqa: E402
 
 
 def function(functions: Sequence[Line]) -> Figure:
@@ -56,7 +56,7 @@ def start(line: Line) -> Figure:
 def draw(functions: Sequence[Line], started: Line | None, directory: Path) -> list[str]:
     """Draw what there are figures for; return the names."""
     figures: dict[str, Figure] = {}
-    if functions:
+    if functions and not any(doubts(line["figures"]) for line in functions):
         figures["python_function"] = function(functions)
     if started is not None:
         figures["python_start"] = start(started)

@@ -1,12 +1,15 @@
 """How many Nexmark rows per second does each query take, on two TaskManagers with exactly-once checkpoints?
 
-    python -m benchmarks.nexmark [q1 q7 ...] [--peers duckdb flink ...] [--events 10000000] [--repeats 3] [--local]
+    python -m benchmarks.nexmark [q1 q7 ...] [--peers duckdb flink ...] [--events 40000000] [--repeats 3] [--local]
 
 Headrace and its peers take turns over the same files; without `--peers` there is DuckDB alone, the batch ceiling, and
 `--peers all` means all of `peers/registry.py`, where it also stands what each of them reads and writes, by which clock,
 and who is given fewer events or turns. Rows are those of the kinds a query reads. `--local`: both TaskManagers in one
 process, without Spark; the figures say which it was. The first turn of each peer compares its results with DuckDB's;
 a peer that fails is named, and the others go on. A page of it: `python -m benchmarks.nexmark.report`.
+
+Each turn that was taken is kept below `--root`, so what was interrupted goes on where it was. `--minutes 7` begins no
+turn after that time and exits with 3 where some are left: the same command again takes them.
 """
 
 import argparse
@@ -24,7 +27,9 @@ from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
 from benchmarks.nexmark.peers.setup import peer_python
 from benchmarks.nexmark.peers.turns import (
     Figures,
+    OutOfTimeError,
     Plan,
+    TakenTurns,
     answers,
     measure,
     turn_count,
@@ -33,6 +38,8 @@ from benchmarks.nexmark.queries import QUERIES
 from benchmarks.record import record_result
 
 ALL = "all"
+NOT_DONE = 3
+"""Exit code: turns are left."""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -51,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--events",
         type=events_argument,
-        default=10_000_000,
+        default=40_000_000,
         help="(%(default)s); slow peers get fewer",
     )
     parser.add_argument(
@@ -62,6 +69,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--local", action="store_true", help="Headrace in one process, without Spark"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="begin no turn after so long, exit with 3 if some are left"
     )
     parser.add_argument(
         "--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark",
@@ -102,6 +112,9 @@ def main() -> None:
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)
     problems: list[str] = []
+    measured: list[Figures] = []
+    seconds = None if options.minutes is None else options.minutes * 60
+    taken = TakenTurns(options.root, seconds)
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         total = sum(turn_count(plan, options.peers, query) for query in options.queries)
         task = progress.add_task("", total=total)
@@ -110,9 +123,17 @@ def main() -> None:
             def advance(what: str) -> None:
                 progress.update(task, advance=1, description=what)
 
-            figures = measure(plan, [p for p in options.peers if answers(p, query)], query, advance)
-            record_result("nexmark", figures)
+            able = [peer for peer in options.peers if answers(peer, query)]
+            try:
+                figures = measure(plan, able, query, advance, taken)
+            except OutOfTimeError as error:
+                console.print(f"next: {error}; run the same command again", markup=False)
+                sys.exit(NOT_DONE)
+            measured.append(figures)
             problems += [f"{query}: {problem}" for problem in wrong(figures)]
+    for figures in measured:
+        record_result("nexmark", figures)
+    taken.forget()
     for problem in problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
     sys.exit(1 if problems else 0)

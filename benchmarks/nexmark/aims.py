@@ -6,6 +6,7 @@ Rates of another machine say little of this one; how many times as fast as the s
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from benchmarks.nexmark.multiples import multiple
 from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS, TOUCHED_FLINK
 from benchmarks.page import shown, table
 
@@ -70,7 +71,7 @@ def _rate_and_multiples(query: str, figures: Mapping[str, Any]) -> Iterator[str]
     yield "–" if rate is None else shown(rate / 1e6)
     for name, rates in MEASURED_WITH_THEM.items():
         yield shown(AIMS[query] / rates[query]) if query in rates else "–"
-        ratios = [figures.get(f"{form}_ratio") for form in _FORMS.get(name, (name,))]
+        ratios = [multiple(figures, form) for form in _FORMS.get(name, (name,))]
         yield shown(min(known)) if (known := [ratio for ratio in ratios if ratio]) else "–"
 
 

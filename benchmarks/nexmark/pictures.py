@@ -16,6 +16,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
 
 from benchmarks.nexmark.flames import AREAS, Stacks, area_of, cells_of  # noqa: E402
+from benchmarks.nexmark.multiples import doubts  # noqa: E402
 from benchmarks.nexmark.report import engines  # noqa: E402
 
 LETTERS = 190
@@ -27,13 +28,27 @@ PICTURES = {
 }
 
 
+def has_bars(lines: Mapping[str, Any]) -> bool:
+    """Whether there is a figure without doubt."""
+    return any(
+        not doubts(line["figures"], peer.name)
+        for line in lines.values()
+        for peer in engines([line])
+    )
+
+
 def draw(lines: Mapping[str, Any], key: str, unit: float, label: str) -> Figure:
-    """Return bars on a logarithmic scale: engines are up to a thousand times apart."""
+    """Return bars on a logarithmic scale, of what may be compared: engines are up to a thousand times apart."""
     peers = engines(list(lines.values()))
     figure, panel = plt.subplots(figsize=(10.0, 4.0), layout="constrained")
     width = 0.85 / max(1, len(peers))
     for index, peer in enumerate(peers):
-        values = [line["figures"].get(f"{peer.name}_{key}", nan) / unit for line in lines.values()]
+        values = [
+            nan
+            if doubts(line["figures"], peer.name)
+            else line["figures"].get(f"{peer.name}_{key}", nan) / unit
+            for line in lines.values()
+        ]
         places = [place + (index - (len(peers) - 1) / 2) * width for place in range(len(lines))]
         panel.bar(places, values, width, label=peer.title)
     panel.set_yscale("log")
@@ -70,7 +85,7 @@ def flame_graph(stacks: Stacks) -> Figure:
 def draw_all(lines: Mapping[str, Any], stacks: Mapping[str, Stacks], directory: Path) -> list[str]:
     """Draw into `directory`; return the names of the pictures."""
     directory.mkdir(parents=True, exist_ok=True)
-    figures = {name: draw(lines, *how) for name, how in PICTURES.items()}
+    figures = {name: draw(lines, *how) for name, how in PICTURES.items() if has_bars(lines)}
     figures |= {f"nexmark_flames_{query}": flame_graph(seen) for query, seen in stacks.items()}
     for name, figure in figures.items():
         figure.savefig(directory / f"{name}.svg", metadata={"Date": None})

@@ -43,12 +43,15 @@ def run_query(name: str, directory: Path, out: Path | None) -> dict[str, Any]:
             writers = ParquetBulkWriters.for_row_type()
             sink = FileSink.for_bulk_format(str(out), writers).build()
         results.sink_to(sink)
-        result = env.execute(f"nexmark {name}")
+        client = env.execute_async(f"nexmark {name}")
+        result = client.get_job_execution_result().result()
+        taken = client.get_job_details().result().checkpoints.counts.completed
     counts = row_counts(directory)
     return {
         "query": name,
         "input_rows": sum(counts[kind] for kind in query.reads),
         "net_runtime_ms": result.get_net_runtime(),
+        "checkpoints": taken,
     }
 
 

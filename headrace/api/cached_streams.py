@@ -94,7 +94,6 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
         parallelism_like=producer,
         cache=Cache(),
     )
-    operator.parallelism = None
     cached_streams.add(operator)
     return CachedDataStream(environment, operator, cached_streams)
 
@@ -109,6 +108,11 @@ class CachedStreams:
         """Jobs of which it is not known how they ended."""
         self._undropped: list[ClusterDataSetId] = []
 
+    @property
+    def has_made_any(self) -> bool:
+        """Whether jobs made any, or were to."""
+        return any(cache.made_by_jobs for cache in self._caches.values())
+
     def add(self, operator: OperatorTransformation) -> None:
         """One more."""
         assert operator.cache is not None
@@ -116,7 +120,7 @@ class CachedStreams:
 
     def look(self, executor: PipelineExecutor) -> None:
         """Find out which of them the next job can read. Where that cannot be known, it makes them anew."""
-        if not any(cache.made_by_jobs for cache in self._caches.values()):
+        if not self.has_made_any:
             return
         self._forget_failed_jobs()
         stored: dict[ClusterDataSetId, int] = {}

@@ -12,7 +12,7 @@ from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream import DataStream
 from headrace.api.dataframe_bridges import dataframe_source
 from headrace.api.environment_settings import EnvironmentSettings
-from headrace.api.executors import PipelineExecutor, executor_for
+from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
 from headrace.api.function_checks import check_collection, check_name, resolve_type
 from headrace.api.interruption import end_interrupted_job
 from headrace.api.job_client import JobClient
@@ -21,9 +21,14 @@ from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_g
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
+    SideOutputTransformation,
     Transformation,
+    UnionTransformation,
+    ValuesTransformation,
     batch_type_of,
     operator_behind,
+    producers_of,
+    united,
 )
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import (
@@ -42,7 +47,13 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.jvm_functions import NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
-from headrace.functions.specs import CacheSpec, CollectSinkSpec, SinkSpec, SourceSpec
+from headrace.functions.specs import (
+    CacheSpec,
+    CollectSinkSpec,
+    KeyedValuesSpec,
+    SinkSpec,
+    SourceSpec,
+)
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.job_graph_generator import (
     check_program,
@@ -219,13 +230,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def _submit(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         settings = self._settings.to_settings()
-        said = self.get_stream_graph(job_name)
+        said = self._stream_graph(job_name, known_parallelism(settings))
         check_program(said, settings)
         _check_targets(said)
         executor = self._executor()
         _tell_of_no_sink(said)
         self._cached_streams.look(executor)
-        graph = self.get_stream_graph(job_name, executor.default_parallelism())
+        graph = self._stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)
@@ -261,29 +272,41 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Keep a stream for later jobs; called by `DataStream.cache`."""
         return cache_stream(stream, self._cached_streams)
 
-    def get_stream_graph(
-        self, job_name: str | None = None, default_parallelism: int | None = None
-    ) -> StreamGraph:
-        """Return the frozen graph of what was said so far; the environment keeps it."""
+    def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
+        """Return the frozen graph of what was said so far, as it would run now; the environment keeps it."""
+        if self._operators and self._cached_streams.has_made_any:
+            self._cached_streams.look(self._executor())
+        return self._stream_graph(job_name, known_parallelism(self._settings.to_settings()))
+
+    def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
+        """Make the graph; operators that were made before any parallelism was set have the executor's."""
         unexecuted.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
-            parallelism=default_parallelism or self._default_parallelism(),
+            parallelism=executors_parallelism or self.get_default_local_parallelism(),
             max_parallelism=max_parallelism if max_parallelism > 0 else None,
             buffer_timeout_ms=self.get_buffer_timeout(),
             settings=self._settings.to_settings(),
+            is_assumed=executors_parallelism is None,
         )
         return generate_stream_graph(self._operators, defaults)
 
     def get_execution_plan(self) -> str:
-        """Return the plan as JSON: operators, their parallelism and how rows travel between them."""
+        """Return the plan as JSON: operators, their parallelism and how rows travel between them.
+
+        Before a cluster has started the machine's processors may have to stand for its slots: `explain` says so.
+        """
         graph = self.get_stream_graph()
         check_stream_graph(graph, self._settings.to_settings())
         return plan_json(graph, self._settings.to_settings())
 
     def explain(self) -> str:
-        """Say in plain text what the job will be: vertices, chains, ids, and why chains end where they do."""
+        """Say in plain text what the job will be: vertices, chains, ids, and why chains end where they do.
+
+        It is what `execute` would submit now. Where operators take as many subtasks as there are slots, and nobody
+        knows these before the cluster has started, the second line says so.
+        """
         from headrace.graph.explain import explain
 
         return explain(self.get_stream_graph(), self._settings.to_settings())
@@ -300,38 +323,89 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         output_type: BatchType,
         *,
         name: str | None = None,
-        like: Transformation | None = None,
         **properties: Any,
     ) -> OperatorTransformation:
-        """Add an operator to the program; called by the methods of streams.
+        """Add an operator to the program; called by the methods of streams."""
+        key_removers: list[OperatorTransformation] = []
+        read = tuple(self._read(one, key_removers) for one in inputs)
+        operator = self._make_operator(spec, read, output_type, name=name, **properties)
+        for one in key_removers:
+            one.parallelism_like = operator
+        # Sources do nothing that anybody would see, so they run only where somebody reads them.
+        if inputs:
+            self._operators.append(operator)
+            unexecuted.operator_added(operator)
+        return operator
 
-        `like` names the stream whose operator decides the parallelism, so that the two can be chained.
+    def add_to_producers(
+        self,
+        spec: OperatorSpec,
+        stream: Transformation,
+        output_type: BatchType,
+        **properties: Any,
+    ) -> Transformation:
+        """Add an operator to each one that makes the stream, with its parallelism, so that the two are chained.
+
+        It runs where somebody reads it. A partitioning before it has no effect, as the last of several holds.
         """
-        if like is not None:
-            # The last of several partitionings holds, so one that comes before key_by has no effect.
-            while isinstance(like, PartitionTransformation):
-                like = like.input
-            inputs = (like,)
-            properties["parallelism_like"] = operator_behind(like)
+        return united(
+            [
+                self._make_operator(
+                    spec,
+                    (producer,),
+                    output_type,
+                    parallelism_like=operator_behind(producer),
+                    **properties,
+                )
+                for producer in producers_of(stream)
+            ]
+        )
+
+    def _read(
+        self, stream: Transformation, key_removers: list[OperatorTransformation]
+    ) -> Transformation:
+        """Return `stream` for an operator that is to read it; what takes keys off for it is added to the list."""
+        match stream:
+            case PartitionTransformation():
+                return PartitionTransformation(
+                    united(producers_of(stream.input)), stream.partitioning
+                )
+            case UnionTransformation():
+                return united([self._read(one, key_removers) for one in stream.inputs])
+            case ValuesTransformation():
+                key_remover = self._make_operator(
+                    KeyedValuesSpec(), (stream.keyed,), batch_type_of(stream), is_function=True
+                )
+                # The reader decides.
+                key_remover.parallelism = None
+                key_removers.append(key_remover)
+                return key_remover
+            case OperatorTransformation() | SideOutputTransformation():
+                return stream
+
+    def _make_operator(
+        self,
+        spec: OperatorSpec,
+        inputs: tuple[Transformation, ...],
+        output_type: BatchType,
+        *,
+        name: str | None = None,
+        **properties: Any,
+    ) -> OperatorTransformation:
         self._last_id += 1
+        follows = properties.get("parallelism_like") is not None
         is_parallel = properties.get("is_parallel", True)
-        operator = OperatorTransformation(
+        parallelism = None if follows else self._parallelism_set()
+        return OperatorTransformation(
             transformation_id=self._last_id,
             name=name or spec.default_name,
             spec=spec,
             inputs=inputs,
             output_type=output_type,
-            parallelism=(None if like is not None else self._parallelism_set())
-            if is_parallel
-            else 1,
+            parallelism=parallelism if is_parallel else 1,
             location=call_site(),
             **properties,
         )
-        # Sources and key_by do nothing that anybody would see, so they run only where somebody reads them.
-        if inputs and like is None:
-            self._operators.append(operator)
-            unexecuted.operator_added(operator)
-        return operator
 
     def _add_source(
         self,

@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn, Self
 from headrace.api import python_dependencies
 from headrace.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.execution_config import ExecutionConfig
-from headrace.api.executors import active_executor, default_settings
+from headrace.api.executors import default_settings, known_parallelism
 from headrace.api.program_settings import ProgramSettings, configuration_values
 from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.core.errors import ConfigurationError, ProgramError
@@ -49,7 +49,11 @@ class EnvironmentSettings:
 
     def get_parallelism(self) -> int:
         """That value, or what the executor offers where none was set."""
-        return self._default_parallelism()
+        return (
+            self._parallelism_set()
+            or known_parallelism(self._settings.to_settings())
+            or self.get_default_local_parallelism()
+        )
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups, 1..32768: the upper bound for rescaling."""
@@ -135,7 +139,7 @@ class EnvironmentSettings:
         return EnvironmentSettings._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """For environments that no executor has told its number of slots."""
+        """For environments whose executor does not know its number of slots yet."""
         EnvironmentSettings._default_local_parallelism = parallelism
 
     def add_python_file(self, file_path: str) -> None:
@@ -189,12 +193,3 @@ class EnvironmentSettings:
                 "it must be at least 1, or -1 for as many as there are slots",
             )
         return parallelism
-
-    def _default_parallelism(self) -> int:
-        parallelism = self._parallelism_set()
-        if parallelism is not None:
-            return parallelism
-        executor = active_executor()
-        if executor is not None:
-            return executor.default_parallelism()
-        return self.get_default_local_parallelism()

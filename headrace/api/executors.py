@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, HostError
 
 if TYPE_CHECKING:
     from headrace.api.job_client import JobClient
@@ -37,7 +37,11 @@ class PipelineExecutor(Protocol):
         ...
 
     def default_parallelism(self) -> int:
-        """Parallelism of programs that set none: how many slots there are."""
+        """Parallelism of programs that set none: how many slots there are; may start the cluster to find out."""
+        ...
+
+    def known_parallelism(self) -> int | None:
+        """The same without starting anything; None where it is not known before."""
         ...
 
     def list_data_sets(self) -> "tuple[DataSetInfo, ...]":
@@ -97,6 +101,19 @@ def create_executor(settings: Settings) -> PipelineExecutor:
             TARGET.key, name, f"no such executor is installed; there are: {known}"
         )
     return load_entry_point(ENTRY_POINT_GROUP, name)(settings)
+
+
+def known_parallelism(settings: Settings) -> int | None:
+    """Return the default parallelism of the executor that would run a job now, without starting it, or None.
+
+    An executor that was not used yet is made for the question alone: the one of the first job has its settings.
+    """
+    executor = _registry.active or _registry.made.get(settings.get_option(TARGET))
+    try:
+        return (executor or create_executor(settings)).known_parallelism()
+    except HostError:
+        # What is wrong with the host is said when a job is to run on it.
+        return None
 
 
 def executor_for(settings: Settings) -> PipelineExecutor:

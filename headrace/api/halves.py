@@ -21,17 +21,14 @@ def in_halves(
     name: str,
     description: str,
 ) -> DataStream:
-    """Add the first half in the chain of `before`, which is not keyed, and the second one keyed by `partial_keys`.
+    """Add the first half to what makes `before`, which is not keyed, and the second one keyed by `partial_keys`.
 
     `partial_schema`: columns that pass between them, of which `partial_keys` are some. `key_type` None: the types of
     these columns. `name` and `description` are the second half's.
     """
     environment = before.get_execution_environment()
-    local = environment.add_operator(
-        halves[0],
-        (before.transformation,),
-        BatchType(type_info_from_schema(partial_schema)),
-        like=before.transformation,
+    local = environment.add_to_producers(
+        halves[0], before.transformation, BatchType(type_info_from_schema(partial_schema))
     )
     partials = DataStream(environment, local)
     if key_type is None:

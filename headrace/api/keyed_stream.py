@@ -11,7 +11,11 @@ from headrace.api.function_checks import (
     check_position,
     resolve_type,
 )
-from headrace.api.transformations import OperatorTransformation, PartitionTransformation
+from headrace.api.transformations import (
+    OperatorTransformation,
+    PartitionTransformation,
+    ValuesTransformation,
+)
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.arrow_mapping import type_info_of_arrow
@@ -98,12 +102,11 @@ class KeyedStream(DataStream):
     ) -> None:
         origin = origin.without_keys()
         environment = origin.get_execution_environment()
-        key_by = environment.add_operator(
+        key_by = environment.add_to_producers(
             KeyBySpec(selector, key_columns, key_type),
-            (origin.transformation,),
+            origin.transformation,
             BatchType(origin.get_type(), key_type),
             is_function=True,
-            like=origin.transformation,
         )
         hashed = PartitionTransformation(key_by, Partitioning(PartitionerKind.HASH))
         super().__init__(environment, hashed)
@@ -203,7 +206,8 @@ class KeyedStream(DataStream):
 
     def cache(self) -> "CachedDataStream":
         """Keep the values: see DataStream.cache."""
-        return self.without_keys().cache()
+        # Stored are the subtasks' results of one operator, so here is one whether or not anybody reads it.
+        return self._then(KeyedValuesSpec(), self.get_type(), is_function=True).cache()
 
     def sink_to(self, sink: Any) -> "DataStreamSink":
         return self.without_keys().sink_to(sink)
@@ -242,7 +246,8 @@ class KeyedStream(DataStream):
         )
 
     def without_keys(self) -> DataStream:
-        return self._then(KeyedValuesSpec(), self.get_type(), is_function=True)
+        values = ValuesTransformation(self.transformation, self._origin.transformation)
+        return DataStream(self.get_execution_environment(), values)
 
     def collected_stream(self) -> DataStream:
         row_type = Types.ROW([self._key_type, self.get_type()])

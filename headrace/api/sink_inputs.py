@@ -18,6 +18,6 @@ def sink_input(stream: DataStream, sink: Sink) -> DataStream:
         sink.check_input(written.get_type())
     except ProgramError as error:
         made_by = operator_behind(written.transformation)
-        source = "the union" if made_by is None else f"operator '{made_by.name}'"
+        source = "a union" if made_by is None else f"operator '{made_by.name}'"
         raise ProgramError(f"{error} (the stream of {source}, {call_site()})") from None
     return written

@@ -27,13 +27,17 @@ from headrace.graph.stream_graph import (
 
 @dataclass(frozen=True)
 class GraphDefaults:
-    """What operators take that say nothing themselves."""
+    """What operators take that say nothing themselves.
+
+    `is_assumed`: the parallelism stands for the executor's, which is not known yet.
+    """
 
     job_name: str
     parallelism: int
     max_parallelism: int | None
     buffer_timeout_ms: int
     settings: Mapping[str, str]
+    is_assumed: bool = False
 
 
 def generate_stream_graph(
@@ -57,7 +61,14 @@ def generate_stream_graph(
             for input_number, upstreams in enumerate(inputs)
             for upstream in upstreams
         ]
-    return StreamGraph(defaults.job_name, tuple(nodes), tuple(edges), dict(defaults.settings))
+    assumes = defaults.is_assumed and any(_deciding(one).parallelism is None for one in operators)
+    return StreamGraph(
+        defaults.job_name,
+        tuple(nodes),
+        tuple(edges),
+        dict(defaults.settings),
+        defaults.parallelism if assumes else None,
+    )
 
 
 def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:
@@ -74,13 +85,19 @@ def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransfo
 
 
 def _parallelism(operator: OperatorTransformation, defaults: GraphDefaults) -> int:
-    if operator.cache is not None and operator.cache.stored is not None:
-        return operator.cache.stored.partition_count
-    if operator.parallelism is not None:
-        return operator.parallelism
-    if operator.parallelism_like is not None:
-        return _parallelism(operator.parallelism_like, defaults)
-    return defaults.parallelism
+    decides = _deciding(operator)
+    if decides.cache is not None and decides.cache.stored is not None:
+        return decides.cache.stored.partition_count
+    return defaults.parallelism if decides.parallelism is None else decides.parallelism
+
+
+def _deciding(operator: OperatorTransformation) -> OperatorTransformation:
+    """Return the operator whose parallelism `operator` has: itself, unless it goes with another one."""
+    while operator.parallelism is None and operator.parallelism_like is not None:
+        if operator.cache is not None and operator.cache.stored is not None:
+            return operator
+        operator = operator.parallelism_like
+    return operator
 
 
 def _inherited_group(inputs: list[list[Upstream]], groups: dict[int, str]) -> str:

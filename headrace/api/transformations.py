@@ -5,7 +5,7 @@ say how the next operator reads. `stream_graph_generator` makes the frozen Strea
 Source: Flink Transformation and its subclasses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.errors import ProgramError
@@ -39,8 +39,8 @@ class Cache:
 class OperatorTransformation:
     """One operator. `inputs` holds what feeds each of its inputs, by input number.
 
-    `parallelism` None takes that of `parallelism_like`, if set, and otherwise the default, when the graph is made. An
-    operator that is not `is_parallel` has parallelism 1 for good.
+    `parallelism` None takes that of `parallelism_like`, if set, and otherwise the executor's, when the graph is made.
+    An operator that is not `is_parallel` has parallelism 1 for good.
     `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment.
     `location` is the user's file and line that made it. `cache`: what is known of the kept result, for the operator
     behind a cached stream.
@@ -119,12 +119,26 @@ class SideOutputTransformation:
     side_type: BatchType
 
 
+@dataclass(frozen=True, eq=False)
+class ValuesTransformation:
+    """The rows of the stream `keyed` without their keys; `origin` is the stream that was keyed.
+
+    Each operator that reads them has one in front of itself, of its own parallelism, which takes the keys off: so
+    rows go to the reader's subtasks by their key, in order, whatever its parallelism becomes.
+    """
+
+    keyed: "Transformation"
+    origin: "Transformation"
+
+
 Transformation = (
     OperatorTransformation
     | PartitionTransformation
     | UnionTransformation
     | SideOutputTransformation
+    | ValuesTransformation
 )
+ProducingTransformation = OperatorTransformation | SideOutputTransformation
 
 
 @dataclass(frozen=True)
@@ -152,6 +166,26 @@ def upstreams_of(
         case UnionTransformation():
             for one in transformation.inputs:
                 yield from upstreams_of(one, partitioning)
+        case ValuesTransformation():
+            yield from upstreams_of(transformation.origin, partitioning)
+
+
+def producers_of(transformation: Transformation) -> tuple[ProducingTransformation, ...]:
+    """Return what makes the rows, before any exchange: of a union, and of its unions, what makes each stream."""
+    match transformation:
+        case OperatorTransformation() | SideOutputTransformation():
+            return (transformation,)
+        case PartitionTransformation():
+            return producers_of(transformation.input)
+        case UnionTransformation():
+            return tuple(made for one in transformation.inputs for made in producers_of(one))
+        case ValuesTransformation():
+            return producers_of(transformation.origin)
+
+
+def united(streams: Sequence[Transformation]) -> Transformation:
+    """Return the rows of all of them."""
+    return streams[0] if len(streams) == 1 else UnionTransformation(tuple(streams))
 
 
 def batch_type_of(transformation: Transformation) -> BatchType:
@@ -165,6 +199,8 @@ def batch_type_of(transformation: Transformation) -> BatchType:
             return batch_type_of(transformation.input)
         case UnionTransformation():
             return batch_type_of(transformation.inputs[0])
+        case ValuesTransformation():
+            return batch_type_of(transformation.origin)
 
 
 def is_bounded(transformation: Transformation) -> bool:
@@ -188,5 +224,9 @@ def operator_behind(transformation: Transformation) -> OperatorTransformation | 
             return transformation
         case PartitionTransformation():
             return operator_behind(transformation.input)
-        case SideOutputTransformation() | UnionTransformation():
+        case SideOutputTransformation():
+            return transformation.input
+        case ValuesTransformation():
+            return operator_behind(transformation.origin)
+        case UnionTransformation():
             return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headrace.api.data_stream import DataStream
 from headrace.api.one_environment import require_one_environment
-from headrace.api.transformations import UnionTransformation
+from headrace.api.transformations import united
 from headrace.core.errors import ProgramError
 
 
@@ -21,5 +21,5 @@ def unite(first: DataStream, others: Sequence[DataStream]) -> DataStream:
     inputs = [one.without_keys() for one in (first, *others)]
     if len(inputs) == 1:
         return inputs[0]
-    union = UnionTransformation(tuple(one.transformation for one in inputs))
+    union = united([one.transformation for one in inputs])
     return DataStream(first.get_execution_environment(), union)

@@ -145,6 +145,10 @@ class WatchedExecutor:
         """The executor's."""
         return self._executor.default_parallelism()
 
+    def known_parallelism(self) -> int | None:
+        """The executor's."""
+        return self._executor.known_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         """The executor's."""
         return self._executor.list_data_sets()

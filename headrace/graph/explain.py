@@ -20,6 +20,11 @@ def explain(graph: StreamGraph, settings: Settings) -> str:
         f"JobGraph '{graph.job_name}': {_counted(len(chains), 'vertex', 'vertices')}, "
         f"{_counted(edge_count, 'edge', 'edges')}"
     ]
+    if graph.assumed_parallelism is not None:
+        lines.append(
+            f"  parallelism {graph.assumed_parallelism} stands for the number of slots, which is not known before the "
+            "cluster has started: the job may have another one, and other edges. set_parallelism() or -p fixes it"
+        )
     for number, chain in enumerate(chains, 1):
         lines += ["", _vertex_line(number, chain)]
         lines += [

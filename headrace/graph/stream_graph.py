@@ -96,12 +96,16 @@ class StreamEdge:
 
 @dataclass(frozen=True)
 class StreamGraph:
-    """Nodes by ascending id and edges in the order in which inputs were attached."""
+    """Nodes by ascending id and edges in the order in which inputs were attached.
+
+    `assumed_parallelism`: the one that stands for the executor's in the nodes that have it, where that is not known.
+    """
 
     job_name: str
     nodes: tuple[StreamNode, ...]
     edges: tuple[StreamEdge, ...]
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    assumed_parallelism: int | None = None
 
     @cached_property
     def _nodes_by_id(self) -> dict[int, StreamNode]:

@@ -52,6 +52,10 @@ class NotEnoughSlotsError(HostError):
         self.needed, self.available = needed, available
 
 
+def _slots_of(host: SparkHost) -> int:
+    return max(1, host.slot_count if host.slot_count is not None else 1)
+
+
 class SparkExecutor:
     """See PipelineExecutor. Made by name `spark`; thread-safe."""
 
@@ -89,6 +93,11 @@ class SparkExecutor:
 
     def default_parallelism(self) -> int:
         """Slots for TaskManagers: on this machine one per processor, on a cluster all but one of its slots."""
+        known = self.known_parallelism()
+        return _slots_of(self._started_host()) if known is None else known
+
+    def known_parallelism(self) -> int | None:
+        """See PipelineExecutor: how many slots a cluster has only Spark knows, once it has started."""
         master = planned_or_running_master(self._settings)
         if master is None:
             return embedded_slot_count(self._settings, os.cpu_count() or 1)
@@ -97,8 +106,8 @@ class SparkExecutor:
             return self._settings.get_option(SLOT_COUNT)
         if kind.thread_count is not None:
             return max(1, kind.thread_count - 1)
-        available = self._started_host().slot_count
-        return max(1, available if available is not None else 1)
+        host = self._live_host()
+        return None if host is None else _slots_of(host)
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         """See PipelineExecutor: with the session that a program stopped, everything is gone."""

@@ -51,6 +51,10 @@ class MiniClusterExecutor:
         """See PipelineExecutor: every slot."""
         return self.cluster.slot_count
 
+    def known_parallelism(self) -> int:
+        """See PipelineExecutor."""
+        return self.default_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         """See PipelineExecutor."""
         return self.cluster.handle.list_data_sets()

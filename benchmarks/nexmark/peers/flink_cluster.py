@@ -15,7 +15,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.nexmark.peers.measure import READS, TEXTS, Figures, Measured
+from benchmarks.nexmark.peers.measure import (
+    CHECKPOINT_VARIABLE,
+    READS,
+    TEXTS,
+    Figures,
+    Measured,
+)
 
 PARALLELISM: Final = 2
 WATERMARK_DELAY_SECONDS: Final = 4
@@ -25,7 +31,6 @@ SETTINGS: Final = {
     "parallelism.default": str(PARALLELISM),
     "pipeline.object-reuse": "true",
     "state.backend.type": "hashmap",
-    "execution.checkpointing.interval": "1s",
     "execution.checkpointing.mode": "EXACTLY_ONCE",
     "execution.checkpointing.storage": "filesystem",
     "restart-strategy.type": "none",
@@ -52,6 +57,8 @@ class FlinkCluster:
         self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         checkpoints = Path(self._scratch.name).as_uri()
         self.configuration.set_string("execution.checkpointing.dir", checkpoints)
+        interval_ms = os.environ.get(CHECKPOINT_VARIABLE, "1000")
+        self.configuration.set_string("execution.checkpointing.interval", f"{interval_ms} ms")
         self.jvm: Any = get_gateway().jvm
         builder = self.jvm.org.apache.flink.runtime.minicluster.MiniClusterConfiguration.Builder()
         builder.setConfiguration(self.configuration._j_configuration)
@@ -107,7 +114,8 @@ class FlinkCluster:
         graph = self._cluster.getArchivedExecutionGraph(job).get()
         finished = graph.getStatusTimestamp(self.jvm.org.apache.flink.api.common.JobStatus.FINISHED)
         running = max(self._running_times(graph))
-        return measured.figures(finished - running, cpu_seconds)
+        taken = graph.getCheckpointStatsSnapshot().getCounts().getNumberOfCompletedCheckpoints()
+        return measured.figures(finished - running, cpu_seconds, taken)
 
     def _is_running(self, job: Any) -> bool:
         graph = self._cluster.getExecutionGraph(job).get()

@@ -1,4 +1,4 @@
-"""Flink in its JVM, by SQL: window functions, hashmap state, exactly-once checkpoints every second, two slots.
+"""Flink in its JVM, by SQL: window functions, hashmap state, exactly-once checkpoints, two slots.
 
 The best form of each query was taken, see FORMS. Its clock starts when all tasks run, its second job in one JVM.
 Results go to `blackhole`; those to be compared to CSV files.

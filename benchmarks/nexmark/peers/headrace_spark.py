@@ -1,4 +1,4 @@
-"""Headrace as it is measured beside its peers: two TaskManagers that Spark hosts, checkpoints every second.
+"""Headrace as it is measured beside its peers: two TaskManagers that Spark hosts, exactly-once checkpoints.
 
 The time is what the JobMaster says of the job, from submission to the end, deployment included; TaskManagers are there
 before, as another query has run. Processors and memory are those of driver, JVM and workers.
@@ -20,7 +20,7 @@ def run(query: str, events: Path, out: Path | None) -> Figures:
     """Run a query to its end."""
     with Measured() as measured:
         figures = run_query(query, events, out)
-    return measured.figures(figures["net_runtime_ms"])
+    return measured.figures(figures["net_runtime_ms"], checkpoints=figures["checkpoints"])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 SAMPLE_SECONDS: Final = 0.2
 CHECKPOINT_VARIABLE: Final = "HEADRACE_NEXMARK_CHECKPOINT_MS"
-"""How often Headrace takes checkpoints, in place of every second."""
+"""How often a streaming engine takes checkpoints, in place of every second."""
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _BID: Final = ("auction", "bidder", "price", "date_time")
@@ -125,10 +125,17 @@ class Measured:
             self._look()
 
     def figures(
-        self, net_runtime_ms: float | None = None, cpu_seconds: float | None = None
+        self,
+        net_runtime_ms: float | None = None,
+        cpu_seconds: float | None = None,
+        checkpoints: int | None = None,
     ) -> Figures:
-        """Return what was measured; an engine that tells more exactly when its job ran says so."""
-        return {
+        """Return what was measured; an engine that tells more exactly when its job ran says so.
+
+        `checkpoints`: how many it completed in that time; None where it takes none.
+        """
+        counted = {} if checkpoints is None else {"checkpoints": checkpoints}
+        return counted | {
             "net_runtime_ms": round(self.wall_ms if net_runtime_ms is None else net_runtime_ms, 1),
             "cpu_seconds": round(self.cpu_seconds if cpu_seconds is None else cpu_seconds, 2),
             "peak_mb": round(self.peak_bytes / 1e6),

@@ -46,15 +46,18 @@ def q3(scan: Scan) -> Any:
 
 
 def q5(scan: Scan) -> Any:
-    panes = scan("bid").group_by("auction", _window(size_ms=SLIDE_MS).alias("pane")).len()
+    """Counts bids once for each pane of two seconds, which five windows share."""
+    pane = pl.col("date_time") // SLIDE_MS
+    bids = pl.len().cast(pl.Int64).alias("bids")
+    panes = scan("bid").group_by("auction", pane.alias("pane")).agg(bids)
     counts = pl.concat(
-        panes.select("auction", (pl.col("pane") - SLIDE_MS * back).alias("begin"), "len")
+        panes.select("auction", (pl.col("pane") - back).alias("window"), "bids")
         for back in range(SIZE_MS // SLIDE_MS)
     )
-    counts = counts.group_by("auction", "begin").agg(pl.col("len").sum().cast(pl.Int64))
-    best = counts.group_by("begin").agg(pl.col("len").max())
-    return counts.join(best, on=["begin", "len"]).select(
-        "auction", "begin", (pl.col("begin") + SIZE_MS).alias("end"), "len"
+    counts = counts.group_by("auction", "window").agg(pl.col("bids").sum())
+    begin = pl.col("window") * SLIDE_MS
+    return counts.filter(pl.col("bids") == pl.col("bids").max().over("window")).select(
+        "auction", begin.alias("begin"), (begin + SIZE_MS).alias("end"), "bids"
     )
 
 
@@ -76,15 +79,20 @@ def q8(scan: Scan) -> Any:
 
 
 def q11(scan: Scan) -> Any:
+    """Puts buckets as long as the gap in order, not bids: those of one bucket and bidder are of one session."""
     time = pl.col("date_time")
-    bids = scan("bid").select("bidder", "date_time").sort("bidder", "date_time")
-    is_next = (pl.col("bidder") == pl.col("bidder").shift()) & (time - time.shift() <= SIZE_MS)
-    marked = bids.with_columns((~is_next.fill_null(False)).cum_sum().alias("session"))
+    buckets = scan("bid").group_by("bidder", (time // SIZE_MS).alias("bucket"))
+    buckets = buckets.agg(
+        time.min().alias("earliest"), time.max().alias("latest"), pl.len().alias("bids")
+    ).sort("bidder", "bucket")
+    gap = pl.col("earliest") - pl.col("latest").shift()
+    is_next = (pl.col("bidder") == pl.col("bidder").shift()) & (gap <= SIZE_MS)
+    marked = buckets.with_columns((~is_next.fill_null(False)).cum_sum().alias("session"))
     sessions = marked.group_by("session").agg(
         pl.col("bidder").first(),
-        time.min().alias("begin"),
-        (time.max() + SIZE_MS).alias("end"),
-        pl.len().cast(pl.Int64).alias("bids"),
+        pl.col("earliest").min().alias("begin"),
+        (pl.col("latest").max() + SIZE_MS).alias("end"),
+        pl.col("bids").sum().cast(pl.Int64),
     )
     return sessions.select("bidder", "begin", "end", "bids")
 

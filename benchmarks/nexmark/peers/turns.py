@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import Any, Final
 
 from benchmarks.nexmark.answers import ANSWERS
 from benchmarks.nexmark.files import events_directory, row_counts
+from benchmarks.nexmark.multiples import PROTOCOL
 from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS, Peer
 from benchmarks.nexmark.peers.setup import ROOT, peer_python
 from benchmarks.nexmark.queries import QUERIES
 from headrace.spark.java_runtime import ensure_java
 
-RUN_TIMEOUT_SECONDS: Final = 300
-WARM_UP_EVENTS: Final = 1_000_000
+RUN_TIMEOUT_SECONDS: Final = 480
+TURNS_FILE: Final = "turns.jsonl"
 REASON_CHARACTERS: Final = 300
 _PACKAGE: Final = "benchmarks.nexmark.peers"
 Figures = dict[str, Any]
@@ -43,11 +45,7 @@ class Plan:
 
     def warm_up_events_of(self, peer: Peer, query: str) -> int:
         """Return how many events the first run of each process has, whose results are compared."""
-        return min(self.events_of(peer, query) // 2, WARM_UP_EVENTS)
-
-    def repeats_of(self, peer: Peer) -> int:
-        """Return how many turns a peer has."""
-        return min(self.repeats, peer.repeats_max or self.repeats)
+        return min(self.events_of(peer, query) // 2, peer.warm_up_max)
 
 
 class PeerFailedError(RuntimeError):
@@ -61,31 +59,84 @@ def answers(peer: Peer, query: str) -> bool:
 
 def turn_count(plan: Plan, peers: Sequence[Peer], query: str) -> int:
     """Return how many processes a query needs."""
-    return sum(plan.repeats_of(peer) for peer in peers if answers(peer, query))
+    return sum(plan.repeats for peer in peers if answers(peer, query))
+
+
+class OutOfTimeError(Exception):
+    """There are turns left, and no time for the next one."""
+
+
+class TakenTurns:
+    """The turns of a measurement that may be interrupted: those that were taken are kept in a file below its root.
+
+    No turn begins when `seconds` are over, counted from the making; None: there is no end.
+    """
+
+    def __init__(self, root: Path, seconds: float | None = None) -> None:
+        self._file = root / TURNS_FILE
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        self._kept = {tuple(line["place"]): line for line in map(json.loads, lines)}
+
+    def turn(self, plan: Plan, peer: Peer, query: str, number: int) -> Figures:
+        """Take a turn, unless it was taken before; PeerFailedError, also for one that failed then, OutOfTimeError."""
+        place = (query, peer.name, plan.events_of(peer, query), plan.is_local, number)
+        if place not in self._kept:
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                raise OutOfTimeError(f"{query}: {peer.name}, turn {number + 1}")
+            self._keep(place, self._take(plan, peer, query, number))
+        kept = self._kept[place]
+        if "failed" in kept:
+            raise PeerFailedError(kept["failed"])
+        return kept["figures"]
+
+    def forget(self) -> None:
+        """Have the next measurement begin anew: this one was recorded."""
+        self._kept.clear()
+        self._file.unlink(missing_ok=True)
+
+    def _take(self, plan: Plan, peer: Peer, query: str, number: int) -> Figures:
+        load = round(os.getloadavg()[0], 2)
+        try:
+            figures = run_once(plan, peer, query, is_first=number == 0)
+        except PeerFailedError as error:
+            return {"failed": str(error)}
+        return {"figures": figures | {"load_before": load}}
+
+    def _keep(self, place: tuple[Any, ...], line: Figures) -> None:
+        self._kept[place] = {"place": place} | line
+        with self._file.open("a") as kept:
+            kept.write(json.dumps(self._kept[place]) + "\n")
 
 
 def measure(
-    plan: Plan, peers: Sequence[Peer], query: str, advance: Callable[[str], None]
+    plan: Plan,
+    peers: Sequence[Peer],
+    query: str,
+    advance: Callable[[str], None],
+    taken: TakenTurns,
 ) -> Figures:
-    """Return the medians of all peers for a query, flat, and the peers that failed with their reasons."""
+    """Return the medians of all peers for a query, flat, and the peers that failed with their reasons.
+
+    OutOfTimeError where turns are left for another time.
+    """
     found: dict[str, list[Figures]] = {}
     failed: dict[str, str] = {}
     for turn in range(plan.repeats):
         for peer in peers:
-            if turn >= plan.repeats_of(peer) or not answers(peer, query):
+            if not answers(peer, query):
                 continue
             advance(f"{query}: {peer.name}")
             if peer.name in failed:
                 continue
             try:
-                found.setdefault(peer.name, []).append(
-                    run_once(plan, peer, query, is_first=turn == 0)
-                )
+                found.setdefault(peer.name, []).append(taken.turn(plan, peer, query, turn))
             except PeerFailedError as error:
                 failed[peer.name] = str(error)
                 found.pop(peer.name, None)
     figures: Figures = {
         "query": query,
+        "protocol": PROTOCOL,
         "host": "one process" if plan.is_local else "spark",
         "events": plan.events,
         "repeats": plan.repeats,
@@ -96,7 +147,10 @@ def measure(
 
 
 def summary(name: str, runs: Sequence[Figures], ours: Sequence[Figures] | None) -> Figures:
-    """Return medians of a peer's turns; `ratio` says how many times its rows per second Headrace takes."""
+    """Return medians of a peer's turns; `ratio` says how many times its rows per second Headrace takes.
+
+    `checkpoints` is the least number that a turn completed.
+    """
     rate = _rate(runs)
     flat: Figures = {
         "rows_per_second": round(rate),
@@ -110,6 +164,10 @@ def summary(name: str, runs: Sequence[Figures], ours: Sequence[Figures] | None) 
         "turns": len(runs),
         "version": " ".join(f"{key} {value}" for key, value in runs[0]["versions"].items()),
     }
+    if "checkpoints" in runs[0]:
+        flat["checkpoints"] = min(run["checkpoints"] for run in runs)
+    if "load_before" in runs[0]:
+        flat["load_before"] = max(run["load_before"] for run in runs)
     if "same" in runs[0]:
         flat["same"] = runs[0]["same"]
     if ours and name != HEADRACE:

@@ -28,6 +28,9 @@ class MiniClusterExecutor:
     def default_parallelism(self) -> int:
         return self._cluster.slot_count
 
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return self._cluster.handle.list_data_sets()
 

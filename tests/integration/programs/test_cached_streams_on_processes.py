@@ -42,6 +42,9 @@ class HandleExecutor:
     def default_parallelism(self) -> int:
         return PARALLELISM
 
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return self._handle.list_data_sets()
 

@@ -54,6 +54,9 @@ class HandleExecutor:
     def default_parallelism(self) -> int:
         return 2
 
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return ()
 
@@ -298,6 +301,9 @@ class RemoteClient:
 
     def default_parallelism(self) -> int:
         return 1
+
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return ()

@@ -33,6 +33,9 @@ class RecordingExecutor:
     def default_parallelism(self) -> int:
         return self._parallelism
 
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
+
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return tuple(self.data_sets)
 

@@ -429,3 +429,30 @@ def test_a_socket_stream_is_made_of_lines_and_not_parallel() -> None:
     nodes = env.get_stream_graph("sockets").nodes
     (source,) = [node for node in nodes if node.role is NodeRole.SOURCE]
     assert source.parallelism == 1
+
+
+def test_parallelism_that_is_set_late_does_not_reach_operators_made_before() -> None:
+    with recording(parallelism=4) as executor:
+        env = fresh()
+        assert env.get_parallelism() == 4
+        mapped = env.from_collection([1]).map(str).name("early")
+        env.set_parallelism(2)
+        mapped.map(str).name("late")
+        nodes = {node.name: node.parallelism for node in env.get_stream_graph().nodes}
+        assert (nodes["early"], nodes["late"]) == (4, 2)
+        env.execute_async()
+        assert [vertex.parallelism for vertex in executor.last.vertices] == [1, 4, 2]
+
+
+def test_explain_says_where_the_number_of_slots_is_not_known_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with recording() as executor:
+        monkeypatch.setattr(executor, "known_parallelism", lambda: None)
+        env = fresh()
+        mapped = env.from_collection([1]).map(str)
+        note = env.explain().splitlines()[1]
+        assert note.startswith(f"  parallelism {env.get_parallelism()} stands for the number of")
+        assert "not known before the cluster has started" in note
+        mapped.set_parallelism(3)
+        assert "stands for" not in env.explain(), "nobody takes that number"

@@ -3,9 +3,14 @@ import threading
 import pytest
 
 from headrace.api import executors
-from headrace.api.executors import create_executor, executor_for, set_active_executor
+from headrace.api.executors import (
+    create_executor,
+    executor_for,
+    known_parallelism,
+    set_active_executor,
+)
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.threads import start_thread
 from tests.unit.api.recording import RecordingExecutor, recording
 
@@ -64,3 +69,23 @@ def test_two_threads_that_submit_first_at_once_share_one_executor(
         thread.join(10)
     assert found[0] is found[1]
     assert len(made) == 1
+
+
+def test_asking_for_the_parallelism_does_not_make_the_executor_of_the_first_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executors, "create_executor", lambda _: RecordingExecutor(3))
+    monkeypatch.setattr(executors._registry, "made", {})
+    assert known_parallelism(Settings({"execution.target": "elsewhere"})) == 3
+    assert executors._registry.made == {}
+
+
+def test_a_host_that_cannot_be_asked_has_no_known_parallelism(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def create(_: Settings) -> RecordingExecutor:
+        raise HostError("no Java")
+
+    monkeypatch.setattr(executors, "create_executor", create)
+    monkeypatch.setattr(executors._registry, "made", {})
+    assert known_parallelism(Settings({"execution.target": "elsewhere"})) is None

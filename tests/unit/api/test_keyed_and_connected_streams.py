@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from headrace import StreamExecutionEnvironment, Types
+from headrace import OutputTag, StreamExecutionEnvironment, Types
 from headrace.api.keyed_stream import KeyedStream
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
@@ -12,9 +12,17 @@ from headrace.datastream.functions import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
+    ProcessFunction,
 )
-from headrace.graph.job_graph import PartitionerKind, VertexKind
-from tests.unit.api.recording import RecordingExecutor, operators, plan_nodes, spec_of, types_of
+from headrace.graph.job_graph import JobGraph, PartitionerKind, VertexKind
+from tests.unit.api.recording import (
+    RecordingExecutor,
+    operators,
+    plan_nodes,
+    recording,
+    spec_of,
+    types_of,
+)
 
 ROW = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 
@@ -42,6 +50,11 @@ class Meet(CoProcessFunction):
         yield value
 
     def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        yield value
+
+
+class Split(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
         yield value
 
 
@@ -240,3 +253,67 @@ def test_a_plain_co_function_sees_values_of_a_stream_keyed_on_one_side(
     env.execute_async()
     assert "_keyed_stream_values_operator" in operators(executor.last)
     assert types_of(executor.last, "Co-Process").inputs == (BatchType(ROW), BatchType(ROW))
+
+
+def test_what_keys_a_union_is_chained_to_each_of_its_streams_and_rows_leave_by_key_at_once() -> (
+    None
+):
+    with recording(parallelism=5) as executor:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        some = people(env).map(lambda r: r, ROW).name("some")
+        more = people(env).map(lambda r: r, ROW).name("more").set_parallelism(3)
+        some.union(more.rebalance()).key_by(ByName()).process(Count()).name("count")
+        env.execute_async()
+        by_name = {vertex.name: vertex.parallelism for vertex in executor.last.vertices}
+        assert by_name == {
+            "Source: Collection Source": 1,
+            "some -> _stream_key_by_map_operator": 2,
+            "more -> _stream_key_by_map_operator": 3,
+            "count": 2,
+        }
+        assert edges_into(executor.last, "count") == [PartitionerKind.HASH] * 2
+
+
+def test_what_keys_a_side_output_is_chained_to_the_operator_that_makes_it() -> None:
+    with recording(parallelism=5) as executor:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        tag = OutputTag("side", ROW)
+        split = people(env).process(Split(), ROW).name("split").set_parallelism(3)
+        split.get_side_output(tag).key_by(ByName()).process(Count()).name("count")
+        env.execute_async()
+        assert [(vertex.name, vertex.parallelism) for vertex in executor.last.vertices] == [
+            ("Source: Collection Source", 1),
+            ("split -> _stream_key_by_map_operator", 3),
+            ("count", 2),
+        ]
+
+
+def test_values_of_a_keyed_stream_go_by_their_key_to_a_reader_of_any_parallelism(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    stream = keyed(env)
+    stream.print().name("sink").set_parallelism(3)
+    stream.union(people(env)).map(lambda r: r, ROW).name("next").set_parallelism(4)
+    env.execute_async()
+    had = {vertex.name: vertex.parallelism for vertex in executor.last.vertices}
+    assert had["_keyed_stream_values_operator -> Sink: sink"] == 3
+    assert had["_keyed_stream_values_operator"] == had["next"] == 4
+    assert edges_into(executor.last, "_keyed_stream_values_operator") == [PartitionerKind.HASH] * 2
+
+
+def test_the_last_of_several_keys_and_partitionings_holds_from_where_the_rows_are_made(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    keyed(env).union(people(env)).key_by(ByName()).process(Count()).name("count")
+    keyed(env).partition_custom(lambda key, n: 0, ByName()).map(str).name("custom")
+    env.execute_async()
+    assert "_keyed_stream_values_operator" not in operators(executor.last)
+    assert edges_into(executor.last, "count") == [PartitionerKind.HASH] * 2
+    assert edges_into(executor.last, "custom") == [PartitionerKind.CUSTOM]
+
+
+def edges_into(graph: JobGraph, operator: str) -> list[PartitionerKind]:
+    names = {one.operator_id: one.name for v in graph.vertices for one in v.operators}
+    return [
+        edge.partitioner.kind for edge in graph.edges if names[edge.target_operator_id] == operator
+    ]

@@ -3,19 +3,24 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.nexmark.multiples import LEAST_TURNS as TURNS
+from benchmarks.nexmark.multiples import PROTOCOL, doubts, multiple
 from benchmarks.nexmark.peers import measure as measure_module
 from benchmarks.nexmark.peers import turns
 from benchmarks.nexmark.peers.compare import in_milliseconds, result_files
 from benchmarks.nexmark.peers.measure import READS, Figures, peer_main, process_facts, tree_of
-from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
+from benchmarks.nexmark.peers.registry import CHECKPOINT_MS, HEADRACE, PEERS, Peer
 from benchmarks.nexmark.peers.turns import (
+    OutOfTimeError,
     PeerFailedError,
     Plan,
+    TakenTurns,
     last_line,
     measure,
     reason,
@@ -32,16 +37,21 @@ RUN: Figures = {
     "events": 2_000_000,
     "input_rows": 1_000_000,
     "versions": {"polars": "2.1.0"},
+    "checkpoints": 12,
 }
 
 
 def line(query: str, **figures: Any) -> dict[str, Any]:
-    whole = {"query": query, "host": "spark", "events": 10_000_000, "repeats": 3} | figures
+    whole = {"query": query, "host": "spark", "protocol": PROTOCOL, "events": 10_000_000} | figures
     return {"date": "2026-01-01", "machine": "2 x ?", "load_average": 0.5, "figures": whole}
 
 
 def flat(name: str, *, ours: Figures | None = None, **changed: Any) -> Figures:
-    return summary(name, [RUN | changed], None if ours is None else [ours])
+    return summary(name, [RUN | changed] * TURNS, None if ours is None else [ours])
+
+
+def later(tmp_path: Path, seconds: float | None = None) -> TakenTurns:
+    return TakenTurns(tmp_path, seconds)
 
 
 def names(*wanted: str) -> list[Peer]:
@@ -102,7 +112,9 @@ def test_the_warm_up_gives_the_results_to_compare_and_the_last_run_the_figures(
     assert printed == {"query": "q1", "versions": {}, "net_runtime_ms": 2}
 
 
-def test_peers_take_turns_and_a_slow_one_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_take_turns_and_all_have_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[tuple[str, bool]] = []
 
     def run_once(_: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
@@ -110,18 +122,70 @@ def test_peers_take_turns_and_a_slow_one_has_fewer(monkeypatch: pytest.MonkeyPat
         return RUN
 
     monkeypatch.setattr(turns, "run_once", run_once)
-    slow = "pathway"
-    measure(plan(repeats=2), names(HEADRACE, "flink", slow), "q1", lambda _: None)
+    both = names(HEADRACE, "pathway")
+    measure(plan(repeats=2), both, "q1", lambda _: None, later(tmp_path))
     assert order == [
         (HEADRACE, True),
-        ("flink", True),
-        (slow, True),
+        ("pathway", True),
         (HEADRACE, False),
-        ("flink", False),
+        ("pathway", False),
     ]
 
 
-def test_a_peer_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_interrupted_goes_on_with_the_turns_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def run_once(_: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
+        order.append(peer.name)
+        if peer.name == "flink":
+            raise PeerFailedError("no Java")
+        return RUN
+
+    monkeypatch.setattr(turns, "run_once", run_once)
+    three = names(HEADRACE, "flink", "polars")
+    with pytest.raises(OutOfTimeError, match="q1: headrace, turn 1"):
+        measure(plan(2), three, "q1", lambda _: None, later(tmp_path, 0.0))
+    first = later(tmp_path)
+    for peer in three[:2]:
+        with suppress(PeerFailedError):
+            first.turn(plan(2), peer, "q1", 0)
+    again = later(tmp_path)
+    figures = measure(plan(2), three, "q1", lambda _: None, again)
+    assert order == [HEADRACE, "flink", "polars", HEADRACE, "polars"]
+    assert (figures["headrace_turns"], figures["failed"]) == (2, {"flink": "no Java"})
+    again.forget()
+    assert not (tmp_path / "turns.jsonl").exists()
+
+
+def test_there_is_no_multiple_of_few_turns_few_events_or_few_checkpoints() -> None:
+    ours = flat(HEADRACE)
+    slower = RUN | {"net_runtime_ms": 250}
+    theirs = flat("flink", ours=slower)
+    assert multiple(ours | theirs, "flink") == 2.0
+    for lacking in ("flink_turns", "flink_events", "flink_checkpoints", "headrace_checkpoints"):
+        assert multiple(ours | theirs | {lacking: 2}, "flink") is None
+    assert doubts(ours | theirs | {"flink_turns": 1}, "flink") == ["1 turn"]
+    assert doubts(ours | theirs | {"flink_events": 10_000}, "flink") == ["10,000 events"]
+    assert doubts(ours | theirs | {"flink_checkpoints": 4}, "flink") == ["only 4 cp"]
+    assert doubts(ours | theirs | {"apart": ["flink"]}, "flink") == ["in other turns"]
+    batch = flat("duckdb", ours=slower, checkpoints=0)
+    assert multiple(ours | batch, "duckdb") == 2.0, "who takes none has none to lack"
+
+
+def test_lines_that_were_measured_in_an_older_way_are_told_no_more(tmp_path: Path) -> None:
+    old = line("q1", **flat(HEADRACE), **flat("duckdb"), **flat("flink"), protocol=1)
+    (tmp_path / "nexmark.jsonl").write_text(json.dumps(old))
+    assert newest(tmp_path) == {}
+    page = write_page({}, [], {})
+    assert "No figures are kept" in page and "×" not in page
+    assert "| DuckDB | – |" in page, "what they keep, read and write stands there"
+
+
+def test_a_peer_that_fails_is_named_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def run_once(_: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
@@ -131,7 +195,8 @@ def test_a_peer_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.Mon
         return RUN
 
     monkeypatch.setattr(turns, "run_once", run_once)
-    figures = measure(plan(repeats=2), names(HEADRACE, "polars", "flink"), "q1", lambda _: None)
+    three = names(HEADRACE, "polars", "flink")
+    figures = measure(plan(repeats=2), three, "q1", lambda _: None, later(tmp_path))
     assert figures["failed"] == {"flink": "no Java"}
     assert figures["polars_rows_per_second"] == 2_000_000
     assert not any(key.startswith("flink") for key in figures)
@@ -211,7 +276,7 @@ def test_a_peer_that_was_measured_later_beside_us_alone_stands_where_it_was_miss
     assert (figures["pyflink_ratio"], figures["flink_peak_mb"]) == (2.0, 300)
     assert (figures["failed"], figures["apart"]) == ({}, ["pyflink"])
     page = write_page(found, [], {})
-    assert "on another machine: PyFlink DataStream (q5). Their" in page
+    assert "and so without a multiple: PyFlink DataStream (q5)." in page
     assert "What did not work" not in page
 
 
@@ -226,7 +291,8 @@ def test_a_peer_that_has_no_newer_figures_keeps_those_it_has(tmp_path: Path) -> 
     figures = found["q5"]["figures"]
     assert (figures["headrace_input_rows"], figures["spark_ratio"]) == (3_000_000, 2.0)
     assert figures["apart"] == ["spark"]
-    assert "on another machine: Spark Structured Streaming (q5). Their" in write_page(found, [], {})
+    page = write_page(found, [], {})
+    assert "and so without a multiple: Spark Structured Streaming (q5)." in page
 
 
 def test_the_page_says_what_is_to_be_reached_and_how_far_that_is_from_other_engines() -> None:
@@ -244,8 +310,10 @@ def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
         | {"failed": {"bytewax": "a worker failed"}}
     )
     page = write_page({"q1": line("q1", **figures), "q2": line("q2", **flat(HEADRACE))}, [], {})
-    assert "| q1 | 2 | 2 (2) OTHER RESULTS | failed |" in page
-    assert "| q2 | 2 | – | – |" in page
+    assert "| q1 | 2, 12 cp | 2, 12 cp (× 2) OTHER RESULTS | failed |" in page
+    assert "| q2 | 2, 12 cp | – | – |" in page
+    keeps = [f"exactly-once checkpoints every {CHECKPOINT_MS} ms", PEERS["polars"].keeps, "nothing"]
+    assert f"| keeps | {' | '.join(keeps)} |" in page
     assert "- q1, bytewax: a worker failed" in page
 
 
@@ -271,5 +339,5 @@ def test_the_page_says_of_each_query_when_and_how_it_was_measured() -> None:
         "q2": line("q2", **flat(HEADRACE)) | {"date": "2026-02-02", "machine": "2 x other"},
     }
     page = write_page(lines, [], {})
-    assert "| q1 | 2026-01-01 | 2 x ? | 10,000,000 | 1 | 7 |" in page
-    assert "| q2 | 2026-02-02 | 2 x other | 10,000,000 | 1 | – |" in page
+    assert "| q1 | 2026-01-01 | 2 x ? | 10,000,000 | 3 | 7 |" in page
+    assert "| q2 | 2026-02-02 | 2 x other | 10,000,000 | 3 | – |" in page

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.python_report import STEPS, newest, write_page
+from benchmarks.python_report import ENGINES, LEAST, STEPS, newest, write_page
 
 
 def function(keys: int, ratio: float) -> dict[str, Any]:
     figures = {
         "keys": keys,
-        "records": 1000,
-        "repeats": 3,
         "headrace_records_per_second": 1000.0 * ratio,
         "pyflink_records_per_second": 1000.0,
         "ratio": ratio,
+        "pyflink_mode": "process",
     }
+    for name in ENGINES:
+        figures |= {f"{name}_{what}": least for what, least in LEAST.items()}
     return {"date": "2026-01-02", "machine": "two cores", "figures": figures}
 
 
@@ -27,7 +28,7 @@ def start() -> dict[str, Any]:
         for who, moment in (("headrace", 2.0), ("spark", 4.0))
         for place, step in enumerate(STEPS)
     }
-    figures |= {"headrace_ratio": 1.75}
+    figures |= {"headrace_ratio": 1.75, "repeats": 3}
     return {
         "date": "2026-01-02",
         "machine": "two cores",
@@ -38,7 +39,7 @@ def start() -> dict[str, Any]:
 
 def test_of_several_runs_the_newest_counts_for_each_number_of_keys(tmp_path: Path) -> None:
     alone = function(10, 9)
-    del alone["figures"]["ratio"]  # without PyFlink
+    del alone["figures"]["pyflink_mode"]  # without PyFlink, or perhaps with its threads
     lines = [function(100, 6), function(10, 7), function(10, 8), alone]
     (tmp_path / "keyed_function.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in lines)
@@ -55,7 +56,18 @@ def test_of_several_runs_the_newest_counts_for_each_number_of_keys(tmp_path: Pat
 def test_the_least_ratio_decides_whether_the_aim_is_reached(ratio: float, verdict: str) -> None:
     page = write_page([function(10, 20), function(100, ratio)], None, [])
     assert f"times PyFlink: {verdict}, with {ratio:.1f} at least" in page
-    assert f"| 100 | 1,000 | {1000 * ratio:,.0f} | 1,000 | " in page
+    behind = "(1,000,000 records, 3 turns, 10 cp)"
+    assert f"| 100 | {1000 * ratio:,.0f} {behind} | 1,000 {behind} | {ratio:.3g} |" in page
+
+
+@pytest.mark.parametrize("lacking", [f"{name}_{what}" for name in ENGINES for what in LEAST])
+def test_there_is_no_multiple_where_one_side_has_too_little_of_anything(lacking: str) -> None:
+    line = function(100, 7.7)
+    line["figures"][lacking] -= 1
+    page = write_page([function(10, 20), line], None, [])
+    name, _, what = lacking.partition("_")
+    assert f"| none ({ENGINES[name]}: {what}) |" in page
+    assert "7.7" not in page.replace("7,700", "") and "not known yet" in page
 
 
 def test_who_was_not_measured_has_no_row_in_the_table_of_the_start() -> None:
@@ -64,3 +76,10 @@ def test_who_was_not_measured_has_no_row_in_the_table_of_the_start() -> None:
     assert "| Spark Structured Streaming | 4 | 4.5 | 5 | 5.5 | 6 |  |" in page
     assert "after `headrace warm-up` |" not in page
     assert "load 0.25 before it" in page
+
+
+def test_the_start_has_no_multiple_of_a_single_turn() -> None:
+    once = start()
+    once["figures"]["repeats"] = 1
+    page = write_page([], once, [])
+    assert "1.75" not in page and "| 4 | too few turns |" in page and "medians of 1 turns" in page

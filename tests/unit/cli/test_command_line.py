@@ -36,6 +36,9 @@ class RecordingExecutor:
     def default_parallelism(self) -> int:
         return 1
 
+    def known_parallelism(self) -> int:
+        return self.default_parallelism()
+
     def close(self) -> None:
         self.is_closed = True
 

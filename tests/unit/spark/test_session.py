@@ -47,7 +47,13 @@ def test_a_named_master_is_planned() -> None:
 def test_the_default_parallelism_is_known_without_starting_spark(
     settings: dict[str, str], parallelism: int
 ) -> None:
-    assert SparkExecutor(Settings(settings)).default_parallelism() == parallelism
+    executor = SparkExecutor(Settings(settings))
+    assert executor.default_parallelism() == executor.known_parallelism() == parallelism
+
+
+def test_the_slots_of_a_cluster_are_not_known_before_it_has_started() -> None:
+    settings = Settings({"headrace.spark.master": "spark://host:7077"})
+    assert SparkExecutor(settings).known_parallelism() is None
 
 
 @pytest.mark.parametrize(
