@@ -58,7 +58,7 @@ class CollectionReader(SourceReader):
         rows = self._rows
         if rows is None:
             rows = self._rows = pa.ipc.open_stream(self._arrow_stream).read_next_batch()
-        part = rows.slice(self._next_row, BATCH_ROWS_MAX)
+        part = rows.slice(self._next_row, min(BATCH_ROWS_MAX, output.rows_wanted))
         if part.num_rows == 0:
             return InputStatus.END_OF_INPUT
         output.emit(RecordBatch.from_arrow(self._batch_type, part))

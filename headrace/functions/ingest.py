@@ -4,7 +4,7 @@ The TaskManager's data plane implements it; every row of a partition comes throu
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,6 +20,12 @@ class IngestedBatch:
     attempt: int
     row_offset: int
     batch: pa.RecordBatch
+
+    def behind(self, row_count: int) -> "IngestedBatch":
+        """Return it without its first rows."""
+        return replace(
+            self, row_offset=self.row_offset + row_count, batch=self.batch.slice(row_count)
+        )
 
 
 @dataclass(frozen=True, slots=True)

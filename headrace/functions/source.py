@@ -34,6 +34,11 @@ class InputStatus(enum.Enum):
 class SourceOutput(Protocol):
     """Where a reader puts what it read."""
 
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that should be emitted at once at most; >= 1. What is emitted beyond them, checkpoints wait for."""
+        ...
+
     def emit(self, batch: RecordBatch, split_id: str = "", /) -> None:
         """Hand over rows of one split, of the stream's type, with timestamps where the source knows them."""
         ...

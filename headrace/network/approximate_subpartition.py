@@ -69,7 +69,7 @@ class ApproximateSubpartitionView:
         self._has_ended = False
         self.listener: Final = listener
         self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
-        self.notify_in_flight_bytes: Final = subpartition.notify_in_flight_bytes
+        self.notify_in_flight_rows: Final = subpartition.notify_in_flight_rows
 
     @property
     def queued_count(self) -> int:

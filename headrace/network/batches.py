@@ -81,16 +81,18 @@ class SealedBatch:
             self._body = b"" if self.arrow is None else self.arrow.serialize()
         return self._body
 
-    def cut(self, limit_bytes: int) -> "list[SealedBatch]":
-        """Return pieces of at most `limit_bytes`, cut between rows; a single larger row stays whole.
+    def cut(self, limit_bytes: int, limit_rows: int = 1 << 62) -> "list[SealedBatch]":
+        """Return pieces of at most so many bytes and rows, cut between rows; a single larger row stays whole.
 
         A marker goes with the row it stands before, or with the last piece.
         """
-        if self.size_bytes <= limit_bytes or self.row_count <= 1:
+        fits = self.size_bytes <= limit_bytes and self.row_count <= limit_rows
+        if fits or self.row_count <= 1:
             return [self]
         assert self.arrow is not None
         # Of equal size: as many as fit would leave a rest of a few rows, and each piece costs its envelope.
-        step = -(-self.row_count // -(-self.size_bytes // limit_bytes))
+        count = max(-(-self.size_bytes // limit_bytes), -(-self.row_count // limit_rows))
+        step = -(-self.row_count // count)
         pieces: list[SealedBatch] = []
         for start in range(0, self.row_count, step):
             length = min(step, self.row_count - start)

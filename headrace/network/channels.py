@@ -97,8 +97,8 @@ class InputChannel(Protocol):
         """All rows before EndOfData were processed. Once; the task's thread."""
         ...
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
-        """Say how many bytes there should be between the two tasks; > 0. The task's thread."""
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
+        """Say how many rows there should be between the two tasks; > 0. The task's thread."""
         ...
 
     def send_task_event(self, event: bytes) -> None:

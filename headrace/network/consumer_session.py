@@ -110,9 +110,9 @@ class ConsumerSession:
         """All rows before EndOfData were processed."""
         self._send_for(AckAllUserRecordsProcessed(channel))
 
-    def request_in_flight_bytes(self, channel: int, in_flight_bytes: int) -> None:
-        """Say how many bytes the channel should hold between the two tasks."""
-        self._send_for(NewBufferSize(channel, in_flight_bytes))
+    def request_in_flight_rows(self, channel: int, in_flight_rows: int) -> None:
+        """Say how many rows the channel should hold between the two tasks."""
+        self._send_for(NewBufferSize(channel, in_flight_rows))
 
     def send_task_event(self, channel: int, event: bytes) -> None:
         """Send an event against the stream."""

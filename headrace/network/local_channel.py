@@ -58,7 +58,7 @@ class LocalInputChannel:
         self._notify = notify
         self._view: SubpartitionView | None = None
         # What was said before the producer was there, and is said once it is.
-        self._in_flight_bytes: int | None = None
+        self._in_flight_rows: int | None = None
         # The transport's thread only, so that events keep their order whoever finds the producer.
         self._unsent_events: list[bytes] = []
         self._is_producer_there = False
@@ -144,9 +144,9 @@ class LocalInputChannel:
         if view is not None:
             view.acknowledge_all_data()
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
         """See InputChannel."""
-        self._in_flight_bytes = in_flight_bytes
+        self._in_flight_rows = in_flight_rows
         view = self._view
         if view is not None:
             self._tell_wish(view)
@@ -188,8 +188,8 @@ class LocalInputChannel:
     def _tell_wish(self, view: SubpartitionView) -> None:
         """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
         told = None
-        while (wished := self._in_flight_bytes) is not None and wished != told:
-            view.notify_in_flight_bytes(wished)
+        while (wished := self._in_flight_rows) is not None and wished != told:
+            view.notify_in_flight_rows(wished)
             told = wished
 
     def _send_or_keep(self, event: bytes) -> None:

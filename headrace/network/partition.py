@@ -55,8 +55,12 @@ class ResultPartition(Protocol):
         """Bytes of the batches that wait in memory."""
         ...
 
-    def in_flight_bytes(self, index: int) -> int | None:
+    def in_flight_rows(self, index: int) -> int | None:
         """What the consumer of a subpartition wants on its way at most; None without a wish."""
+        ...
+
+    def limit_at_first(self, in_flight_rows: int) -> None:
+        """Take what all consumers want on its way until they say so themselves; where they read meanwhile."""
         ...
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:

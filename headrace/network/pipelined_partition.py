@@ -95,9 +95,14 @@ class PipelinedResultPartition:
         subpartition = self.subpartitions[index]
         return subpartition.queued_count, subpartition.queued_bytes
 
-    def in_flight_bytes(self, index: int) -> int | None:
+    def in_flight_rows(self, index: int) -> int | None:
         """See ResultPartition."""
-        return self.subpartitions[index].in_flight_bytes
+        return self.subpartitions[index].in_flight_rows
+
+    def limit_at_first(self, in_flight_rows: int) -> None:
+        """See ResultPartition."""
+        for subpartition in self.subpartitions:
+            subpartition.limit_at_first(in_flight_rows)
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
         """See ResultPartition. On the task's thread, so that the network thread only moves bytes."""

@@ -59,8 +59,8 @@ class PipelinedSubpartition:
         self._held: list[QueuedEvent] = []  # with priority, until then
         # The barrier in the queue that may still overtake, and who is to hear what becomes of it: at most one.
         self._timeoutable: tuple[CheckpointBarrier, OutputCapture] | None = None
-        self._in_flight_bytes: int | None = None
-        self._data_bytes = 0
+        self._in_flight_rows: int | None = None
+        self._data_bytes = self._data_rows = 0
         # Of a consumer that lacks credit: what it was told of. It is told again once much more waits.
         self._stalled_backlog: int | None = None
         self._is_full = False
@@ -93,9 +93,9 @@ class PipelinedSubpartition:
         return self._is_blocked
 
     @property
-    def in_flight_bytes(self) -> int | None:
+    def in_flight_rows(self) -> int | None:
         """What the consumer wants between the two tasks; None while it has not said. Any thread."""
-        return self._in_flight_bytes
+        return self._in_flight_rows
 
     @property
     def has_priority_event(self) -> bool:
@@ -198,10 +198,15 @@ class PipelinedSubpartition:
         """See subpartition.SubpartitionView."""
         self._on_acknowledged()
 
-    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def limit_at_first(self, in_flight_rows: int) -> None:
+        """Take what the consumer wants until it says so itself."""
+        if self._in_flight_rows is None:
+            self.notify_in_flight_rows(in_flight_rows)
+
+    def notify_in_flight_rows(self, in_flight_rows: int) -> None:
         """See subpartition.SubpartitionView."""
         with self._lock:
-            self._in_flight_bytes = in_flight_bytes
+            self._in_flight_rows = in_flight_rows
             calls = self._fullness_changes()
         for call in calls:
             call()
@@ -286,6 +291,7 @@ class PipelinedSubpartition:
                 self._backlog -= head.cost
                 self._data_count -= 1
                 self._data_bytes -= head.sealed.size_bytes
+                self._data_rows -= head.sealed.row_count
                 calls = self._fullness_changes()
             else:
                 self._priority_count -= head.is_priority
@@ -351,9 +357,9 @@ class PipelinedSubpartition:
 
     def _fullness_changes(self) -> list[Callable[[], None]]:
         """What to tell the pool, once the lock is free, about holding too much or no longer so."""
-        limit = self._in_flight_bytes
+        limit = self._in_flight_rows
         is_full = self._data_count >= self._max_queued or (
-            limit is not None and self._data_bytes >= limit
+            limit is not None and self._data_rows >= limit
         )
         if is_full == self._is_full:
             return []
@@ -368,6 +374,7 @@ class PipelinedSubpartition:
             self._backlog += cost
             self._data_count += 1
             self._data_bytes += piece.size_bytes
+            self._data_rows += piece.row_count
 
     def _cost_of(self, sealed: SealedBatch) -> int:
         return max(1, -(-sealed.size_bytes // self._segment_size))
@@ -392,5 +399,6 @@ class PipelinedSubpartition:
         ]
         self._queue.clear()
         self._held = []
-        self._data_count = self._data_bytes = self._backlog = self._priority_count = 0
+        self._data_count = self._data_bytes = self._data_rows = 0
+        self._backlog = self._priority_count = 0
         return leases

@@ -27,7 +27,7 @@ class PipelinedSubpartitionView:
         self.poll: Final = subpartition.poll
         self.resume: Final = subpartition.resume
         self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
-        self.notify_in_flight_bytes: Final = subpartition.notify_in_flight_bytes
+        self.notify_in_flight_rows: Final = subpartition.notify_in_flight_rows
 
     @property
     def queued_count(self) -> int:

@@ -158,10 +158,10 @@ class ProducerSession:
             case AckAllUserRecordsProcessed():
                 self._acknowledged(reader)
             case NewBufferSize():
-                self._require(reader, frame.in_flight_bytes > 0, "asks for no bytes in flight")
-                reader.early.in_flight_bytes = frame.in_flight_bytes
+                self._require(reader, frame.in_flight_rows > 0, "asks for no rows in flight")
+                reader.early.in_flight_rows = frame.in_flight_rows
                 if reader.view is not None:
-                    reader.view.notify_in_flight_bytes(frame.in_flight_bytes)
+                    reader.view.notify_in_flight_rows(frame.in_flight_rows)
             case TaskEvent():
                 if reader.view is not None:
                     self._publish(reader, bytes(frame.body))
@@ -252,7 +252,7 @@ class ProducerSession:
         except NetworkError as error:
             self._fail_channel(reader, ErrorCode.PRODUCER_FAILED, error)
             return True
-        reader.early.tell(reader.view.notify_in_flight_bytes, partial(self._publish, reader))
+        reader.early.tell(reader.view.notify_in_flight_rows, partial(self._publish, reader))
         self._enqueue(reader)
         return True
 

@@ -23,6 +23,7 @@ from headrace.core.elements import (
 )
 from headrace.core.record_batch import RecordBatch
 from headrace.network.batches import SealedBatch
+from headrace.network.debloat import UNLIMITED_ROWS, batch_rows
 from headrace.network.latency_governor import FlushObserved, LatencyGovernor
 from headrace.network.local_pool import SegmentLease
 from headrace.network.output_capture import OutputCapture
@@ -40,10 +41,10 @@ SEAL_ROWS: Final = ConfigOption(
     "headrace.network.seal-rows", int, 16384,
     "Rows for one channel are handed over when they are so many, whatever the buffer timeout; as with the size.",
 )  # fmt: skip
-SEAL_BYTES_MIN: Final = 4096
-"""Below this the envelope of a batch, some 300 bytes, would weigh too much."""
 FLUSH_ALWAYS: Final = 0
 FULL_BATCHES_ONLY: Final = -1
+PIECE_FACTOR: Final = 2
+"""A batch of more rows than are enough by this is cut."""
 HANDED_OVER_TOGETHER_MAX: Final = 32
 """Batches that are sealed before any of them is handed over. To hand over wakes the network thread, which shares the
 interpreter, and often the core, with the task: done one by one, each batch costs two changes of threads."""
@@ -166,6 +167,10 @@ class RecordWriter:
             if self._flushes_always or pending.is_crowded:
                 self._seal_all(lambda one: one is pending)
 
+    def limit_at_first(self, in_flight_rows: int) -> None:
+        """Let so many rows wait for each consumer until it says itself how many it wants."""
+        self.partition.limit_at_first(in_flight_rows)
+
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Send an event to every channel, behind everything emitted so far; see subpartition.QueuedEvent."""
         self.flush_all()
@@ -233,7 +238,10 @@ class RecordWriter:
         )
         self._seal_rows = governor.flushed(seen).rows
         if self._unsplit is not None:
-            self._unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows))
+            self._limit_unsplit(self._unsplit)
+
+    def _limit_unsplit(self, unsplit: UnsplitRows) -> None:
+        unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows), self._least_batch_rows())
 
     def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
         try:
@@ -246,6 +254,7 @@ class RecordWriter:
                     self._append(share.channel, share.rows, lend)
                 elif pending.is_crowded:
                     self._seal(share.channel, lend)
+            self._limit_unsplit(unsplit)
         finally:
             self._hand_over()
 
@@ -258,22 +267,34 @@ class RecordWriter:
         pending = self._pending[channel]
         pending.append(rows)
         if (
-            pending.size_estimate >= self._seal_target(channel)
-            or pending.row_count >= self._seal_rows
+            pending.size_estimate >= self._seal_bytes
+            or pending.row_count >= min(self._seal_rows, self._wished_rows(channel))
             or pending.is_crowded
             or self._flushes_always
         ):
             self._seal(channel, lend)
 
-    def _seal_target(self, channel: int) -> float:
-        """Bytes that are enough for a batch: fewer where a slow consumer wants less in flight than a full one."""
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that should be emitted at once at most: more would be in flight at once than consumers wish."""
+        least = self._least_batch_rows()
+        if self._unsplit is not None:
+            return self._unsplit.rows_with(least)
+        return least if self._selector.is_broadcast else least * self.partition.subpartition_count
+
+    def _wished_rows(self, channel: int) -> int:
+        """Rows of a batch for a consumer: a slow one wants less in flight than a full one."""
         if self._selector.is_broadcast:
-            return self._seal_bytes
-        wanted = self.partition.in_flight_bytes(channel)
-        return (
-            self._seal_bytes
-            if wanted is None
-            else min(self._seal_bytes, max(SEAL_BYTES_MIN, wanted / 4))
+            return self._least_batch_rows()
+        wanted = self.partition.in_flight_rows(channel)
+        return UNLIMITED_ROWS if wanted is None else batch_rows(wanted)
+
+    def _least_batch_rows(self) -> int:
+        """Rows of a batch for the slowest consumer."""
+        count = self.partition.subpartition_count
+        wishes = [self.partition.in_flight_rows(channel) for channel in range(count)]
+        return min(
+            (batch_rows(each) for each in wishes if each is not None), default=UNLIMITED_ROWS
         )
 
     def _unsealed(self) -> dict[int, SealedBatch]:
@@ -295,7 +316,8 @@ class RecordWriter:
         assert not self.partition.is_finished, f"{self.partition.partition_id} has ended"
         is_broadcast = self._selector.is_broadcast
         references = self.partition.subpartition_count if is_broadcast else 1
-        for piece in self._pending[channel].seal().cut(self._pool.segment_size):
+        rows_max = PIECE_FACTOR * self._wished_rows(channel)
+        for piece in self._pending[channel].seal().cut(self._pool.segment_size, rows_max):
             if not is_broadcast:
                 # Before any of them is handed over: whoever is woken then takes turns with this thread.
                 self.partition.prepare(channel, piece)

@@ -81,9 +81,9 @@ class RecoveredInputChannel:
         """See InputChannel."""
         raise AssertionError("a recovered channel has delivered no end of data")
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
         """See InputChannel."""
-        self.successor.request_in_flight_bytes(in_flight_bytes)
+        self.successor.request_in_flight_rows(in_flight_rows)
 
     def send_task_event(self, event: bytes) -> None:
         """See InputChannel."""

@@ -155,13 +155,13 @@ class RemoteInputChannel:
         """See InputChannel."""
         self._tell_producer(lambda consumer, channel: consumer.acknowledge_all_data(channel))
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
         """See InputChannel."""
 
         def request() -> None:
-            self._early.in_flight_bytes = in_flight_bytes
+            self._early.in_flight_rows = in_flight_rows
             if self._session is not None:
-                self._session.consumer.request_in_flight_bytes(self._channel, in_flight_bytes)
+                self._session.consumer.request_in_flight_rows(self._channel, in_flight_rows)
 
         self._receiver.transport.post(request)
 
@@ -313,7 +313,7 @@ class RemoteInputChannel:
             first_sequence=self._next_sequence,
         )
         self._told_events = self._early.tell(
-            partial(session.consumer.request_in_flight_bytes, self._channel),
+            partial(session.consumer.request_in_flight_rows, self._channel),
             partial(session.consumer.send_task_event, self._channel),
         )
 

@@ -17,6 +17,7 @@ from headrace.network.channels import (
     InputChannel,
     ReceivedBatch,
 )
+from headrace.network.debloat import BATCHES_IN_FLIGHT
 from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.input_capture import CapturedBatch
 from headrace.network.producer_check import AnswerVerdict, CheckProducer, ProducerVerdict
@@ -252,17 +253,21 @@ class SingleInputGate:
         """See InputGate."""
         self._turns.on_available(callback)
 
-    def limit_in_flight(self, in_flight_bytes: int) -> None:
-        """Have at most about so many bytes on their way, evenly on all open channels; one batch on each always may be.
+    def limit_in_flight(self, in_flight_rows: int) -> None:
+        """Have at most about so many rows wait at the producers, and as many in the buffers here.
 
-        The task's thread.
+        Evenly on all open channels; one batch on each always may be. The task's thread.
         """
-        share = max(1, in_flight_bytes // max(1, self._open_count))
+        share = max(1, in_flight_rows // max(1, self._open_count))
         for channel in self._channels:
-            channel.request_in_flight_bytes(share)
-        if self._receiver is not None and self.buffers_in_remote:
-            batch_bytes = max(1, self.bytes_in_remote // self.buffers_in_remote)
-            self._receiver.limit_in_flight(max(1, share // batch_bytes))
+            channel.request_in_flight_rows(share)
+        if self._receiver is not None:
+            self._receiver.limit_in_flight(self._segments_of(share, self._receiver))
+
+    def _segments_of(self, row_count: int, receiver: GateReceiver) -> int:
+        """Segments of so many rows, which are as large as those until now; at least one for each of their batches."""
+        size_bytes = row_count * self.bytes_in // max(1, self.records_in)
+        return max(min(BATCHES_IN_FLIGHT, row_count), -(-size_bytes // receiver.segment_size))
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
         """See InputGate."""

@@ -98,9 +98,12 @@ class StoredPartition(ABC):
         """Whether no new consumer is admitted. Any thread."""
         return self._is_released
 
-    def in_flight_bytes(self, index: int) -> int | None:
+    def in_flight_rows(self, index: int) -> int | None:
         """See ResultPartition; what is stored is not on its way."""
         return None
+
+    def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition; what is stored is not on its way."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
         """See ResultPartition; what is stored is serialised as it is written."""

@@ -161,7 +161,7 @@ class StoredView:
     def acknowledge_all_data(self) -> None:
         """See SubpartitionView; the producer is long done."""
 
-    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def notify_in_flight_rows(self, in_flight_rows: int) -> None:
         """See SubpartitionView; what is in flight is bounded by the read memory."""
 
     def candidate(self) -> ReadCandidate["StoredView"] | None:

@@ -86,8 +86,8 @@ class SubpartitionView(Protocol):
         """The consumer has processed all rows before EndOfData. Once, by whoever polls."""
         ...
 
-    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
-        """The consumer wants so many bytes between the two tasks; > 0."""
+    def notify_in_flight_rows(self, in_flight_rows: int) -> None:
+        """The consumer wants so many rows between the two tasks; > 0."""
         ...
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ class UnknownInputChannel:
 
     def __init__(self) -> None:
         self._task_events: list[bytes] = []
-        self._in_flight_bytes: int | None = None
+        self._in_flight_rows: int | None = None
         self._is_requested = False
 
     @property
@@ -59,9 +59,9 @@ class UnknownInputChannel:
         """See InputChannel."""
         raise AssertionError("an unknown channel has delivered no data")
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
         """See InputChannel."""
-        self._in_flight_bytes = in_flight_bytes
+        self._in_flight_rows = in_flight_rows
 
     def send_task_event(self, event: bytes) -> None:
         """See InputChannel."""
@@ -77,7 +77,7 @@ class UnknownInputChannel:
         """
         if self._is_requested:
             successor.request()
-        if self._in_flight_bytes is not None:
-            successor.request_in_flight_bytes(self._in_flight_bytes)
+        if self._in_flight_rows is not None:
+            successor.request_in_flight_rows(self._in_flight_rows)
         for event in self._task_events:
             successor.send_task_event(event)

@@ -21,6 +21,8 @@ from headrace.network.pending_rows import WireRows
 ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256
+SHARE_WEIGHT: Final = 0.25
+"""Of the last split, in what is known of how rows fall to the channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,9 @@ class UnsplitRows:
     def __init__(self, channel_count: int, rows_per_channel: int = ROWS_PER_CHANNEL) -> None:
         self._channel_count = channel_count
         self._rows_max = rows_per_channel * channel_count
+        # Of the rows, the channel that gets most; forgotten by and by.
+        self._counts = np.zeros(channel_count)
+        self._largest_share = 1 / channel_count
         self._bytes_max = BYTES_PER_CHANNEL * channel_count
         self._batches: list[RecordBatch] = []
         self._channels: list[Channels] = []
@@ -68,9 +73,14 @@ class UnsplitRows:
             or len(self._markers) >= MARKERS_MAX
         )
 
-    def limit_rows(self, rows_per_channel: int) -> None:
-        """From now on so many rows for each channel are enough."""
-        self._rows_max = rows_per_channel * self._channel_count
+    def limit_rows(self, rows_per_channel: int, rows_of_largest: int) -> None:
+        """From now on so many rows for each channel are enough, or so many for the one that gets most."""
+        largest = self.rows_with(rows_of_largest)
+        self._rows_max = min(rows_per_channel * self._channel_count, largest)
+
+    def rows_with(self, rows_of_largest: int) -> int:
+        """Rows of which about so many fall to the channel that gets most; at least one."""
+        return max(1, round(rows_of_largest / self._largest_share))
 
     def append(self, batch: RecordBatch, channels: Channels) -> None:
         """Add rows of which `channels` (shape (num_rows,)) says whose they are."""
@@ -103,6 +113,8 @@ class UnsplitRows:
     ) -> Iterator[ChannelShare]:
         order, count_of = order_by_channel(channels, self._channel_count)
         counts = count_of.tolist()
+        self._counts += (count_of - self._counts) * SHARE_WEIGHT
+        self._largest_share = float(self._counts.max() / self._counts.sum())
         is_single = counts[channels[0]] == len(channels)
         arrow = rows.to_arrow()
         if not is_single:

@@ -191,14 +191,14 @@ class AckAllUserRecordsProcessed(Frame, frozen=True, gc=False):
 
 @frame(id=24, layout="!IQ")
 class NewBufferSize(Frame, frozen=True, gc=False):
-    """Consumer → producer: how many bytes the channel should hold between the two tasks. Since version 1.
+    """Consumer → producer: how many rows the channel should hold between the two tasks. Since version 1.
 
     The producer seals its batches accordingly; credit stays as it is. Source: Flink NettyMessage, whose size is that
     of one buffer.
     """
 
     channel: int  # u32
-    in_flight_bytes: int  # u64, > 0
+    in_flight_rows: int  # u64, > 0
 
 
 @frame(id=25, layout="!I")

@@ -129,6 +129,11 @@ class EventTimeOutput:
                 trusted = times if are_trusted is None else times[are_trusted]
                 watermarks.on_batch(split_id, int(trusted.max(initial=MIN_TIMESTAMP)))
 
+    @property
+    def rows_wanted(self) -> int:
+        """See SourceOutput."""
+        return self._context.rows_wanted()
+
     def add_split(self, split_id: str, /) -> None:
         """Let a split hold the watermark back from now on; the unnamed one is then gone."""
         if self.watermarks is None:

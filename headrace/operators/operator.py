@@ -76,6 +76,10 @@ def _never_back_pressured() -> float:
     return 0.0
 
 
+def _any_number() -> int:
+    return 1 << 40
+
+
 @dataclass(frozen=True)
 class OperatorContext:
     """All that an operator may know of its surroundings.
@@ -110,6 +114,8 @@ class OperatorContext:
     """Puts a call into the task's mailbox, from any thread; after the task's end it has no effect."""
     back_pressured_ms: Callable[[], float] = _never_back_pressured
     """How long the task could not go on because its outputs were full, in sum: time in which no input is silent."""
+    rows_wanted: Callable[[], int] = _any_number
+    """How many rows a source should emit at once at most, so that what is in flight is soon worked off."""
 
     @property
     def task_name_with_subtasks(self) -> str:

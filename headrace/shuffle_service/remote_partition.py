@@ -58,9 +58,12 @@ class RemoteResultPartition:
         """See ResultPartition: nothing waits here."""
         return 0
 
-    def in_flight_bytes(self, index: int) -> int | None:
+    def in_flight_rows(self, index: int) -> int | None:
         """See ResultPartition; what is stored is not on its way."""
         return None
+
+    def limit_at_first(self, in_flight_rows: int) -> None:
+        """See ResultPartition; what is stored is not on its way."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
         """See ResultPartition; batches are serialised as they are pushed."""

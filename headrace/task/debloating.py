@@ -1,4 +1,4 @@
-"""GateDebloating: looks at a task's gates every so often and tells producers how many bytes to have in flight.
+"""GateDebloating: looks at a task's gates every so often and tells producers how many rows to have in flight.
 
 Source: Flink StreamTask.scheduleBufferDebloater.
 """
@@ -10,19 +10,21 @@ from typing import Final
 from headrace.core.config import Settings
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
-from headrace.network.debloat import DEBLOAT_ENABLED, DEBLOAT_PERIOD, BufferDebloater
-from headrace.network.latency_governor import LATENCY_TARGET
+from headrace.network.debloat import DEBLOAT_PERIOD, BufferDebloater, is_debloated
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.mailbox import MailboxTimers
 
-_BYTES_MIN: Final = 256
+_LOOKS_WHILE_GROWING: Final = 5
 
 
 @dataclass
 class _Watched:
+    """`taken_rows` and `active_ms` are as they were when the gate was measured last."""
+
     gate: SingleInputGate
     debloater: BufferDebloater
-    taken_bytes: int = 0
+    taken_rows: int = 0
+    active_ms: float = 0.0
 
 
 class GateDebloating:
@@ -38,21 +40,17 @@ class GateDebloating:
         self._timers = timers
         self._idle_ms = idle_ms
         self._period_ms = round(settings.duration_ms(DEBLOAT_PERIOD))
-        is_enabled = (
-            settings.get_option(DEBLOAT_ENABLED) or settings.duration_ms(LATENCY_TARGET) > 0
-        )
         self._watched = [
-            _Watched(gate, BufferDebloater.from_settings(settings, *_bounds(gate)))
-            for gate in (gates if is_enabled else ())
+            _Watched(gate, BufferDebloater.from_settings(settings, max(1, gate.number_of_channels)))
+            for gate in (gates if is_debloated(settings) else ())
         ]
-        self._last_ms = self._last_idle_ms = 0.0
 
     @property
     def in_flight_bytes(self) -> int | None:
-        """What is wanted in flight to all gates together; None where nothing is debloated."""
+        """What is wanted in flight to all gates together, by the size of their rows; None: nothing is debloated."""
         if not self._watched:
             return None
-        return sum(watched.debloater.announced_bytes for watched in self._watched)
+        return sum(map(_wanted_bytes, self._watched))
 
     @property
     def time_to_consume_ms(self) -> float:
@@ -60,33 +58,46 @@ class GateDebloating:
         return max((each.debloater.time_to_consume_ms for each in self._watched), default=0.0)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look; before partitions are requested, so that nobody fills them meanwhile."""
+        for watched in self._watched:
+            watched.gate.limit_in_flight(watched.debloater.announced_rows)
+            watched.active_ms = self._active_ms()
         if self._watched:
-            self._last_ms, self._last_idle_ms = self._timers.now_ms(), self._idle_ms()
             self._schedule()
 
+    def _active_ms(self) -> float:
+        return self._timers.now_ms() - self._idle_ms()
+
     def _schedule(self) -> None:
-        self._timers.schedule(self._timers.now_ms() + self._period_ms, self._look)
+        is_growing = any(watched.debloater.is_growing for watched in self._watched)
+        delay_ms = self._period_ms // _LOOKS_WHILE_GROWING if is_growing else self._period_ms
+        self._timers.schedule(self._timers.now_ms() + max(1, delay_ms), self._look)
 
     def _look(self, _time_ms: int) -> None:
-        now_ms, idle_ms = self._timers.now_ms(), self._idle_ms()
-        active_ms = now_ms - self._last_ms - (idle_ms - self._last_idle_ms)
-        self._last_ms, self._last_idle_ms = now_ms, idle_ms
+        active_ms = self._active_ms()
         for watched in self._watched:
-            taken_bytes = watched.gate.bytes_in
+            gate = watched.gate
+            taken_rows = gate.records_in - watched.taken_rows
+            if not taken_rows and gate.queued_bytes:
+                # The batch that was taken before is still in work: its time counts with the next one.
+                continue
+            row_bytes = max(1.0, gate.bytes_in / max(1, gate.records_in))
             wanted = watched.debloater.recalculate(
-                taken_bytes - watched.taken_bytes, active_ms, watched.gate.queued_bytes
+                taken_rows,
+                active_ms - watched.active_ms,
+                gate.queued_bytes / row_bytes,
+                gate.capacity_bytes / row_bytes,
             )
-            watched.taken_bytes = taken_bytes
+            watched.taken_rows, watched.active_ms = gate.records_in, active_ms
             if wanted is not None:
-                watched.gate.limit_in_flight(wanted)
+                gate.limit_in_flight(wanted)
         self._schedule()
 
 
-def _bounds(gate: SingleInputGate) -> tuple[int, int]:
-    """The least that lets every channel go on, and what the gate's memory holds at most."""
-    least = _BYTES_MIN * gate.number_of_channels
-    return least, max(least, gate.capacity_bytes)
+def _wanted_bytes(watched: _Watched) -> int:
+    gate = watched.gate
+    row_bytes = gate.bytes_in / max(1, gate.records_in)
+    return round(min(watched.debloater.announced_rows * row_bytes, gate.capacity_bytes))
 
 
 def register_debloating_metrics(group: MetricGroup, debloating: GateDebloating) -> None:

@@ -23,6 +23,7 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
 from headrace.metrics.latency import LatencyStats
+from headrace.network.debloat import UNLIMITED_ROWS
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import (
     OneInputOperator,
@@ -84,6 +85,7 @@ class OperatorChain:
         self._counters = counters
         self._mailbox = mailbox
         self._back_pressured_ms = back_pressured_ms
+        self._writers = writers
         self._takes_mail = True
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
@@ -140,6 +142,12 @@ class OperatorChain:
         for rows in self._paced:
             if rows.is_amid_batch:
                 rows.go_on()
+
+    def rows_wanted(self) -> int:
+        """Rows that the head should emit at once at most, a source: a checkpoint waits for what it emitted."""
+        limits = [writer.rows_wanted for writer in self._writers]
+        limits += [rows.rows_wanted for rows in self._paced]
+        return min(limits, default=UNLIMITED_ROWS)
 
     def open(self) -> None:
         """Open from tail to head, so that nobody emits into an operator that is not open; then go on in event time."""
@@ -333,6 +341,7 @@ class OperatorChain:
             attempt_id=environment.attempt_id,
             mail=self._mail,
             back_pressured_ms=self._back_pressured_ms,
+            rows_wanted=self.rows_wanted,
         )
 
     def _mail(self, call: Callable[[], None]) -> bool:

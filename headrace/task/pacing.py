@@ -29,6 +29,11 @@ class Pace:
         """Of so many rows, how many to take now; what would leave little behind is taken whole."""
         return row_count if row_count <= 2 * self._row_count else self._row_count
 
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that should come at once at most: their rest waits, and barriers behind it."""
+        return 2 * self._row_count
+
     def took(self, row_count: int, duration_ns: int) -> None:
         """So many rows took so long. What was slow once is believed at once, what was fast step by step."""
         fitting = _TURN_NS * row_count // max(1, duration_ns)
@@ -62,6 +67,11 @@ class PacedRows:
     def is_amid_batch(self) -> bool:
         """Whether rows wait that belong before everything that comes."""
         return bool(self._waiting)
+
+    @property
+    def rows_wanted(self) -> int:
+        """See Pace."""
+        return self._pace.rows_wanted
 
     def batch(self, batch: RecordBatch) -> None:
         """Take rows."""

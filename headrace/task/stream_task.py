@@ -23,6 +23,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
+from headrace.network.debloat import ROWS_AT_FIRST, is_debloated
 from headrace.network.metrics import DETAILED_METRICS, register_task_metrics
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
@@ -77,6 +78,9 @@ class StreamTask(ABC):
         types = load_types(environment.vertex, payloads)
         gates = _typed_gates(environment, types[0])
         self._writers: Final = create_writers(environment, payloads)
+        if is_debloated(environment.settings):
+            for writer in self._writers:
+                writer.limit_at_first(ROWS_AT_FIRST)
         self._edge_times: Final = EdgeTimes(environment.clock, len(self._writers))
         specs = load_specs(environment.vertex, payloads)
         self._debloating: Final = GateDebloating(

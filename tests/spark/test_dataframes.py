@@ -76,6 +76,8 @@ class Collected:
 
     batches: list[RecordBatch] = field(default_factory=list)
 
+    rows_wanted = 1 << 40
+
     def emit(self, batch: RecordBatch, split_id: str = "") -> None:
         self.batches.append(batch)
 

@@ -67,6 +67,8 @@ class DataFrameReader(SourceReader):
         self._batch_type = context.types.output
         self._schema = data_schema(self._batch_type.value_type)
         self._receiver: Ingest | None = None
+        # What was received and is not emitted yet, by partition.
+        self._rests: dict[int, IngestedBatch] = {}
         # Emitted rows of the partitions that have not ended.
         self._row_counts: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
@@ -112,14 +114,17 @@ class DataFrameReader(SourceReader):
         if not self._row_counts:
             return InputStatus.END_OF_INPUT
         assert self._receiver is not None
-        received = self._receiver.poll()
+        received = self._next_rest() or self._receiver.poll()
         if received is None:
             return InputStatus.NOTHING_AVAILABLE
         split_id = _split_id(received.partition)
         if isinstance(received, IngestedBatch):
             assert received.row_offset == self._row_counts[received.partition]
-            output.emit(self._rows(received.batch), split_id)
-            self._row_counts[received.partition] += received.batch.num_rows
+            emitted = received.batch.slice(0, output.rows_wanted)
+            output.emit(self._rows(emitted), split_id)
+            self._row_counts[received.partition] += emitted.num_rows
+            if emitted.num_rows < received.batch.num_rows:
+                self._rests[received.partition] = received.behind(emitted.num_rows)
         else:
             del self._row_counts[received.partition]
             output.release_split(split_id)
@@ -139,6 +144,11 @@ class DataFrameReader(SourceReader):
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.close()
+
+    def _next_rest(self) -> IngestedBatch | None:
+        """Take the rest of a batch whose partition is not paused."""
+        partition = next((one for one in self._rests if one not in self._paused), None)
+        return None if partition is None else self._rests.pop(partition)
 
     def _positions(self) -> tuple[PartitionPosition, ...]:
         return tuple(PartitionPosition(*one) for one in sorted(self._row_counts.items()))

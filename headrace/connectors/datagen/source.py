@@ -131,7 +131,8 @@ class DataGeneratorReader(SourceReader):
                 output.add_split(split.split_id)
         for _ in range(len(self._splits)):
             split = self._splits.popleft()
-            count = min(BATCH_ROWS, self._due_count(split), self._left_count(split))
+            wanted = min(BATCH_ROWS, output.rows_wanted)
+            count = min(wanted, self._due_count(split), self._left_count(split))
             if count > 0:
                 output.emit(self._make(split.indexes, count), split.split_id)
                 split.advance(count)

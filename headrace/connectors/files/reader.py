@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
+from headrace.connectors.files.cut_records import CutRecords
+from headrace.connectors.files.reader_format import FileReaderFormat
 from headrace.connectors.files.splits import FileSplit, decode_file_split
 from headrace.functions.source import InputStatus, SourceOutput
 from headrace.functions.split_enumerator import SourceSplit, encode_split
@@ -35,7 +36,7 @@ class FileReader(SplitReader):
         self._new: list[str] = []
         self._last_ended: str | None = None
         self._paused: frozenset[str] = frozenset()
-        self._records: dict[str, FileRecords] = {}
+        self._records: dict[str, CutRecords] = {}
         self._has_asked = False
         self._has_ended_one = False
 
@@ -87,7 +88,7 @@ class FileReader(SplitReader):
             self._has_asked = True
             self.request_split()
 
-    def _ask_ahead(self, split: FileSplit, records: FileRecords) -> None:
+    def _ask_ahead(self, split: FileSplit, records: CutRecords) -> None:
         """Ask for the next split when little of the only one is left."""
         unread_bytes = split.length if records.unread_bytes is None else records.unread_bytes
         is_only = len(self._splits) == 1 and not self._ahead
@@ -108,10 +109,11 @@ class FileReader(SplitReader):
         split_id = split.split_id
         records = self._records.get(split_id)
         if records is None:
-            records = self._format.open(split, self.context.types.output)
+            opened = self._format.open(split, self.context.types.output)
+            records = CutRecords(opened, split)
             self._records[split_id] = records
         self._ask_ahead(split, records)
-        batch = records.next_batch()
+        batch = records.next_batch(output.rows_wanted)
         if batch is None:
             del self._records[split_id]
             records.close()
@@ -128,4 +130,4 @@ class FileReader(SplitReader):
 
     def _as_read(self, split: FileSplit) -> FileSplit:
         records = self._records.get(split.split_id)
-        return split if records is None else split.at(records.position)
+        return split if records is None else records.as_read

@@ -29,7 +29,8 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
     """Bytes [offset, offset + length) of the file `name` on the file system that the path or URI `root` stands for.
 
     `position` is what the format says it is, right behind the last record that was emitted; None before the first one.
-    `file_size` and `modified_ns` are those of the file as it was found.
+    `skipped_count` records behind it were emitted, too: a batch was cut. `file_size` and `modified_ns` are those of the
+    file as it was found.
     """
 
     root: str
@@ -39,6 +40,7 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
     file_size: int
     modified_ns: int
     position: int | None = None
+    skipped_count: int = 0
 
     @property
     def split_id(self) -> str:
@@ -59,9 +61,9 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
         """Return it as enumerator and readers hand it on."""
         return SourceSplit(self.split_id, msgspec.msgpack.encode(self))
 
-    def at(self, position: int | None) -> "FileSplit":
-        """Return it as read up to `position`."""
-        return msgspec.structs.replace(self, position=position)
+    def at(self, position: int | None, skipped_count: int = 0) -> "FileSplit":
+        """Return it as read up to `position`, and so many records further."""
+        return msgspec.structs.replace(self, position=position, skipped_count=skipped_count)
 
     def open_file_system(self) -> Any:
         """Return the pyarrow file system on which the file still is as it was found; FileChangedError otherwise."""

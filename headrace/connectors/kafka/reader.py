@@ -55,7 +55,7 @@ class KafkaReader(SplitReader):
         self._begin_new(output)
         if not self._splits:
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
-        messages = self._consumer.consume(RECORD_COUNT_MAX, 0)
+        messages = self._consumer.consume(min(RECORD_COUNT_MAX, output.rows_wanted), 0)
         if not messages:
             self._log.tell_silence(self._config)
             return self._wait()

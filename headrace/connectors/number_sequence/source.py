@@ -90,8 +90,9 @@ class NumberSequenceReader(SourceReader):
             if _split_id(numbers) in self._paused:
                 self._ranges.append(numbers)
                 continue
-            self._emit(numbers[:BATCH_ROWS], _split_id(numbers), output)
-            if rest := numbers[BATCH_ROWS:]:
+            count = min(BATCH_ROWS, output.rows_wanted)
+            self._emit(numbers[:count], _split_id(numbers), output)
+            if rest := numbers[count:]:
                 self._ranges.append(rest)
             elif self._ranges:
                 output.release_split(_split_id(numbers))

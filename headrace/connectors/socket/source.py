@@ -88,7 +88,7 @@ class SocketReader(SourceReader):
     def poll_next(self, output: SourceOutput) -> InputStatus:
         if self._lines is None:
             return InputStatus.END_OF_INPUT
-        lines = self._lines.take(BATCH_ROWS)
+        lines = self._lines.take(min(BATCH_ROWS, output.rows_wanted))
         if lines:
             columns = pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
             output.emit(RecordBatch.of_columns(self._context.types.output, columns))

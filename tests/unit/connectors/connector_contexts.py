@@ -71,6 +71,8 @@ class Rows:
         self.batches: list[RecordBatch] = []
         self.splits: set[str] = set()
 
+    rows_wanted = 1 << 40
+
     def emit(self, batch: RecordBatch, split_id: str = "") -> None:
         assert not split_id or split_id in self.splits
         self.batches.append(batch)

@@ -92,6 +92,7 @@ class Context:
     wake: Callable[[], None] = lambda: None
     send_event: Callable[[bytes], None] = lambda payload: None
     back_pressured_ms: Callable[[], float] = lambda: 0.0
+    rows_wanted: Callable[[], int] = lambda: 1 << 40
     state: Any = field(default_factory=lambda: NothingRestored())
 
 
@@ -99,6 +100,8 @@ class Context:
 class Output:
     emitted: list[tuple[RecordBatch, str]] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
+
+    rows_wanted = 1 << 40
 
     def emit(self, batch: RecordBatch, split_id: str = "") -> None:
         self.emitted.append((batch, split_id))

@@ -84,8 +84,8 @@ class ScriptedChannel:
     def acknowledge_all_data(self) -> None:
         self.calls.append("acknowledge")
 
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
-        self.calls.append(f"bytes {in_flight_bytes}")
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
+        self.calls.append(f"bytes {in_flight_rows}")
 
     def send_task_event(self, event: bytes) -> None:
         self.calls.append(f"event {event.decode()}")

@@ -199,13 +199,13 @@ def test_a_wish_of_a_channel_that_asks_again_is_told_again(cluster: SimulatedClu
     source.request_partitions()
     cluster.loop.run_for(100)
     (channel,) = source.channels
-    channel.request_in_flight_bytes(1 << 16)
+    channel.request_in_flight_rows(1 << 16)
     cluster.loop.run_until(lambda: bool(answers))
     answers.pop()(ProducerVerdict.ASK_AGAIN)
     sink = writer(producer)
     cluster.loop.run_for(1000)
     assert isinstance(sink.partition, PipelinedResultPartition)
-    assert sink.partition.in_flight_bytes(0) == 1 << 16
+    assert sink.partition.in_flight_rows(0) == 1 << 16
     source.close()
     sink.close()
 

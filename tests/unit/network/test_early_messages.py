@@ -38,9 +38,9 @@ class Edge:
         self.sink = writer(self.producer)
 
     @property
-    def in_flight_bytes(self) -> int | None:
+    def in_flight_rows(self) -> int | None:
         assert self.sink is not None and isinstance(self.sink.partition, PipelinedResultPartition)
-        return self.sink.partition.subpartitions[0].in_flight_bytes
+        return self.sink.partition.subpartitions[0].in_flight_rows
 
     def close(self) -> None:
         self.producer.task_events.unsubscribe(partition_id())
@@ -51,9 +51,9 @@ class Edge:
 
 
 def speak(edge: Edge) -> None:
-    edge.channel.request_in_flight_bytes(1 << 16)
+    edge.channel.request_in_flight_rows(1 << 16)
     edge.channel.send_task_event(b"one")
-    edge.channel.request_in_flight_bytes(1 << 17)
+    edge.channel.request_in_flight_rows(1 << 17)
     edge.channel.send_task_event(b"two")
 
 
@@ -88,7 +88,7 @@ def test_what_is_said_early_is_heard_and_the_newest_wish_counts(
     edge = Edge(consumer_name)
     moment(edge)
     edge.cluster.loop.run_for(1000)
-    assert edge.in_flight_bytes == 1 << 17
+    assert edge.in_flight_rows == 1 << 17
     assert edge.events == [b"one", b"two"]
     edge.close()
 
@@ -226,7 +226,7 @@ def test_a_wish_is_told_again_and_an_event_once() -> None:
     early = EarlyMessages()
     told: list[int | bytes] = []
     early.tell(told.append, told.append)
-    early.in_flight_bytes = 5
+    early.in_flight_rows = 5
     assert early.keep_task_event(b"event")
     for _ in range(2):
         early.tell(told.append, told.append)

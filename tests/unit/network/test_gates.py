@@ -166,7 +166,7 @@ def test_a_channel_that_becomes_known_late_is_requested_then_and_told_what_was_a
     made = Gate(2, unknown=(1,))
     made.gate.request_partitions()
     unknown = made.gate.channels[1]
-    unknown.request_in_flight_bytes(4096)
+    unknown.request_in_flight_rows(4096)
     unknown.send_task_event(b"again")
     assert polled(made.gate) == []
     assert made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))

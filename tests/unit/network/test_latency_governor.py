@@ -10,7 +10,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.graph.job_graph import PartitionerKind
 from headrace.metrics import names
-from headrace.network.debloat import BufferDebloater
+from headrace.network.debloat import DEBLOAT_ENABLED, BufferDebloater
 from headrace.network.latency_governor import (
     BUDGET_SHARE,
     HOLD_MIN_MS,
@@ -297,8 +297,10 @@ def test_gates_limit_what_is_in_flight_to_the_shorter_of_both_targets(
             "headrace.latency.target": f"{target_ms} ms",
         }
     )
-    machine = BufferDebloater.from_settings(settings, 1, 1_000_000)
-    assert machine.recalculate(200_000, 200, 0) == 1000 * expected_ms
+    machine = BufferDebloater.from_settings(settings, 1)
+    # The producer's side and the receiver's have half of it each.
+    machine.recalculate(8_000, 200, 0, 1_000_000)
+    assert machine.announced_rows == 40 * expected_ms // 2
 
 
 @pytest.mark.parametrize("target", ["0 ms", "50 ms"])
@@ -306,7 +308,8 @@ def test_a_latency_target_has_a_task_watch_what_is_in_flight_to_it(target: str) 
     cluster = SimulatedCluster()
     environment, location = cluster.start("a")
     source = gate(environment, [location])
-    settings = Settings({"headrace.latency.target": target})
+    options = {"headrace.latency.target": target, DEBLOAT_ENABLED.key: "false"}
+    settings = Settings(options)
     timers = MailboxTimers(ManualClock())
     debloating = GateDebloating([source], settings, timers, lambda: 0.0)
     debloating.start()

@@ -147,9 +147,9 @@ def test_a_priority_event_that_waits_survives_a_late_consumer_elsewhere() -> Non
 
 def test_what_the_consumer_says_is_passed_on(queue: Queue) -> None:
     queue.view.acknowledge_all_data()
-    queue.view.notify_in_flight_bytes(4096)
+    queue.view.notify_in_flight_rows(4096)
     assert queue.notices == ["acknowledged"]
-    assert queue.subpartition.in_flight_bytes == 4096
+    assert queue.subpartition.in_flight_rows == 4096
 
 
 @given(st.lists(st.sampled_from(["data", "event", "priority", "blocking", "poll", "resume"])))
@@ -251,7 +251,7 @@ keep_alive: list[EndOfData] = []  # so that no two events share an identity
 
 def test_a_consumer_that_leaves_a_full_queue_makes_its_producer_available(queue: Queue) -> None:
     queue.add_rows()
-    queue.view.notify_in_flight_bytes(1)
+    queue.view.notify_in_flight_rows(1)
     assert not queue.pool.is_available
     told: list[str] = []
     queue.pool.on_available(lambda: told.append("available"))
@@ -261,11 +261,11 @@ def test_a_consumer_that_leaves_a_full_queue_makes_its_producer_available(queue:
 
 def test_a_wish_for_more_in_flight_makes_the_producer_available(queue: Queue) -> None:
     queue.add_rows()
-    queue.view.notify_in_flight_bytes(1)
+    queue.view.notify_in_flight_rows(1)
     assert not queue.pool.is_available
     told: list[str] = []
     queue.pool.on_available(lambda: told.append("available"))
-    queue.view.notify_in_flight_bytes(1 << 20)
+    queue.view.notify_in_flight_rows(1 << 20)
     assert told == ["available"]
 
 
