@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from headrace.api.gone_names import GoneExecutionSettings
 from headrace.api.jvm_settings import JvmExecutionSettings
 from headrace.api.program_settings import ProgramSettings
 from headrace.checkpoint.options import CHECKPOINTS_UNOBEYED
@@ -30,7 +31,7 @@ SNAPSHOT_COMPRESSION: Final = ConfigOption(
 )
 
 
-class ExecutionConfig(JvmExecutionSettings):
+class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
     """Setters return the object; changes hold for operators that are made afterwards.
 
     Example:

@@ -1,19 +1,13 @@
-"""Settings of PyFlink's for Java's serializers, closures and slots of many kinds: importable, refused when used."""
+"""Settings of PyFlink's for Java's serializers and closures: importable, refused when used."""
 
 import enum
 from typing import Final, NoReturn
 
-from headrace.core.jvm_only import jvm_only, no_jvm
+from headrace.core.jvm_only import no_jvm
 
 _NO_CLOSURES: Final = "functions are pickled with what they refer to; leave the call out"
 _NO_SERIALIZERS: Final = (
     "records are Arrow columns or pickled; declare types, or leave the call out"
-)
-
-SlotSharingGroup: Final = jvm_only(
-    "SlotSharingGroup",
-    "give the name to the stream, slot_sharing_group('name'); all slots are alike, and taskmanager.* settings say how "
-    "much each has",
 )
 
 

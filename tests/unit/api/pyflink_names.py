@@ -395,12 +395,7 @@ JVM_ONLY: Final[dict[str, str]] = {
     "common.typeinfo": "LocalTimeTypeInfo ExternalTypeInfo",
     "common.watermark_strategy": "AssignerWithPeriodicWatermarksWrapper",
     "common.input_dependency_constraint": "InputDependencyConstraint",
-    "datastream": "SlotSharingGroup",
-    "datastream.slot_sharing_group": "SlotSharingGroup",
-    "common.serialization": "RowFieldExtractorSchema",
-    "datastream.formats.csv": (
-        "CsvSchema CsvSchemaBuilder CsvBulkWriters CsvRowDeserializationSchema CsvRowSerializationSchema"
-    ),
+    "datastream.formats.csv": ("CsvRowDeserializationSchema CsvRowSerializationSchema"),
     "datastream.formats.avro": (
         "AvroSchema GenericRecordAvroTypeInfo AvroInputFormat AvroBulkWriters "
         "AvroRowDeserializationSchema AvroRowSerializationSchema"
@@ -408,9 +403,7 @@ JVM_ONLY: Final[dict[str, str]] = {
     "datastream.formats.orc": "OrcBulkWriters",
     "datastream.formats.parquet": "AvroParquetReaders AvroParquetWriters",
     "datastream.connectors.hybrid_source": "HybridSource HybridSourceBuilder",
-    "datastream.connectors.file_system": (
-        "StreamingFileSink FileEnumeratorProvider FileSplitAssignerProvider"
-    ),
+    "datastream.connectors.file_system": ("StreamingFileSink"),
     "datastream.connectors.kafka": "FlinkKafkaConsumer FlinkKafkaProducer Semantic",
     "datastream.connectors.dynamic_kafka": (
         "DynamicKafkaSource DynamicKafkaSourceBuilder KafkaMetadataService "
