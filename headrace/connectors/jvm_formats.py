@@ -12,7 +12,6 @@ _AVRO: Final = (
     "of files make a DataFrame with Spark and use from_dataframe and DataFrameSink(path, format='avro'); of messages "
     "use ByteArraySchema and a library of Python's, such as fastavro, in a map"
 )
-_HYBRID: Final = "read the sources in one job after the other, or at once with union"
 
 CsvRowDeserializationSchema: Final = jvm_only("CsvRowDeserializationSchema", _CSV_LINES)
 CsvRowSerializationSchema: Final = jvm_only("CsvRowSerializationSchema", _CSV_LINES)
@@ -28,6 +27,3 @@ AvroParquetWriters: Final = jvm_only("AvroParquetWriters", "use ParquetBulkWrite
 OrcBulkWriters: Final = jvm_only(
     "OrcBulkWriters", "use DataFrameSink(path, format='orc'), or ParquetBulkWriters"
 )
-
-HybridSource: Final = jvm_only("HybridSource", _HYBRID)
-HybridSourceBuilder: Final = jvm_only("HybridSourceBuilder", _HYBRID)

@@ -10,7 +10,7 @@ def refuse_name(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"there is no attribute '{name}'")
     raise ProgramError(
-        f"{name} belongs to Flink's Table API and SQL, which are not here: say it with streams (docs/columns.md has "
+        f"{name} belongs to Flink's Table API and SQL, which are not here: say it with streams (which have "
         "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
         "in with from_dataframe"
     )

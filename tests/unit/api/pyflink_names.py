@@ -402,7 +402,6 @@ JVM_ONLY: Final[dict[str, str]] = {
     ),
     "datastream.formats.orc": "OrcBulkWriters",
     "datastream.formats.parquet": "AvroParquetReaders AvroParquetWriters",
-    "datastream.connectors.hybrid_source": "HybridSource HybridSourceBuilder",
     "datastream.connectors.file_system": ("StreamingFileSink"),
     "datastream.connectors.kafka": "FlinkKafkaConsumer FlinkKafkaProducer Semantic",
     "datastream.connectors.dynamic_kafka": (
