@@ -51,6 +51,9 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        if not self.is_checkpointing_enabled():
+            return CheckpointingMode.AT_LEAST_ONCE
         return member_of(CheckpointingMode, self._settings.to_settings(), MODE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":

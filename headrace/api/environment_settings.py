@@ -112,10 +112,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
-        config = self.get_checkpoint_config()
-        if not config.is_checkpointing_enabled():
-            return CheckpointingMode.AT_LEAST_ONCE
-        return config.get_checkpointing_mode()
+        return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
         """Newer name of `get_checkpointing_mode`."""

@@ -40,6 +40,8 @@ KEPT: Final = frozenset(
         "StreamExecutionEnvironment.register_cached_file",
         "ExecutionConfig.set_task_cancellation_interval",
         "ExecutionConfig.set_use_snapshot_compression",
+        "ExecutionConfig.disable_closure_cleaner",
+        "ExecutionConfig.enable_closure_cleaner",
         "ExecutionConfig.enable_object_reuse",
         "ExecutionConfig.disable_object_reuse",
         "SlotSharingGroup.Builder.set_cpu_cores",

@@ -430,7 +430,6 @@ JVM_ONLY: Final[dict[str, str]] = {
 }
 
 JVM_ONLY_SETTINGS: Final = (
-    "enable_closure_cleaner disable_closure_cleaner is_closure_cleaner_enabled "
     "enable_force_kryo disable_force_kryo is_force_kryo_enabled enable_generic_types "
     "disable_generic_types has_generic_types_disabled enable_force_avro "
     "disable_force_avro is_force_avro_enabled get_default_kryo_serializer_classes "

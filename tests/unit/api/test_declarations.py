@@ -12,7 +12,7 @@ from headrace.core.config import unobeyed_settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
-from headrace.datastream import MemorySize
+from headrace.datastream import CheckpointingMode, MemorySize
 from headrace.datastream.formats.json import JsonRowSerializationSchema
 from headrace.functions.serialization import RowFieldExtractorSchema
 from headrace.table import DataTypes
@@ -60,6 +60,16 @@ def test_the_changelog_switch_is_kept_and_a_job_is_told_that_nothing_obeys_it(
     assert env.is_changelog_state_backend_enabled() is True
     settings = {"state.changelog.enabled": "true"}
     assert "state.changelog.enabled" in "".join(unobeyed_settings(settings))
+
+
+def test_getters_give_back_what_flinks_do(env: StreamExecutionEnvironment) -> None:
+    config, checkpoints = env.get_config(), env.get_checkpoint_config()
+    assert checkpoints.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    env.enable_checkpointing(1000)
+    assert checkpoints.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert config.is_closure_cleaner_enabled()
+    assert not config.disable_closure_cleaner().is_closure_cleaner_enabled()
+    assert config.enable_closure_cleaner().is_closure_cleaner_enabled()
 
 
 def test_cached_files_are_kept_by_name(env: StreamExecutionEnvironment) -> None:
