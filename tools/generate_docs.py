@@ -23,6 +23,7 @@ from tools.pages.lifecycles import lifecycles_page  # noqa: E402
 from tools.pages.metrics import metrics_page  # noqa: E402
 from tools.pages.operators import operators_page  # noqa: E402
 from tools.pages.protocol import protocol_page  # noqa: E402
+from tools.pages.pyflink_parity import pyflink_parity_page  # noqa: E402
 from tools.pages.references import broken_references  # noqa: E402
 from tools.pages.rpc import rpc_page  # noqa: E402
 from tools.pages.travel import PARTS  # noqa: E402
@@ -36,6 +37,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "metrics.md": metrics_page,
     "operators.md": operators_page,
     "protocol.md": protocol_page,
+    "pyflink_parity.md": pyflink_parity_page,
     "rpc.md": rpc_page,
 }
 

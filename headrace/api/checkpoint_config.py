@@ -6,6 +6,7 @@ Source: Flink CheckpointConfig.
 from datetime import timedelta
 from typing import Final
 
+from headrace.api.gone_names import GoneCheckpointSettings
 from headrace.api.program_settings import ProgramSettings
 from headrace.checkpoint.options import (
     ALIGNED_TIMEOUT,
@@ -28,13 +29,19 @@ from headrace.core.types.time_values import Duration
 UNLIMITED_FAILURES: Final = 2**31 - 1
 
 
-class CheckpointConfig:
+class CheckpointConfig(GoneCheckpointSettings):
     """Setters return the object. Times are milliseconds.
 
     Example:
         >>> CheckpointConfig().set_checkpoint_timeout(60_000).get_checkpoint_timeout()
         60000
     """
+
+    # PyFlink 1.x had these.
+    DEFAULT_MODE: Final = CheckpointingMode.EXACTLY_ONCE
+    DEFAULT_TIMEOUT: Final = 600_000
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS: Final = 1
 
     def __init__(self, settings: ProgramSettings | None = None) -> None:
         self._settings = ProgramSettings() if settings is None else settings
@@ -44,6 +51,9 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        if not self.is_checkpointing_enabled():
+            return CheckpointingMode.AT_LEAST_ONCE
         return member_of(CheckpointingMode, self._settings.to_settings(), MODE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":

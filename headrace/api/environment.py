@@ -45,7 +45,7 @@ from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
-from headrace.functions.jvm_functions import NO_SOURCE_FUNCTIONS
+from headrace.functions.jvm_functions import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs import (
     CacheSpec,
@@ -145,6 +145,19 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> NoReturn:
         """SourceFunctions are Java's: ProgramError."""
         raise no_jvm("add_source", NO_SOURCE_FUNCTIONS)
+
+    def create_input(
+        self, input_format: Source, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Make a bounded stream of a Source, without watermarks; InputFormats are Java's: ProgramError."""
+        if not isinstance(input_format, Source):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise no_jvm("create_input", NO_INPUT_FORMATS)
+        if input_format.boundedness is not Boundedness.BOUNDED:
+            raise ProgramError(
+                "create_input reads to an end: give an endless source to from_source"
+            )
+        no_watermarks = WatermarkStrategy.no_watermarks()
+        return self.from_source(input_format, no_watermarks, "Custom Source", type_info)
 
     def socket_text_stream(
         self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0

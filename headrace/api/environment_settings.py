@@ -8,20 +8,24 @@ from headrace.api import python_dependencies
 from headrace.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.execution_config import ExecutionConfig
 from headrace.api.executors import default_settings, known_parallelism
+from headrace.api.gone_names import GoneEnvironmentMethods
 from headrace.api.program_settings import ProgramSettings, configuration_values
-from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
+from headrace.api.slot_sharing_group import SlotSharingGroup, name_of_group
+from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
 from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.graph.pipeline_options import (
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
+    CACHED_FILES,
     MAX_PARALLELISM,
     PARALLELISM,
+    cached_files,
 )
 
 
-class EnvironmentSettings:
+class EnvironmentSettings(GoneEnvironmentMethods):
     """The settings half of StreamExecutionEnvironment. Setters return the environment."""
 
     _default_local_parallelism: ClassVar[int | None] = None
@@ -112,10 +116,7 @@ class EnvironmentSettings:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
-        config = self.get_checkpoint_config()
-        if not config.is_checkpointing_enabled():
-            return CheckpointingMode.AT_LEAST_ONCE
-        return config.get_checkpointing_mode()
+        return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
         """Newer name of `get_checkpointing_mode`."""
@@ -126,6 +127,35 @@ class EnvironmentSettings:
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Kept and given back; a job that has it on is told that nothing obeys it."""
+        self._settings.set(CHANGELOG, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """None where the program has not said."""
+        return self._settings.get(CHANGELOG) if self._settings.is_set(CHANGELOG) else None
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Declare a group with its resources, for operators that name it; see `slot_sharing_group` of streams."""
+        name_of_group(slot_sharing_group)
+        return self
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Kept in `pipeline.cached-files`; functions in Python have no getter for it, so they open files by path.
+
+        ValueError for a name that another file has.
+        """
+        files = cached_files(self._settings.get(CACHED_FILES))
+        if files.get(name, file_path) != file_path:
+            raise ValueError(
+                f"the cached file '{name}' is '{files[name]}' already, not '{file_path}'"
+            )
+        kept = self._settings.get(CACHED_FILES)
+        said = f"name:{name},path:{file_path},executable:{str(executable).lower()}"
+        if name not in files:
+            self._settings.set(CACHED_FILES, f"{kept};{said}" if kept else said)
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         self._settings.set(SAVEPOINT_DIRECTORY, directory)

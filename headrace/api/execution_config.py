@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from headrace.api.gone_names import GoneExecutionSettings
 from headrace.api.jvm_settings import JvmExecutionSettings
 from headrace.api.program_settings import ProgramSettings
 from headrace.checkpoint.options import CHECKPOINTS_UNOBEYED
@@ -28,9 +29,16 @@ SNAPSHOT_COMPRESSION: Final = ConfigOption(
     doc="Whether snapshots are compressed.",
     unobeyed=CHECKPOINTS_UNOBEYED,
 )
+CLOSURE_CLEANER: Final = ConfigOption(
+    "pipeline.closure-cleaner-level",
+    str,
+    default="RECURSIVE",
+    doc="How far functions are cut loose from what they refer to and do not use: NONE, TOP_LEVEL or RECURSIVE.",
+    unobeyed="functions are pickled with what they refer to",
+)
 
 
-class ExecutionConfig(JvmExecutionSettings):
+class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
     """Setters return the object; changes hold for operators that are made afterwards.
 
     Example:
@@ -105,6 +113,18 @@ class ExecutionConfig(JvmExecutionSettings):
     def set_task_cancellation_timeout(self, timeout: int) -> "ExecutionConfig":
         """Set it, in ms."""
         return self._set_millis(TASK_CANCELLATION_TIMEOUT, timeout)
+
+    def enable_closure_cleaner(self) -> "ExecutionConfig":
+        """Kept and given back: functions are pickled with what they refer to."""
+        self._settings.unset(CLOSURE_CLEANER)
+        return self
+
+    def disable_closure_cleaner(self) -> "ExecutionConfig":
+        self._settings.set(CLOSURE_CLEANER, "NONE")
+        return self
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        return self._settings.get(CLOSURE_CLEANER).upper() != "NONE"
 
     def enable_auto_generated_uids(self) -> "ExecutionConfig":
         """Operators without a uid get an id from the program's structure."""

@@ -1,19 +1,12 @@
-"""Settings of PyFlink's for Java's serializers, closures and slots of many kinds: importable, refused when used."""
+"""Settings of PyFlink's for Java's serializers: importable, refused when used."""
 
 import enum
 from typing import Final, NoReturn
 
-from headrace.core.jvm_only import jvm_only, no_jvm
+from headrace.core.jvm_only import no_jvm
 
-_NO_CLOSURES: Final = "functions are pickled with what they refer to; leave the call out"
 _NO_SERIALIZERS: Final = (
     "records are Arrow columns or pickled; declare types, or leave the call out"
-)
-
-SlotSharingGroup: Final = jvm_only(
-    "SlotSharingGroup",
-    "give the name to the stream, slot_sharing_group('name'); all slots are alike, and taskmanager.* settings say how "
-    "much each has",
 )
 
 
@@ -26,15 +19,6 @@ class InputDependencyConstraint(enum.Enum):
 
 class JvmExecutionSettings:
     """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
-
-    def enable_closure_cleaner(self) -> NoReturn:
-        raise no_jvm("enable_closure_cleaner", _NO_CLOSURES)
-
-    def disable_closure_cleaner(self) -> NoReturn:
-        raise no_jvm("disable_closure_cleaner", _NO_CLOSURES)
-
-    def is_closure_cleaner_enabled(self) -> NoReturn:
-        raise no_jvm("is_closure_cleaner_enabled", _NO_CLOSURES)
 
     def enable_force_kryo(self) -> NoReturn:
         raise no_jvm("enable_force_kryo", _NO_SERIALIZERS)

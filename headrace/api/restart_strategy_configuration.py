@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
 
 
 class RestartStrategyConfiguration(ABC):
@@ -41,6 +43,12 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
             f"#{self.restart_attempts} restart attempts."
         )
 
+    def get_restart_attempts(self) -> int:
+        return self.restart_attempts
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return timedelta(milliseconds=self.delay_between_attempts)
+
 
 @dataclass(frozen=True)
 class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
@@ -56,6 +64,15 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
             f"{self.failure_interval} ms and fixed delay {self.delay_interval} ms."
         )
 
+    def get_max_failure_rate(self) -> int:
+        return self.failure_rate
+
+    def get_failure_interval(self) -> timedelta:
+        return timedelta(milliseconds=self.failure_interval)
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return timedelta(milliseconds=self.delay_interval)
+
 
 class RestartStrategies:
     """Makes them.
@@ -65,24 +82,30 @@ class RestartStrategies:
         'Restart with fixed delay (1000 ms). #3 restart attempts.'
     """
 
+    # PyFlink programs find the classes in here.
+    NoRestartStrategyConfiguration: ClassVar = NoRestartStrategyConfiguration
+    FallbackRestartStrategyConfiguration: ClassVar = FallbackRestartStrategyConfiguration
+    FixedDelayRestartStrategyConfiguration: ClassVar = FixedDelayRestartStrategyConfiguration
+    FailureRateRestartStrategyConfiguration: ClassVar = FailureRateRestartStrategyConfiguration
+
     @staticmethod
-    def no_restart() -> NoRestartStrategyConfiguration:
+    def no_restart() -> RestartStrategyConfiguration:
         return NoRestartStrategyConfiguration()
 
     @staticmethod
-    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+    def fall_back_restart() -> RestartStrategyConfiguration:
         return FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int
-    ) -> FixedDelayRestartStrategyConfiguration:
+    ) -> RestartStrategyConfiguration:
         return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: int, delay_interval: int
-    ) -> FailureRateRestartStrategyConfiguration:
+    ) -> RestartStrategyConfiguration:
         return FailureRateRestartStrategyConfiguration(
             failure_rate, failure_interval, delay_interval
         )

@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from headrace.api.function_checks import check_name
 from headrace.api.guarded_specs import guarded_spec
+from headrace.api.slot_sharing_group import SlotSharingGroup, name_of_group
 from headrace.api.transformations import OperatorTransformation, batch_type_of
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.functions.failures import FailurePolicy
@@ -54,12 +55,14 @@ class OperatorProperties(ABC):
         self._operator().chaining = ChainingStrategy.NEVER
         return self
 
-    def slot_sharing_group(self, slot_sharing_group: str) -> Self:
-        """Put the operator into a named group; operators of different groups never share a slot.
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Put the operator into a group, by its name; operators of different groups never share a slot.
 
-        Later operators inherit the group of their inputs. The first group is `default`.
+        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group are not
+        obeyed, which is told once for each group.
         """
-        self._operator().slot_sharing_group = check_name(slot_sharing_group, "a slot sharing group")
+        name = name_of_group(slot_sharing_group)
+        self._operator().slot_sharing_group = check_name(name, "a slot sharing group")
         return self
 
 

@@ -205,7 +205,8 @@ def _with_left_jobs(code: int) -> int:
 def _provide_python_files(settings: dict[str, str]) -> None:
     """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
     # Imported late: the help texts do not need Spark.
-    from headrace.spark.python_files import put_on_path, python_files
+    from headrace.core.import_path import put_on_path
+    from headrace.spark.python_files import python_files
 
     files = python_files(Settings(settings))
     put_on_path(files)

@@ -7,6 +7,7 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
 from headrace.common.execution_config import ExecutionConfig
+from headrace.common.execution_mode import ExecutionMode
 from headrace.common.input_dependency_constraint import InputDependencyConstraint
 from headrace.common.job_client import JobClient
 from headrace.common.job_execution_result import JobExecutionResult
@@ -30,6 +31,7 @@ from headrace.common.watermark_strategy import (
 )
 
 __all__ = [
+    "ExecutionMode",
     "CompletableFuture",
     "ExecutionConfig",
     "JobClient",

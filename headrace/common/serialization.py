@@ -1,11 +1,11 @@
 """PyFlink's `common.serialization`: re-exports."""
 
 from headrace.connectors.files.formats import BulkWriterFactory
-from headrace.functions.jvm_functions import RowFieldExtractorSchema
 from headrace.functions.serialization import (
     ByteArraySchema,
     DeserializationSchema,
     Encoder,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
 )

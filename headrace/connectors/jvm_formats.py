@@ -4,9 +4,6 @@ from typing import Final
 
 from headrace.core.jvm_only import jvm_only
 
-_CSV_FILES: Final = (
-    "give CsvReaderFormat a row type, CsvReaderFormat(Types.ROW_NAMED([...], [...]))"
-)
 _CSV_LINES: Final = (
     "use SimpleStringSchema and Python's csv in a map, or messages of JSON with JsonRowDeserializationSchema and "
     "JsonRowSerializationSchema"
@@ -15,16 +12,7 @@ _AVRO: Final = (
     "of files make a DataFrame with Spark and use from_dataframe and DataFrameSink(path, format='avro'); of messages "
     "use ByteArraySchema and a library of Python's, such as fastavro, in a map"
 )
-_HYBRID: Final = "read the sources in one job after the other, or at once with union"
-_SPLITS: Final = (
-    "leave it out: a FileSource finds its files by itself and gives them to whoever asks for work"
-)
 
-CsvSchema: Final = jvm_only("CsvSchema", _CSV_FILES)
-CsvSchemaBuilder: Final = jvm_only("CsvSchemaBuilder", _CSV_FILES)
-CsvBulkWriters: Final = jvm_only(
-    "CsvBulkWriters", "use DataFrameSink(path, format='csv'), or FileSink.for_row_format"
-)
 CsvRowDeserializationSchema: Final = jvm_only("CsvRowDeserializationSchema", _CSV_LINES)
 CsvRowSerializationSchema: Final = jvm_only("CsvRowSerializationSchema", _CSV_LINES)
 
@@ -39,9 +27,3 @@ AvroParquetWriters: Final = jvm_only("AvroParquetWriters", "use ParquetBulkWrite
 OrcBulkWriters: Final = jvm_only(
     "OrcBulkWriters", "use DataFrameSink(path, format='orc'), or ParquetBulkWriters"
 )
-
-HybridSource: Final = jvm_only("HybridSource", _HYBRID)
-HybridSourceBuilder: Final = jvm_only("HybridSourceBuilder", _HYBRID)
-
-FileEnumeratorProvider: Final = jvm_only("FileEnumeratorProvider", _SPLITS)
-FileSplitAssignerProvider: Final = jvm_only("FileSplitAssignerProvider", _SPLITS)

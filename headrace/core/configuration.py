@@ -6,7 +6,7 @@ The runtime reads its options from `headrace.core.config.Settings`; `Settings(co
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
 
@@ -184,6 +184,10 @@ class UserConfigOption(Generic[T]):
 class ConfigOptions:
     """Starts the declaration of an option: `ConfigOptions.key("x").int_type().default_value(5)`."""
 
+    # PyFlink programs find the steps in here.
+    OptionBuilder: ClassVar[type["ConfigOptions"]]
+    TypedConfigOptionBuilder: ClassVar[type[Any]]
+
     def __init__(self, key: str) -> None:
         self._key = key
 
@@ -222,3 +226,7 @@ class TypedConfigOptionBuilder(Generic[T]):
 
     def no_default_value(self) -> UserConfigOption[T]:
         return UserConfigOption(self._key, self._value_type, None)
+
+
+ConfigOptions.OptionBuilder = ConfigOptions
+ConfigOptions.TypedConfigOptionBuilder = TypedConfigOptionBuilder

@@ -22,9 +22,16 @@ from headrace.api.data_stream import DataStream
 from headrace.api.data_stream_sink import DataStreamSink
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.execution_mode import RuntimeExecutionMode
-from headrace.api.jvm_settings import SlotSharingGroup
+from headrace.api.gone_names import (
+    ExternalizedCheckpointCleanup,
+    FsStateBackend,
+    MemoryStateBackend,
+    RocksDBStateBackend,
+    TimeCharacteristic,
+)
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.memory_size import MemorySize
+from headrace.api.slot_sharing_group import SlotSharingGroup
 from headrace.api.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -75,6 +82,11 @@ from headrace.functions.window_functions import (
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [
+    "ExternalizedCheckpointCleanup",
+    "FsStateBackend",
+    "MemoryStateBackend",
+    "RocksDBStateBackend",
+    "TimeCharacteristic",
     "CheckpointConfig",
     "CheckpointingMode",
     "ExternalizedCheckpointRetention",

@@ -1,5 +1,6 @@
 """PyFlink's `datastream.state_backend`: re-exports."""
 
+from headrace.api.gone_names import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
 from headrace.api.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -9,6 +10,9 @@ from headrace.api.state_backends import (
 )
 
 __all__ = [
+    "FsStateBackend",
+    "MemoryStateBackend",
+    "RocksDBStateBackend",
     "StateBackend",
     "HashMapStateBackend",
     "EmbeddedRocksDBStateBackend",

@@ -5,7 +5,7 @@ Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema.
 
 import json
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
@@ -24,6 +24,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         >>> schema.deserialize(b'{"id": 7, "note": "late"}')
         Row(id=7, paid=None)
     """
+
+    # PyFlink programs find the builder in here.
+    Builder: ClassVar[type["JsonRowDeserializationSchemaBuilder"]]
 
     def __init__(
         self, type_info: RowTypeInfo, needs_all_fields: bool, ignores_parse_errors: bool
@@ -114,6 +117,9 @@ class JsonRowSerializationSchema(SerializationSchema):
         b'{"id":7,"paid":true}'
     """
 
+    # PyFlink programs find the builder in here.
+    Builder: ClassVar[type["JsonRowSerializationSchemaBuilder"]]
+
     def __init__(self, type_info: RowTypeInfo) -> None:
         self._type_info = type_info
         self._convert = json_writer(type_info)
@@ -157,3 +163,7 @@ def _require_row(type_info: TypeInformation | None) -> RowTypeInfo:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON's")
+
+
+JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
+JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder

@@ -210,6 +210,8 @@ class BroadcastBaseContext(ABC):
 class BaseBroadcastProcessFunction(Function):
     """Base of functions over a stream and a broadcast stream."""
 
+    BaseContext = BroadcastBaseContext
+
     class Context(BroadcastBaseContext):
         """On the broadcast side: states can be written."""
 

@@ -59,6 +59,42 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a row, which holds bytes already: a key or a value of a message.
+
+    Example:
+        >>> from headrace.core.types.rows import Row
+        >>> RowFieldExtractorSchema(1).serialize(Row(b"key", b"value"))
+        b'value'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if field_index < 0:
+            raise ValueError(f"a field index is 0 or more, not {field_index}")
+        self.field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the field's bytes, none where it is null; TypeError where it holds something else."""
+        try:
+            value = element[self.field_index]
+        except (IndexError, KeyError, TypeError):
+            raise TypeError(f"the record {element!r} has no field {self.field_index}") from None
+        if value is None:
+            return b""
+        if not isinstance(value, bytes | bytearray):
+            raise TypeError(
+                f"field {self.field_index} of a record holds {value!r} and must hold bytes: encode it in a map, with "
+                "Types.PRIMITIVE_ARRAY(Types.BYTE()) as the field's type"
+            )
+        return bytes(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowFieldExtractorSchema) and self.field_index == other.field_index
+
+    def __hash__(self) -> int:
+        return hash((RowFieldExtractorSchema, self.field_index))
+
+
 class Encoder(ABC):
     """Record to bytes in a file, one after the other."""
 

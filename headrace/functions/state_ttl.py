@@ -110,7 +110,8 @@ class CleanupStrategies:
             return chosen
         return RocksdbCompactFilterCleanupStrategy() if self.in_background else None
 
-    # PyFlink programs find these classes in here.
+    # PyFlink programs find these in here.
+    EMPTY_STRATEGY: ClassVar[CleanupStrategy] = EmptyCleanupStrategy()
     Strategies: ClassVar = Strategies
     CleanupStrategy: ClassVar = CleanupStrategy
     EmptyCleanupStrategy: ClassVar = EmptyCleanupStrategy

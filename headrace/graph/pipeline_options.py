@@ -85,6 +85,13 @@ PYTHON_FILES: Final = ConfigOption(
     default="",
     doc="Files, packages or archives, separated by commas, put on the import path of client and workers.",
 )
+CACHED_FILES: Final = ConfigOption(
+    "pipeline.cached-files",
+    str,
+    default="",
+    doc="Files by name, `name:a,path:/a;name:b,path:/b`, as register_cached_file says them.",
+    unobeyed="functions in Python open files by their path",
+)
 PYTHON_REQUIREMENTS: Final = ConfigOption(
     "python.requirements",
     str,
@@ -198,3 +205,9 @@ def global_job_parameters(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the job parameters that functions read, from a job's settings."""
     prefix = GLOBAL_JOB_PARAMETERS_PREFIX
     return {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
+
+
+def cached_files(text: str) -> dict[str, str]:
+    """Return the paths of `pipeline.cached-files` by name."""
+    files = [dict(part.split(":", 1) for part in one.split(",")) for one in text.split(";") if one]
+    return {file["name"]: file["path"] for file in files}

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from headrace.api.job_client import JobClient
 from headrace.api.termination import end_in_order_when_terminated, ignore_termination
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
@@ -15,7 +17,7 @@ from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.pipeline_options import FREE_PREFIXES
+from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES
 from headrace.spark.host import SparkHost
 from headrace.spark.master import parse_master
 from headrace.spark.options import SLOT_COUNT
@@ -82,7 +84,11 @@ class SparkExecutor:
         if available is not None and needed > available and host.is_fixed:
             raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker, groups)
         # A program may name files after the executor was made, as it is before a program begins.
-        host.provide(python_files(Settings(job_graph.settings)))
+        files = python_files(Settings(job_graph.settings))
+        host.provide(files)
+        # As absolute paths, which mean the same to a worker on this machine.
+        said = {PYTHON_FILES.key: ",".join(map(str, files))} if files else {}
+        job_graph = msgspec.structs.replace(job_graph, settings={**job_graph.settings, **said})
         handle = host.handle
         dispatcher: DispatcherGateway = handle.dispatcher
         handle.submit(job_graph, _SUBMIT_TIMEOUT_S)

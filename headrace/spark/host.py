@@ -92,7 +92,7 @@ class SparkHost:
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
-        self._shipped = ShippedFiles()
+        self._shipped = ShippedFiles(are_seen=self._kind.is_local)
         self._output: OutputPipe | None = None
         self._standard_output = StandardOutput()
         self._handle: ClusterHandle | None = None

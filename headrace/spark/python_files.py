@@ -1,6 +1,5 @@
 """Ships the user's own modules: `python.files` reach the driver's import path and, through Spark, every worker's."""
 
-import sys
 import zipfile
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from pyspark.core.context import SparkContext
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.import_path import is_plain_folder
 from headrace.graph.pipeline_options import PYTHON_FILES
 
 
@@ -25,7 +25,7 @@ def python_files(settings: Settings) -> tuple[Path, ...]:
 
 
 class LateFilesError(ProgramError):
-    """A job brings files that the TaskManagers, which run already, could not import from."""
+    """A job brings files that TaskManagers on other machines, which run already, could not import from."""
 
     def __init__(self, files: tuple[Path, ...]) -> None:
         names = ", ".join(str(file) for file in files)
@@ -36,9 +36,14 @@ class LateFilesError(ProgramError):
 
 
 class ShippedFiles:
-    """What workers that start from now on will find; once one has started it stays as it is. Pure."""
+    """What workers that start from now on will find. Pure.
 
-    def __init__(self) -> None:
+    `are_seen`: the workers see the driver's files, as on one machine. A task then finds those of its job by itself;
+    elsewhere a worker that runs has what there was as it started.
+    """
+
+    def __init__(self, *, are_seen: bool) -> None:
+        self._are_seen = are_seen
         self._files: set[Path] = set()
         self._is_final = False
 
@@ -50,17 +55,11 @@ class ShippedFiles:
         """Return those that are new and must be shipped now. LateFilesError where it is too late."""
         new = tuple(file for file in files if file not in self._files)
         if new and self._is_final:
+            if self._are_seen:
+                return ()
             raise LateFilesError(new)
         self._files.update(new)
         return new
-
-
-def put_on_path(files: tuple[Path, ...]) -> None:
-    """Make `files` importable here: a module's folder, a package's parent, an archive itself."""
-    for path in files:
-        entry = str(path if _is_archive(path) or _is_plain_folder(path) else path.parent)
-        if entry not in sys.path:
-            sys.path.insert(1, entry)
 
 
 def ship(context: SparkContext, files: tuple[Path, ...], scratch: Path) -> None:
@@ -72,17 +71,9 @@ def ship(context: SparkContext, files: tuple[Path, ...], scratch: Path) -> None:
 def pack(folder: Path, scratch: Path) -> Path:
     """Return an archive of a package, or of all that lies in a plain folder, importable as `folder` was."""
     archive = scratch / f"{folder.name}.zip"
-    root = folder if _is_plain_folder(folder) else folder.parent
+    root = folder if is_plain_folder(folder) else folder.parent
     with zipfile.ZipFile(archive, "w") as packed:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 packed.write(file, file.relative_to(root))
     return archive
-
-
-def _is_archive(path: Path) -> bool:
-    return path.suffix in (".zip", ".egg", ".whl")
-
-
-def _is_plain_folder(path: Path) -> bool:
-    return path.is_dir() and not (path / "__init__.py").exists()

@@ -41,7 +41,7 @@ from headrace.task.operator_chain import OperatorChain
 from headrace.task.stall_watch import StallWatch
 from headrace.task.state_reads import StateRead, StateReads
 from headrace.task.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
-from headrace.task.user_payloads import create_writers, load_specs, load_types
+from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types
 
 
 class Progress(enum.Enum):
@@ -75,6 +75,7 @@ class StreamTask(ABC):
         self._has_ended = False
         self._stop_mode: StopMode | None = None
         self._stop_barrier: CheckpointBarrier | None = None
+        find_modules(environment.settings)
         types = load_types(environment.vertex, payloads)
         gates = _typed_gates(environment, types[0])
         self._writers: Final = create_writers(environment, payloads)

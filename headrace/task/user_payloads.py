@@ -5,15 +5,19 @@ What cannot be loaded is most often a module that the driver has and this worker
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
+from headrace.core.config import Settings
 from headrace.core.errors import UNKNOWN_LOCATION, USER_EXCEPTIONS, UserCodeError
+from headrace.core.import_path import put_on_path
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.pickles import unpickle_value
 from headrace.graph.function_location import user_location_of
 from headrace.graph.job_graph import ChainedOperator, JobVertex, PartitionerSpec
 from headrace.graph.payloads import Payload, VertexPayloads
+from headrace.graph.pipeline_options import PYTHON_FILES
 from headrace.network.errors import InvalidChannelError
 from headrace.network.partitioner import (
     Channels,
@@ -29,6 +33,15 @@ from headrace.operators.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
 
 T = TypeVar("T")
+
+
+def find_modules(settings: Settings) -> None:
+    """Put the files that the job brings onto the import path, where this process sees them.
+
+    A worker may have started before the job was written; what Spark brought to it is on the path already.
+    """
+    named = [text.strip() for text in settings.get_option(PYTHON_FILES).split(",")]
+    put_on_path(path for path in map(Path, filter(None, named)) if path.exists())
 
 
 def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorTypes]:

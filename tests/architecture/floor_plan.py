@@ -18,7 +18,7 @@ HOSTS: Final = frozenset({"spark", "cli"})
 DATA_PLANE: Final = frozenset({"task", "network", "operators", "state"})
 
 # PyFlink's module paths: re-exports only.
-FACADES: Final = frozenset({"datastream", "common"})
+FACADES: Final = frozenset({"datastream", "common", "table"})
 # Folders whose `__init__` re-exports PyFlink's public names beside code of their own.
 PARTIAL_FACADES: Final = frozenset({"metrics", "testing"})
 
@@ -58,6 +58,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),
+    "table": frozenset({"core"}),
     # the tests' own tools
     "testing": GROUND | DATA_PLANE | _BELOW_HOSTS | FACADES | {"shuffle_service"},
     # headrace/__init__.py

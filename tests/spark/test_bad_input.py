@@ -132,24 +132,25 @@ numbers.map(lambda n: shipped.double(n), output_type=Types.LONG()).print()
     program.assert_nothing_is_left()
 
 
-def test_a_module_that_the_program_adds_itself_and_one_that_comes_too_late(runs: Runs) -> None:
+def test_modules_that_a_program_adds_for_its_first_job_and_for_a_later_one(runs: Runs) -> None:
     (runs.directory / "elsewhere").mkdir()
     for name in ("early", "late"):
-        (runs.directory / "elsewhere" / f"{name}.py").write_text(
+        (runs.directory / "elsewhere" / name).mkdir()
+        (runs.directory / "elsewhere" / name / f"{name}.py").write_text(
             "def double(n):\n    return 2 * n\n"
         )
     body = """
-env.add_python_file("elsewhere/early.py")
+env.add_python_file("elsewhere/early/early.py")
 import early
 print(numbers.map(lambda n: early.double(n), output_type=Types.LONG()).execute_and_collect(limit=9))
-env.add_python_file("elsewhere/late.py")
+env.add_python_file("elsewhere/late/late.py")
 import late
 numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
 """
-    line = runs.refused(body)
-    assert runs.made[-1].out == ["[2, 4, 6]\n"]
-    assert "late.py (python.files) came after TaskManagers were started" in line
-    assert f"program.py, line {line_of(body + TAIL, 'env.execute')}" in line
+    program = headrace_run(runs.directory, HEAD + body + TAIL, "--master", "local[3]")
+    runs.made.append(program)
+    assert program.wait() == 0, program.report()
+    assert [line.strip() for line in program.out] == ["[2, 4, 6]", "2", "4", "6"]
 
 
 def test_a_record_that_does_not_fit_its_type(runs: Runs) -> None:

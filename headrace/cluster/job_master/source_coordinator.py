@@ -17,6 +17,11 @@ from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import HeadraceError, ProgramError, wrap_user_error
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.functions.hybrid_enumerator import (
+    HYBRID_ENUMERATOR,
+    HybridEnumeration,
+    HybridEnumerator,
+)
 from headrace.functions.split_enumerator import (
     SPLIT_ENUMERATORS,
     AddSplits,
@@ -242,12 +247,23 @@ class _Enumeration:
 def create_source_coordinator(context: CoordinatorContext, payload: bytes) -> SourceCoordinator:
     """Make the coordinator of a SplitSource. ProgramError where its enumerator is not installed here."""
     described = msgspec.msgpack.decode(payload, type=EnumeratorPayload)
-    name = described.enumerator
+    factory = _enumerator_factory(context, described.enumerator)
+    return SourceCoordinator(context, factory, described.content)
+
+
+def _enumerator_factory(context: CoordinatorContext, name: str) -> EnumeratorFactory:
+    if name == HYBRID_ENUMERATOR:
+        return lambda hybrid, content: HybridEnumerator(
+            hybrid,
+            msgspec.msgpack.decode(content, type=HybridEnumeration),
+            lambda part, described: _enumerator_factory(context, described.enumerator)(
+                part, described.content
+            ),
+        )
     if name not in entry_point_names(SPLIT_ENUMERATORS):
         known = ", ".join(entry_point_names(SPLIT_ENUMERATORS)) or "none"
         raise ProgramError(
             f"the source of operator '{context.operator_name}' needs the enumerator '{name}', which is not "
             f"installed beside the JobManager among the entry points of '{SPLIT_ENUMERATORS}': {known}"
         )
-    factory = load_entry_point(SPLIT_ENUMERATORS, name)
-    return SourceCoordinator(context, factory, described.content)
+    return load_entry_point(SPLIT_ENUMERATORS, name)

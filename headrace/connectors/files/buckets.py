@@ -6,7 +6,7 @@ Source: Flink BucketAssigner, DefaultRollingPolicy, OnCheckpointRollingPolicy, O
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Final
+from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 _JAVA_TO_STRFTIME: Final = {
@@ -113,6 +113,9 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 class OutputFileConfig:
     """How part files are called: `<prefix>-<writer>-<number><suffix>`."""
 
+    # PyFlink programs find the builder in here.
+    OutputFileConfigBuilder: ClassVar[type["FileConfigBuilder"]]
+
     def __init__(self, part_prefix: str, part_suffix: str) -> None:
         self._part_prefix = part_prefix
         self._part_suffix = part_suffix
@@ -124,25 +127,28 @@ class OutputFileConfig:
         return self._part_suffix
 
     @staticmethod
-    def builder() -> "OutputFileConfigBuilder":
+    def builder() -> "FileConfigBuilder":
         """Begin with `part` and no suffix."""
-        return OutputFileConfigBuilder()
+        return FileConfigBuilder()
 
 
-class OutputFileConfigBuilder:
+class FileConfigBuilder:
     """Builds an OutputFileConfig."""
 
     def __init__(self) -> None:
         self._part_prefix = "part"
         self._part_suffix = ""
 
-    def with_part_prefix(self, prefix: str) -> "OutputFileConfigBuilder":
+    def with_part_prefix(self, prefix: str) -> "FileConfigBuilder":
         self._part_prefix = prefix
         return self
 
-    def with_part_suffix(self, suffix: str) -> "OutputFileConfigBuilder":
+    def with_part_suffix(self, suffix: str) -> "FileConfigBuilder":
         self._part_suffix = suffix
         return self
 
     def build(self) -> OutputFileConfig:
         return OutputFileConfig(self._part_prefix, self._part_suffix)
+
+
+OutputFileConfig.OutputFileConfigBuilder = FileConfigBuilder

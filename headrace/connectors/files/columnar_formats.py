@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from headrace.connectors.files.charsets import ONLY_UTF_8, CharsetError
+from headrace.connectors.files.csv_rows import CsvSchemaFormat
+from headrace.connectors.files.csv_schema import CsvSchema
 from headrace.connectors.files.line_blocks import LineBlocks, header_line, open_line_blocks
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
@@ -168,6 +170,11 @@ class CsvReaderFormat(ColumnarFormat):
     row_type: TypeInformation
     delimiter: str = ","
     has_header: bool = True
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvSchemaFormat:
+        """Read files as a CsvSchema says, whose columns are found by their place."""
+        return CsvSchemaFormat(schema)
 
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
         names: list[str] = self.schema.names

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -52,6 +52,9 @@ class FileCompactStrategy:
     size_threshold: int
     checkpoint_count: int
     thread_count: int
+
+    # PyFlink programs find the builder in here.
+    Builder: ClassVar[type["FileCompactStrategyBuilder"]]
 
     @staticmethod
     def builder() -> "FileCompactStrategyBuilder":
@@ -96,6 +99,9 @@ class FileCompactStrategyBuilder:
                 "say when to compact: set_size_threshold(bytes) or enable_compaction_on_checkpoint(count)"
             )
         return FileCompactStrategy(self._size_threshold, self._checkpoint_count, self._thread_count)
+
+
+FileCompactStrategy.Builder = FileCompactStrategyBuilder
 
 
 def compaction_of(strategy: FileCompactStrategy, compactor: FileCompactor) -> Compaction:

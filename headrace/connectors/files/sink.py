@@ -3,7 +3,7 @@
 Source: Flink FileSink.
 """
 
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -45,6 +45,11 @@ class FileSink(Sink, SupportsPreprocessing):
         ...     OutputFileConfig.builder().with_part_suffix(".txt").build()).build()
     """
 
+    # PyFlink programs find the builders in here.
+    BaseBuilder: ClassVar[type[Any]]
+    RowFormatBuilder: ClassVar[type[Any]]
+    BulkFormatBuilder: ClassVar[type[Any]]
+
     def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
 
@@ -53,18 +58,18 @@ class FileSink(Sink, SupportsPreprocessing):
         return None
 
     @staticmethod
-    def for_row_format(base_path: str, encoder: Encoder) -> "RowFormatBuilder":
+    def for_row_format(base_path: str, encoder: Encoder) -> "RowFileSinkBuilder":
         """Begin with a folder and the encoder that makes bytes of each record."""
         if not isinstance(encoder, Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"for_row_format needs an Encoder, not {encoder!r}")
-        return RowFormatBuilder(fixed_place(str(base_path)), RowFormat(encoder))
+        return RowFileSinkBuilder(fixed_place(str(base_path)), RowFormat(encoder))
 
     @staticmethod
-    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> "BulkFormatBuilder":
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> "BulkFileSinkBuilder":
         """Begin with a folder and a format in columns, such as `ParquetBulkWriters.for_row_type()`."""
         if not isinstance(writer_factory, BulkWriterFactory):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"for_bulk_format needs a BulkWriterFactory, not {writer_factory!r}")
-        return BulkFormatBuilder(fixed_place(str(base_path)), writer_factory)
+        return BulkFileSinkBuilder(fixed_place(str(base_path)), writer_factory)
 
     def check_input(self, value_type: TypeInformation) -> None:
         """See Sink."""
@@ -150,9 +155,14 @@ class _FileSinkBuilder(Generic[F]):
             raise ValueError("files in columns cannot be concatenated: take parquet_file_compactor")
 
 
-class RowFormatBuilder(_FileSinkBuilder[RowFormat]):
+class RowFileSinkBuilder(_FileSinkBuilder[RowFormat]):
     """Builds a FileSink that writes record by record."""
 
 
-class BulkFormatBuilder(_FileSinkBuilder[BulkWriterFactory]):
+class BulkFileSinkBuilder(_FileSinkBuilder[BulkWriterFactory]):
     """Builds a FileSink that writes in columns."""
+
+
+FileSink.BaseBuilder = _FileSinkBuilder
+FileSink.RowFormatBuilder = RowFileSinkBuilder
+FileSink.BulkFormatBuilder = BulkFileSinkBuilder

@@ -6,6 +6,10 @@ import msgspec
 
 from headrace.connectors.files.enumerator import FILE_ENUMERATOR, FileEnumeration
 from headrace.connectors.files.paths import fixed_place
+from headrace.connectors.files.providers import (
+    FileEnumeratorProvider,
+    FileSplitAssignerProvider,
+)
 from headrace.connectors.files.reader import FileReader
 from headrace.connectors.files.reader_format import FileReaderFormat
 from headrace.core.types.time_values import Duration
@@ -80,6 +84,7 @@ class FileSourceBuilder:
         self._paths = paths
         self._discovery_interval_ms: int | None = None
         self._split_size: int | None = DEFAULT_SPLIT_SIZE
+        self._is_splitting = True
 
     def monitor_continuously(self, discovery_interval: Duration) -> "FileSourceBuilder":
         """Look for new files every interval, without end."""
@@ -103,7 +108,21 @@ class FileSourceBuilder:
         self._split_size = size_bytes
         return self
 
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> "FileSourceBuilder":
+        """Say whether files are cut; that a non-splittable enumerator was set holds over any split size."""
+        self._is_splitting = file_enumerator.is_splitting
+        return self
+
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> "FileSourceBuilder":
+        """Splits go to whoever asks for work, as the only assigner that there is gives them too."""
+        if not isinstance(split_assigner, FileSplitAssignerProvider):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"set_split_assigner needs a FileSplitAssignerProvider, not {split_assigner!r}"
+            )
+        return self
+
     def build(self) -> FileSource:
-        split_size = self._split_size if self._format.is_splittable else None
+        is_split = self._is_splitting and self._format.is_splittable
+        split_size = self._split_size if is_split else None
         enumeration = FileEnumeration(self._paths, self._discovery_interval_ms, split_size)
         return FileSource(self._format, enumeration)

@@ -12,7 +12,13 @@ from headrace.connectors.kafka.serialization import KafkaRecordSerializationSche
 from headrace.connectors.kafka.staged_records import KAFKA_COMMITTER, KafkaPayload
 from headrace.connectors.kafka.writers import DirectKafkaWriter, StagingKafkaWriter
 from headrace.core.errors import ProgramError
-from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
+from headrace.functions.sink import (
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+)
 from headrace.functions.subtask_context import SubtaskContext
 
 CONTROL_TOPIC: Final = "headrace-commits"
@@ -20,7 +26,7 @@ CONTROL_TOPIC: Final = "headrace-commits"
 _DEFAULTS: Final = {"partitioner": "murmur2_random", "enable.idempotence": "true"}
 
 
-class KafkaSink(Sink):
+class KafkaSink(Sink, SupportsPreprocessing):
     """Writes records to Kafka. Made by `builder`.
 
     EXACTLY_ONCE: records of a checkpoint appear when it is complete, all of them in one transaction, which the driver
@@ -46,6 +52,10 @@ class KafkaSink(Sink):
         self._schema = schema
         self._guarantee = guarantee
         self._transactional_id_prefix = transactional_id_prefix
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: records are written as they come."""
+        return None
 
     @staticmethod
     def builder() -> "KafkaSinkBuilder":

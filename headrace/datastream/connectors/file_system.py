@@ -2,12 +2,17 @@
 
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.providers import (
+    FileEnumeratorProvider,
+    FileSplitAssignerProvider,
+)
 from headrace.connectors.files.reader_format import FileReaderFormat as BulkFormat
-from headrace.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
+from headrace.connectors.files.sink import BulkFileSinkBuilder as BulkFormatBuilder
+from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink import RowFileSinkBuilder as RowFormatBuilder
 from headrace.connectors.files.source import FileSource, FileSourceBuilder
 from headrace.connectors.files.text_lines import StreamFormat
 from headrace.connectors.jvm_connectors import StreamingFileSink
-from headrace.connectors.jvm_formats import FileEnumeratorProvider, FileSplitAssignerProvider
 
 __all__ = [
     "BucketAssigner",

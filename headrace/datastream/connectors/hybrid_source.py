@@ -1,6 +1,6 @@
-"""PyFlink's `datastream.connectors.hybrid_source`, whose names are refused when used: re-exports."""
+"""PyFlink's `datastream.connectors.hybrid_source`: re-exports."""
 
-from headrace.connectors.jvm_formats import (
+from headrace.connectors.hybrid_source import (
     HybridSource,
     HybridSourceBuilder,
 )

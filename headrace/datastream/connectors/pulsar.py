@@ -2,6 +2,8 @@
 
 from headrace.connectors.jvm_connectors import (
     MessageDelayer,
+    PulsarDeserializationSchema,
+    PulsarSerializationSchema,
     PulsarSink,
     PulsarSinkBuilder,
     PulsarSource,
@@ -9,10 +11,14 @@ from headrace.connectors.jvm_connectors import (
     RangeGenerator,
     StartCursor,
     StopCursor,
+    SubscriptionType,
     TopicRoutingMode,
 )
 
 __all__ = [
+    "PulsarDeserializationSchema",
+    "PulsarSerializationSchema",
+    "SubscriptionType",
     "PulsarSource",
     "PulsarSourceBuilder",
     "StartCursor",

@@ -395,22 +395,14 @@ JVM_ONLY: Final[dict[str, str]] = {
     "common.typeinfo": "LocalTimeTypeInfo ExternalTypeInfo",
     "common.watermark_strategy": "AssignerWithPeriodicWatermarksWrapper",
     "common.input_dependency_constraint": "InputDependencyConstraint",
-    "datastream": "SlotSharingGroup",
-    "datastream.slot_sharing_group": "SlotSharingGroup",
-    "common.serialization": "RowFieldExtractorSchema",
-    "datastream.formats.csv": (
-        "CsvSchema CsvSchemaBuilder CsvBulkWriters CsvRowDeserializationSchema CsvRowSerializationSchema"
-    ),
+    "datastream.formats.csv": ("CsvRowDeserializationSchema CsvRowSerializationSchema"),
     "datastream.formats.avro": (
         "AvroSchema GenericRecordAvroTypeInfo AvroInputFormat AvroBulkWriters "
         "AvroRowDeserializationSchema AvroRowSerializationSchema"
     ),
     "datastream.formats.orc": "OrcBulkWriters",
     "datastream.formats.parquet": "AvroParquetReaders AvroParquetWriters",
-    "datastream.connectors.hybrid_source": "HybridSource HybridSourceBuilder",
-    "datastream.connectors.file_system": (
-        "StreamingFileSink FileEnumeratorProvider FileSplitAssignerProvider"
-    ),
+    "datastream.connectors.file_system": ("StreamingFileSink"),
     "datastream.connectors.kafka": "FlinkKafkaConsumer FlinkKafkaProducer Semantic",
     "datastream.connectors.dynamic_kafka": (
         "DynamicKafkaSource DynamicKafkaSourceBuilder KafkaMetadataService "
@@ -438,7 +430,6 @@ JVM_ONLY: Final[dict[str, str]] = {
 }
 
 JVM_ONLY_SETTINGS: Final = (
-    "enable_closure_cleaner disable_closure_cleaner is_closure_cleaner_enabled "
     "enable_force_kryo disable_force_kryo is_force_kryo_enabled enable_generic_types "
     "disable_generic_types has_generic_types_disabled enable_force_avro "
     "disable_force_avro is_force_avro_enabled get_default_kryo_serializer_classes "

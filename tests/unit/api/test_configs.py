@@ -63,7 +63,7 @@ def test_execution_config_defaults_and_setters() -> None:
 
 def test_checkpoint_config_defaults_are_flinks() -> None:
     config = CheckpointConfig()
-    assert config.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
     assert config.get_checkpoint_interval() == -1
     assert not config.is_checkpointing_enabled()
     assert config.get_checkpoint_timeout() == 600000

@@ -8,11 +8,11 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.import_path import put_on_path
 from headrace.spark.python_files import (
     LateFilesError,
     ShippedFiles,
     pack,
-    put_on_path,
     python_files,
 )
 
@@ -54,7 +54,7 @@ def test_modules_become_importable_here(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_files_of_a_job_are_shipped_once_and_refused_when_workers_run_without_them() -> None:
-    shipped = ShippedFiles()
+    shipped = ShippedFiles(are_seen=False)
     assert shipped.add((Path("/a.py"),)) == (Path("/a.py"),)
     assert shipped.add((Path("/a.py"), Path("/b.py"))) == (Path("/b.py"),)
     shipped.workers_start()
@@ -63,3 +63,10 @@ def test_files_of_a_job_are_shipped_once_and_refused_when_workers_run_without_th
         LateFilesError, match=r"/c\.py \(python\.files\) came after .*--python-files"
     ):
         shipped.add((Path("/a.py"), Path("/c.py")))
+
+
+def test_files_of_a_later_job_need_not_be_shipped_where_workers_see_them() -> None:
+    shipped = ShippedFiles(are_seen=True)
+    assert shipped.add((Path("/a.py"),)) == (Path("/a.py"),)
+    shipped.workers_start()
+    assert shipped.add((Path("/a.py"), Path("/c.py"))) == ()

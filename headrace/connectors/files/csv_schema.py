@@ -1,0 +1,206 @@
+"""CsvSchema: which columns CSV files have, by place, and how their values are written.
+
+Source: Jackson CsvSchema, of which PyFlink's is a wrapper.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
+
+
+@dataclass(frozen=True)
+class CsvColumn:
+    """A column. `separator`: between the elements of an array; "" for the one that the schema has for all."""
+
+    name: str
+    data_type: TypeInformation
+    separator: str = ""
+    is_array: bool = False
+
+
+@dataclass(frozen=True)
+class CsvSchema:
+    """Columns in the order in which they stand in the file, and its dialect.
+
+    `quote` and `escape` are one character, or None for none. A value that equals `null_value` is null. What is in front
+    of a column's name in a header counts for nothing unless `has_strict_header`: columns are found by their place.
+
+    Example:
+        >>> from headrace.core.types.data_types import DataTypes
+        >>> schema = CsvSchema.builder().add_number_column("id", number_type=DataTypes.INT()).add_string_column(
+        ...     "name").add_array_column("tags", ",").set_column_separator("|").build()
+        >>> len(schema), schema.row_type
+        (3, RowTypeInfo(id: Integer, name: String, tags: ListTypeInfo<String>))
+    """
+
+    columns: tuple[CsvColumn, ...] = ()
+    separator: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    element_separator: str = ";"
+    line_separator: str = "\n"
+    null_value: str | None = None
+    any_property_name: str | None = None
+    allows_comments: bool = False
+    skips_first_row: bool = False
+    has_header: bool = False
+    has_strict_header: bool = False
+
+    @staticmethod
+    def builder() -> "CsvSchemaBuilder":
+        """Begin without columns."""
+        return CsvSchemaBuilder()
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """The type of the records."""
+        names = [column.name for column in self.columns]
+        return Types.ROW_NAMED(names, [column.data_type for column in self.columns])
+
+    def separator_of(self, column: CsvColumn) -> str:
+        """What stands between the elements of an array in that column; "" where it is one element."""
+        return column.separator or self.element_separator
+
+    def size(self) -> int:
+        """How many columns there are."""
+        return len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+class CsvSchemaBuilder:
+    """Builds a CsvSchema. Setters return the builder."""
+
+    def __init__(self) -> None:
+        self._schema = CsvSchema()
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> "CsvSchemaBuilder":
+        """Add a list whose elements are text, or of `element_type`, with `separator` in between."""
+        elements = Types.LIST(element_type or Types.STRING())
+        return self._add(CsvColumn(name, elements, separator, is_array=True))
+
+    def add_boolean_column(self, name: str) -> "CsvSchemaBuilder":
+        """Add a column of `true` and `false`."""
+        return self._add(CsvColumn(name, Types.BOOLEAN()))
+
+    def add_number_column(
+        self, name: str, number_type: TypeInformation | None = None
+    ) -> "CsvSchemaBuilder":
+        """Add a column of numbers of that type, by default of `DataTypes.BIGINT()`."""
+        return self._add(CsvColumn(name, number_type or Types.LONG()))
+
+    def add_string_column(self, name: str) -> "CsvSchemaBuilder":
+        """Add a column of text."""
+        return self._add(CsvColumn(name, Types.STRING()))
+
+    def add_columns_from(self, schema: CsvSchema) -> "CsvSchemaBuilder":
+        """Add the columns of another schema behind those that are there."""
+        for column in schema.columns:
+            self._add(column)
+        return self
+
+    def clear_columns(self) -> "CsvSchemaBuilder":
+        """Forget the columns, not the rest."""
+        return self._with_columns(())
+
+    def set_allow_comments(self, allow: bool = True) -> "CsvSchemaBuilder":
+        """Leave out lines that begin with `#`."""
+        self._schema = replace(self._schema, allows_comments=allow)
+        return self
+
+    def set_any_property_name(self, name: str) -> "CsvSchemaBuilder":
+        """Leave out values behind the last column, which otherwise fail the job; rows have no place for them."""
+        self._schema = replace(self._schema, any_property_name=name)
+        return self
+
+    def disable_array_element_separator(self) -> "CsvSchemaBuilder":
+        """Take a value for one element where its column has no separator of its own."""
+        return self.set_array_element_separator("")
+
+    def remove_array_element_separator(self, index: int) -> "CsvSchemaBuilder":
+        """Separate the elements of the column at that place by what the schema has for all."""
+        columns = list(self._schema.columns)
+        columns[index] = replace(columns[index], separator="")
+        return self._with_columns(columns)
+
+    def set_array_element_separator(self, separator: str) -> "CsvSchemaBuilder":
+        """Set what separates elements where a column has no separator of its own; `add_array_column` gives it one."""
+        self._schema = replace(self._schema, element_separator=separator)
+        return self
+
+    def set_column_separator(self, char: str) -> "CsvSchemaBuilder":
+        """Set the character between columns, by default `,`."""
+        self._schema = replace(self._schema, separator=_one_character("column separator", char))
+        return self
+
+    def disable_escape_char(self) -> "CsvSchemaBuilder":
+        """No character escapes another: the default."""
+        self._schema = replace(self._schema, escape=None)
+        return self
+
+    def set_escape_char(self, char: str) -> "CsvSchemaBuilder":
+        """Set the character that makes the next one plain."""
+        self._schema = replace(self._schema, escape=_one_character("escape char", char))
+        return self
+
+    def set_line_separator(self, separator: str) -> "CsvSchemaBuilder":
+        """Set what ends a line that is written; lines that are read end with LF, CR or both."""
+        self._schema = replace(self._schema, line_separator=separator)
+        return self
+
+    def set_null_value(self, null_value: str) -> "CsvSchemaBuilder":
+        """Set the text that stands for null; without one null is written as nothing, and nothing is read as null."""
+        self._schema = replace(self._schema, null_value=null_value)
+        return self
+
+    def disable_quote_char(self) -> "CsvSchemaBuilder":
+        """Take quotes for what they are."""
+        self._schema = replace(self._schema, quote=None)
+        return self
+
+    def set_quote_char(self, char: str) -> "CsvSchemaBuilder":
+        """Set the character around values that hold separators, by default `"`."""
+        self._schema = replace(self._schema, quote=_one_character("quote char", char))
+        return self
+
+    def set_skip_first_data_row(self, skip: bool = True) -> "CsvSchemaBuilder":
+        """Leave out the first row, behind the header where there is one."""
+        self._schema = replace(self._schema, skips_first_row=skip)
+        return self
+
+    def set_strict_headers(self, strict: bool = True) -> "CsvSchemaBuilder":
+        """Fail where the header does not name exactly the columns, in their order."""
+        self._schema = replace(self._schema, has_strict_header=strict)
+        return self
+
+    def set_use_header(self, use: bool = True) -> "CsvSchemaBuilder":
+        """Take the first line for a header; write one."""
+        self._schema = replace(self._schema, has_header=use)
+        return self
+
+    def size(self) -> int:
+        """How many columns were added."""
+        return self._schema.size()
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def build(self) -> CsvSchema:
+        return self._schema
+
+    def _add(self, column: CsvColumn) -> "CsvSchemaBuilder":
+        return self._with_columns((*self._schema.columns, column))
+
+    def _with_columns(self, columns: Sequence[CsvColumn]) -> "CsvSchemaBuilder":
+        self._schema = replace(self._schema, columns=tuple(columns))
+        return self
+
+
+def _one_character(what: str, char: str) -> str:
+    if len(char) != 1:
+        raise ValueError(f"the {what} must be a single character, not {char!r}")
+    return char

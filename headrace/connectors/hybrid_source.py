@@ -1,0 +1,269 @@
+"""HybridSource: several sources one after the other, such as files of the past and then a topic.
+
+Source: Flink HybridSource (FLIP-150).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from headrace.core.errors import ProgramError
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.hybrid_enumerator import (
+    HYBRID_ENUMERATOR,
+    HybridEnumeration,
+    HybridEvent,
+    ReaderBegins,
+    SourceFinished,
+    SourceWords,
+    SwitchSource,
+    hybrid_event,
+    untagged_split,
+)
+from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
+from headrace.functions.split_enumerator import (
+    AddSplits,
+    ConnectorEvent,
+    EnumeratorPayload,
+    NoMoreSplits,
+    RegisterReader,
+    SplitSource,
+    event_bytes,
+    event_to_coordinator,
+    event_to_reader,
+)
+from headrace.functions.subtask_context import SubtaskContext
+
+_ITEM: Final = msgspec.msgpack.Decoder(tuple[int, bytes | None])
+
+
+class HybridSource(SplitSource):
+    """Reads bounded sources to their ends, in order, and then the last one, which may be endless.
+
+    All readers finish a source before any of them begins the next. Exactly once where each source is.
+
+    Example:
+        >>> from headrace.connectors.number_sequence.source import NumberSequenceSource
+        >>> both = HybridSource.builder(NumberSequenceSource(1, 9)).add_source(NumberSequenceSource(10, 99)).build()
+        >>> both.boundedness.name
+        'BOUNDED'
+    """
+
+    def __init__(self, sources: tuple[Source, ...]) -> None:
+        self._sources = sources
+
+    @staticmethod
+    def builder(first_source: Source) -> "HybridSourceBuilder":
+        """Begin with the source that is read first."""
+        return HybridSourceBuilder().add_source(first_source)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._sources[-1].boundedness
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._sources[0].produced_type
+
+    def enumerator(self) -> tuple[str, bytes]:
+        described = [
+            EnumeratorPayload(*one.enumerator()) if isinstance(one, SplitSource) else None
+            for one in self._sources
+        ]
+        return HYBRID_ENUMERATOR, msgspec.msgpack.encode(HybridEnumeration(tuple(described)))
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        return HybridReader(self._sources, context)
+
+
+class HybridSourceBuilder:
+    """Builds a HybridSource."""
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+
+    def add_source(self, source: Source) -> "HybridSourceBuilder":
+        """Read this one behind the others. ProgramError where that cannot be."""
+        if not isinstance(source, Source):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a HybridSource is made of Sources, not of {source!r}")
+        if source.coordinator() is not None and not isinstance(source, SplitSource):
+            raise ProgramError(
+                f"{type(source).__name__} cannot be a part of a HybridSource, as it is coordinated in a way of its "
+                "own: take a source with splits, such as FileSource or KafkaSource"
+            )
+        if self._sources and self._sources[-1].boundedness is not Boundedness.BOUNDED:
+            raise ProgramError("only the last source of a HybridSource may be endless")
+        types = {one.produced_type for one in (*self._sources, source)}
+        if len(types) > 1:
+            raise ProgramError(
+                f"the sources of a HybridSource must have one type, not {' and '.join(sorted(map(str, types)))}"
+            )
+        self._sources.append(source)
+        return self
+
+    def build(self) -> HybridSource:
+        return HybridSource(tuple(self._sources))
+
+
+class HybridReader(SourceReader):
+    """Has the reader of one source at a time, and asks the enumerator when to go on to the next."""
+
+    def __init__(self, sources: tuple[Source, ...], context: SubtaskContext) -> None:
+        self._sources = sources
+        self._context = context
+        self._index = 0
+        self._reader: SourceReader | None = None
+        self._output = _SourceOutput()
+        # What a checkpoint held, of which source and its items, until it is known what is read; -1 of none.
+        self._restored: tuple[int, list[bytes]] | None = None
+
+    def start(self) -> None:
+        self._context.send_event(event_bytes(RegisterReader()))
+        self._say(ReaderBegins(0 if self._restored is None else self._restored[0]))
+        if self._restored is None and not isinstance(self._sources[0], SplitSource):
+            # Its share is its own from the beginning, and must be in every checkpoint.
+            self._switch(0)
+
+    def handle_event(self, payload: bytes) -> None:
+        match event_to_reader(payload):
+            case AddSplits(splits):
+                own = tuple(untagged_split(split)[1] for split in splits)
+                self._present().handle_event(event_bytes(AddSplits(own)))
+            case NoMoreSplits():
+                self._present().handle_event(payload)
+            case ConnectorEvent(content):
+                self._take(hybrid_event(content))
+        self._context.wake()
+
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        if self._reader is None:
+            return InputStatus.NOTHING_AVAILABLE
+        status = self._reader.poll_next(self._output.over(output, self._index))
+        if status is not InputStatus.END_OF_INPUT or self._index == len(self._sources) - 1:
+            return status
+        self._reader.close()
+        self._reader = None
+        self._say(SourceFinished(self._index))
+        return InputStatus.NOTHING_AVAILABLE
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        if self._restored is not None:
+            index, items = self._restored
+        else:
+            index = self._index
+            items = [] if self._reader is None else self._reader.snapshot_state(checkpoint_id)
+        # The first one says of which source the reader is, should it have no splits.
+        return [msgspec.msgpack.encode((index, item)) for item in (None, *items)]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        decoded = [_ITEM.decode(split) for split in splits]
+        index = max((index for index, _ in decoded), default=-1)
+        self._restored = index, [item for _, item in decoded if item is not None]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._reader is not None:
+            self._reader.notify_checkpoint_complete(checkpoint_id)
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        if self._reader is not None:
+            mark = f"{self._index}/"
+            self._reader.pause_or_resume_splits(
+                [one.removeprefix(mark) for one in to_pause if one.startswith(mark)],
+                [one.removeprefix(mark) for one in to_resume if one.startswith(mark)],
+            )
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _take(self, event: HybridEvent) -> None:
+        match event:
+            case SwitchSource(source_index):
+                self._switch(source_index)
+            case SourceWords(payload):
+                self._present().handle_event(event_bytes(ConnectorEvent(payload)))
+            case ReaderBegins() | SourceFinished():
+                raise AssertionError("only readers say so")
+
+    def _switch(self, source_index: int) -> None:
+        if self._reader is not None:
+            assert source_index == self._index
+            return
+        reader = self._sources[source_index].create_reader(_as_context(self._context))
+        restored, self._restored = self._restored, None
+        # A state that is of no source is that of a reader that there was not: nothing is its share.
+        if restored is not None and restored[0] in (-1, source_index):
+            reader.restore_splits(restored[1])
+        self._index = source_index
+        self._reader = reader
+        reader.start()
+
+    def _present(self) -> SourceReader:
+        assert self._reader is not None, "splits come for a source that is read"
+        return self._reader
+
+    def _say(self, event: HybridEvent) -> None:
+        self._context.send_event(event_bytes(ConnectorEvent(msgspec.msgpack.encode(event))))
+
+
+def _as_context(context: SubtaskContext) -> SubtaskContext:
+    return cast(SubtaskContext, _SourceContext(context))
+
+
+class _SourceContext:
+    """The context of the reader of one source, whose words go through the HybridReader. Implements SubtaskContext."""
+
+    def __init__(self, context: SubtaskContext) -> None:
+        self._context: Any = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def send_event(self, payload: bytes) -> None:
+        """Pass on what a reader says; there is one registration for all of them."""
+        match event_to_coordinator(payload):
+            case RegisterReader():
+                return
+            case ConnectorEvent(content):
+                words = msgspec.msgpack.encode(SourceWords(content))
+                self._context.send_event(event_bytes(ConnectorEvent(words)))
+            case _:
+                self._context.send_event(payload)
+
+
+class _SourceOutput:
+    """Where the reader of one source puts what it read: splits of several sources have ids of their own.
+
+    What an ended source left of its splits is let go once the next one has some, or rows without any: until then the
+    watermark stands where it was. Implements SourceOutput.
+    """
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+        self._mark = ""
+
+    def over(self, output: SourceOutput, source_index: int) -> "_SourceOutput":
+        """Return it for a source, in front of the operator's output."""
+        self._output = output
+        self._mark = f"{source_index}/"
+        return self
+
+    def emit(self, batch: RecordBatch, split_id: str = "", /) -> None:
+        self._release_earlier()
+        self._output.emit(batch, f"{self._mark}{split_id}" if split_id else "")
+
+    def add_split(self, split_id: str, /) -> None:
+        self._output.add_split(self._mark + split_id)
+        self._held.add(self._mark + split_id)
+        self._release_earlier()
+
+    def release_split(self, split_id: str, /) -> None:
+        self._output.release_split(self._mark + split_id)
+        self._held.discard(self._mark + split_id)
+
+    def _release_earlier(self) -> None:
+        for held in [one for one in self._held if not one.startswith(self._mark)]:
+            self._output.release_split(held)
+            self._held.discard(held)

@@ -1,0 +1,92 @@
+"""Every public name of PyFlink's DataStream API is here, or says what to do instead; what is here stays."""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.core.errors import HeadraceError, ProgramError
+from headrace.core.gone_names import GoneType
+from headrace.core.jvm_only import JvmOnlyType
+from tools.pages.pyflink_parity import FACTS, facts, gone_names
+
+DIFFERENT = {
+    "RestartStrategies.FailureRateRestartStrategyConfiguration.__init__",
+    "RestartStrategies.FixedDelayRestartStrategyConfiguration.__init__",
+    "StateTtlConfig.CleanupStrategies.IncrementalCleanupStrategy.__init__",
+    "StateTtlConfig.CleanupStrategies.RocksdbCompactFilterCleanupStrategy.__init__",
+    "StateTtlConfig.CleanupStrategies.__init__",
+    "TypeInformation.__init__",
+    "StreamExecutionEnvironment.execute_async",
+    "ParquetColumnarRowInputFormat.__init__",
+}
+"""What may be called otherwise than in PyFlink: what programs do not make themselves, and defaults of our own."""
+
+
+def test_no_public_name_is_absent() -> None:
+    assert [f"{one.module}.{one.name}" for one in facts() if one.state == "absent"] == []
+
+
+def test_what_fits_pyflinks_arguments_and_defaults_fits_ours() -> None:
+    assert {one.name for one in facts() if one.state in ("there", "kept") and one.note} <= DIFFERENT
+
+
+def test_the_table_of_names_never_shrinks() -> None:
+    found = list(facts())
+    there = sum(one.state in ("there", "kept") for one in found)
+    assert FACTS["version"].startswith("2.3")
+    assert (there, len(found)) >= (1_000, 1_200), (there, len(found))
+
+
+@pytest.mark.parametrize(("module", "name"), list(gone_names()))
+def test_what_older_releases_had_is_refused_with_what_to_do_instead(module: str, name: str) -> None:
+    class_name, _, member = name.partition(".")
+    found = getattr(import_module(f"headrace.{module}"), class_name)
+    if member.startswith("DEFAULT_"):
+        assert getattr(found, member) is not None
+        return
+    with pytest.raises((ProgramError, TypeError), match=r": .{10,}") as raised:
+        if isinstance(found, JvmOnlyType):
+            uses_member: Any = getattr(found, member or "of")
+            uses_member()
+        else:
+            getattr(found(), member)("anything")
+    assert isinstance(raised.value, HeadraceError)
+
+
+def test_classes_that_are_gone_name_their_members_when_these_are_looked_up() -> None:
+    gone: Any = import_module("headrace.datastream").TimeCharacteristic
+    assert isinstance(gone, GoneType)
+    with pytest.raises(
+        ProgramError, match=r"TimeCharacteristic\.EventTime is of Flink 1\.x and gone"
+    ):
+        _ = gone.EventTime
+    assert not hasattr(gone, "_private")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from headrace.table import StreamTableEnvironment",
+        "from headrace.table.expressions import col",
+        "from headrace.table.udf import udf",
+        "from headrace.table.window import Tumble",
+        "from headrace.table.types import RowType",
+        "import headrace.table; headrace.table.TableEnvironment",
+    ],
+)
+def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
+    with pytest.raises(ProgramError, match=r"belongs to Flink's Table API and SQL, .*DataFrames"):
+        exec(statement, {})
+
+
+def test_settings_of_1_x_name_the_option_that_took_their_place(
+    env: StreamExecutionEnvironment,
+) -> None:
+    with pytest.raises(ProgramError, match=r"^set_state_backend is of Flink 1\.x.*state\.backend"):
+        env.set_state_backend(object())
+    with pytest.raises(ProgramError, match=r"checkpointing\.dir"):
+        env.get_checkpoint_config().set_checkpoint_storage_dir("kept")
+    with pytest.raises(ProgramError, match=r"restart-strategy\.type"):
+        env.get_config().set_restart_strategy(object())
