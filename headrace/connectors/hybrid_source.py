@@ -250,6 +250,10 @@ class _SourceOutput:
         self._mark = f"{source_index}/"
         return self
 
+    @property
+    def rows_wanted(self) -> int:
+        return self._output.rows_wanted
+
     def emit(self, batch: RecordBatch, split_id: str = "", /) -> None:
         self._release_earlier()
         self._output.emit(batch, f"{self._mark}{split_id}" if split_id else "")
