@@ -6,7 +6,7 @@ Source: Flink ShuffleEnvironment.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class ShuffleEnvironmentContext:
 
     resource_id: ResourceId
     settings: Settings
-    secret: bytes
+    secret: bytes = field(repr=False)
     bind_host: str
     advertised_host: str
     clock: Clock

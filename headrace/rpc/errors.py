@@ -129,17 +129,24 @@ class MailboxFullError(RpcError):
 
 
 class FencingTokenError(RpcError):
-    """The call carries the session of another leader, or none. `expected` and `actual` are hex texts."""
+    """The call carries the session of another leader, or none. `expected` and `actual` are hex texts.
+
+    Who is refused gets to know the first digits only of the token that would have been accepted.
+    """
 
     def __init__(self, target: str, method: str, expected: str | None, actual: str | None) -> None:
         super().__init__(
             f"call of {method} on {target} was refused: it carries "
             + (f"fencing token {actual}" if actual else "no fencing token")
-            + (f", the endpoint has {expected}" if expected else ", the endpoint has none")
+            + (
+                f", the endpoint has {_beginning(expected)}"
+                if expected
+                else ", the endpoint has none"
+            )
         )
         self.target = target
         self.method = method
-        self.expected = expected
+        self.expected = None if expected is None else _beginning(expected)
         self.actual = actual
 
 
@@ -216,3 +223,8 @@ class GatewayDefinitionError(RpcError):
     """A Protocol cannot serve as a gateway, or an endpoint does not implement the one it names."""
 
     recoverable = False
+
+
+def _beginning(token: str) -> str:
+    """Enough of a token to tell it apart in a log."""
+    return token if token.endswith("…") else f"{token[:8]}…"

@@ -146,6 +146,11 @@ def without_private_values(conf: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in conf.items() if not _PRIVATE.search(key)}
 
 
+def shown_value(key: str, value: str) -> str:
+    """Return `value` as logs and errors may show it."""
+    return "(a value that is not shown)" if _PRIVATE.search(key) else value
+
+
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:
     """Whether only this host reaches what the application listens on."""
     master = conf.get("spark.master", "")

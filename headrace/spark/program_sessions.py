@@ -26,6 +26,7 @@ from headrace.core.errors import HostError
 from headrace.spark.authentication import (
     SPARK_SECRET_FILE,
     missing_secret,
+    shown_value,
     without_private_values,
     without_unfit,
 )
@@ -46,11 +47,12 @@ class UnobeyedSettingError(HostError):
     """A setting of Spark's that the session, which exists already, was not made with."""
 
     def __init__(self, key: str, wanted: str, found: str | None) -> None:
-        has = "has none" if found is None else f"has {found}"
+        has = "has none" if found is None else f"has {shown_value(key, found)}"
+        shown = shown_value(key, wanted)
         super().__init__(
-            f"{key}={wanted} is asked for, but the SparkSession that jobs run on {has}: it was made before, without "
-            f"this setting. Give it to that session's builder, as .config({key!r}, {wanted!r}), or on the command line "
-            f"as 'headrace run -D {key}={wanted}', or stop the session first"
+            f"{key}={shown} is asked for, but the SparkSession that jobs run on {has}: it was made before, without "
+            f"this setting. Give it to that session's builder, as .config({key!r}, {shown!r}), or on the command line "
+            f"as 'headrace run -D {key}={shown}', or stop the session first"
         )
         self.key, self.wanted, self.found = key, wanted, found
 
@@ -123,8 +125,8 @@ def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
                 _LOG.warning(
                     "%s=%s of the command line replaces %s, which the program gives to its SparkSession",
                     key,
-                    settings.asked[key],
-                    value,
+                    shown_value(key, settings.asked[key]),
+                    shown_value(key, value),
                 )
 
     def init(context: SparkContext, *positional: Any, **named: Any) -> None:

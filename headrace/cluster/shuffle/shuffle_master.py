@@ -6,7 +6,7 @@ names) or, where it is external, by the master. Source: Flink ShuffleMaster, Job
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.core.clock import Clock
@@ -30,7 +30,7 @@ class ShuffleMasterContext:
     """
 
     settings: Settings
-    secret: bytes
+    secret: bytes = field(repr=False)
     clock: Clock
     random: SeededRandom
     tls: TlsIdentity | None

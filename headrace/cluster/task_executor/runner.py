@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -60,8 +60,8 @@ class TaskManagerConfiguration:
     resource_id: ResourceId
     resource_manager_address: str
     resource_manager_id: ResourceManagerId
-    secret: bytes
-    settings: Mapping[str, str]
+    secret: bytes = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
     bind_host: str = "127.0.0.1"
     advertised_host: str = "127.0.0.1"
     socket_directory: Path | None = None

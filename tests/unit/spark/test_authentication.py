@@ -15,6 +15,7 @@ from headrace.spark.authentication import (
     without_unfit,
 )
 from headrace.spark.checklist import ChecklistError, refuse_contradictions
+from headrace.spark.program_sessions import UnobeyedSettingError
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1"}
 OTHERS = {"spark.driver.host": "10.0.0.7"}
@@ -117,6 +118,14 @@ def test_secrets_stay_off_the_command_line_of_the_jvm() -> None:
         "spark.hadoop.some.token": "d",
     }
     assert without_private_values({**public, **private}) == public
+
+
+def test_errors_and_logs_of_settings_do_not_show_secrets() -> None:
+    key = "spark.authenticate.secret"
+    error = UnobeyedSettingError(key, "hush", "quiet")
+    assert key in str(error)
+    assert "hush" not in str(error) and "quiet" not in str(error)
+    assert "spark.ui.enabled=true" in str(UnobeyedSettingError("spark.ui.enabled", "true", None))
 
 
 def test_encryption_is_left_out_where_the_user_turned_authentication_off() -> None:

@@ -1,0 +1,19 @@
+"""What the objects that carry a cluster's secret show of themselves, as in a log or a traceback."""
+
+from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.tls import TlsIdentity
+
+
+def test_a_task_manager_s_configuration_shows_neither_secret_nor_key_nor_settings() -> None:
+    configuration = TaskManagerConfiguration(
+        ResourceId("tm-1"),
+        "headrace.tcp://host:1/rpc/rm",
+        ResourceManagerId(b"r" * 16),
+        b"the secret",
+        {"some.password": "hush"},
+        tls=TlsIdentity(b"a certificate", b"the key"),
+    )
+    shown = repr(configuration)
+    assert "tm-1" in shown and "a certificate" in shown
+    assert not [word for word in ("the secret", "the key", "hush") if word in shown]
