@@ -31,7 +31,9 @@ _ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t"}
 """Letters that an escape makes something else of; any other character it leaves as it is."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _COMMENT: Final = re.compile(r"[ \t]*#")
-_LINE_END: Final = re.compile(r"[\r\n]")
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_ROW_CHARACTERS_MAX: Final = 16 << 20
+"""Of a row that is not seen to end: its quote is a mistake, and the file need not come into memory for it."""
 
 
 class CsvRowError(ValueError):
@@ -81,7 +83,8 @@ class CsvTokens:
             return None
         if self._is_comment(buffer, place):
             end = _LINE_END.search(buffer, place)
-            if end is None and not self._has_ended:
+            if not self._has_ended and (end is None or end.end() == len(buffer)):
+                # A line feed may follow.
                 return None
             self._begin = len(buffer) if end is None else end.end()
             return []
@@ -89,10 +92,9 @@ class CsvTokens:
         while True:
             found = self._value.match(buffer, place)
             if found is None or (found.end() == len(buffer) and not self._has_ended):
-                if self._has_ended:
-                    raise CsvRowError(
-                        self._name, self.row_count, "a quote is opened and not closed"
-                    )
+                if self._has_ended or len(buffer) - self._begin > _ROW_CHARACTERS_MAX:
+                    reason = "a quote is opened and not closed at the end of a value"
+                    raise CsvRowError(self._name, self.row_count, reason)
                 return None
             quoted, plain, end = found.groups()
             if quoted is not None:

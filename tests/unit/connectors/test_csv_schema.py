@@ -54,6 +54,11 @@ READ: dict[str, tuple[CsvSchema, str, list[Any]]] = {
         "#c\n1,a\n # d\n2,#b\n#end",
         [(1, "a"), (2, "#b")],
     ),
+    "comments between lines of Windows": (
+        pair().set_allow_comments().build(),
+        "#c\r\n1,a\r\n#d\r\n2,b\r\n",
+        [(1, "a"), (2, "b")],
+    ),
     "no comments": (
         CsvSchema.builder().add_string_column("a").build(),
         "#c\nb\n",
@@ -156,6 +161,7 @@ def test_values_are_read_as_the_schema_says(case: str, tmp_path: Path) -> None:
         (pair().build(), ",a\n", r"row 1: the column 'id' is Integer, not ''"),
         (pair().build(), "3000000000,a\n", r"it must be within -2147483648\.\.2147483647"),
         (pair().build(), '1,"a\n', r"row 1: a quote is opened and not closed"),
+        (pair().build(), '1,"a"b\n', r"row 1: a quote is opened and not closed at the end"),
         (
             pair().set_use_header().set_strict_headers().build(),
             "name,id\n1,a\n",
@@ -187,7 +193,7 @@ def test_a_reader_that_fails_and_comes_back_brings_each_row_once(
     monkeypatch.setattr(csv_rows, "CHUNK_SIZE_BYTES", 7)
     monkeypatch.setattr(line_blocks, "CHUNK_SIZE_BYTES", 7)
     schema = pair().set_use_header().set_allow_comments().build()
-    text = "id,name\n" + "".join(f'{n},"a\n""{n}"\n# no\n' for n in range(25))
+    text = "id,name\n" + "".join(f'{n},"a\n""{n}"\r\n# no\r\n' for n in range(25))
 
     @given(lives())
     def check(attempts: list[Life]) -> None:
