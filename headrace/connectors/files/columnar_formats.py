@@ -4,7 +4,7 @@ Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
 """
 
 import csv
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,11 +16,13 @@ from pyarrow import fs
 from headrace.connectors.files.charsets import ONLY_UTF_8, CharsetError
 from headrace.connectors.files.csv_rows import CsvSchemaFormat
 from headrace.connectors.files.csv_schema import CsvSchema
+from headrace.connectors.files.formats import check_hadoop_config
 from headrace.connectors.files.line_blocks import LineBlocks, header_line, open_line_blocks
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
 from headrace.connectors.files.row_groups import SelectedGroups, pruned_row_groups, read_extent
 from headrace.connectors.files.splits import FileSplit
+from headrace.core.configuration import Configuration
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.arrow_types import cast_column, data_schema, type_info_from_schema
@@ -62,7 +64,9 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
     """Parquet files. A file is split by its row groups.
 
     `batch_size`: rows that are handed on at once, at most; fewer where they are long. `condition`: set by the filter
-    behind the source; row groups are not read whose statistics say that it holds for none of their rows.
+    behind the source; row groups are not read whose statistics say that it holds for none of their rows. Times are
+    read as the file has them, whatever `is_utc_timestamp` says. A Hadoop configuration with settings, and names of
+    columns in another case, raise ProgramError.
 
     Example:
         >>> from headrace.core.types.type_info import Types
@@ -72,8 +76,20 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
     """
 
     row_type: TypeInformation
+    hadoop_config: Configuration | None = field(default=None, compare=False)
     batch_size: int = BATCH_ROWS
+    is_utc_timestamp: bool = False
+    is_case_sensitive: bool = True
     condition: ColumnCondition | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_hadoop_config(self.hadoop_config)
+        if not self.is_case_sensitive:
+            raise ProgramError(
+                "is_case_sensitive=False: columns are found by their names as the file has them; "
+                "write them so in the row type"
+            )
 
     @staticmethod
     def of_file(path: str) -> "ParquetColumnarRowInputFormat":

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.core.configuration import Configuration
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
@@ -160,15 +161,29 @@ class ParquetBulkWriters:
 
     @staticmethod
     def for_row_type(
-        row_type: TypeInformation | pa.Schema | None = None, **options: Any
+        row_type: TypeInformation | pa.Schema | None = None,
+        hadoop_config: Configuration | None = None,
+        utc_timestamp: bool = False,
+        **options: Any,
     ) -> BulkWriterFactory:
         """Files with the columns of `row_type` (a row's type or an Arrow schema); without one, those of the stream.
 
-        `options` are those of `pyarrow.parquet.ParquetWriter`, such as `compression="snappy"`.
+        Times are written as they are, whatever `utc_timestamp` says. A Hadoop configuration with settings raises
+        ProgramError. `options` are those of `pyarrow.parquet.ParquetWriter`, such as `compression="snappy"`.
 
         Example:
             >>> ParquetBulkWriters.for_row_type(pa.schema([("origin", pa.string())])).schema.names
             ['origin']
         """
+        check_hadoop_config(hadoop_config)
         schema = data_schema(row_type) if isinstance(row_type, TypeInformation) else row_type
         return ParquetWriterFactory(schema, options)
+
+
+def check_hadoop_config(hadoop_config: Configuration | None) -> None:
+    """Raise ProgramError where settings of Hadoop's are given, which nothing here would obey."""
+    if hadoop_config is not None and hadoop_config.key_set():
+        raise ProgramError(
+            "hadoop_config: files are read and written through Arrow, which takes the settings of a store from the URI "
+            "or from its usual environment variables; leave the argument out"
+        )

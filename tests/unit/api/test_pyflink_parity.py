@@ -19,7 +19,7 @@ DIFFERENT = {
     "StateTtlConfig.CleanupStrategies.__init__",
     "TypeInformation.__init__",
     "StreamExecutionEnvironment.execute_async",
-    "ParquetColumnarRowInputFormat.__init__",
+    "ParquetColumnarRowInputFormat.__init__",  # a batch size of our own
 }
 """What may be called otherwise than in PyFlink: what programs do not make themselves, and defaults of our own."""
 

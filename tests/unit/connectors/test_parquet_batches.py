@@ -10,7 +10,10 @@ import pytest
 from pyarrow import fs
 
 from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.formats import ParquetBulkWriters
 from headrace.connectors.files.splits import FileSplit
+from headrace.core.configuration import Configuration
+from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 
@@ -76,3 +79,20 @@ def test_row_groups_are_fetched_ahead_of_their_decoding_from_stores_alone(
     monkeypatch.setattr(FileSplit, "open_file_system", lambda split: store)
     assert sum(sizes(file, rows_of("id"))) == ROW_COUNT
     assert fetched_ahead == [False, True]
+
+
+def test_what_pyflink_says_of_parquet_is_taken_in_its_order() -> None:
+    row = Types.ROW_NAMED(["id"], [Types.LONG()])
+    said = ParquetColumnarRowInputFormat(row, Configuration(), 5, True, True)
+    assert said.batch_size == 5
+    assert hash(said) == hash(ParquetColumnarRowInputFormat(row, None, 5, True, True))
+    writers = ParquetBulkWriters.for_row_type(
+        row, hadoop_config=Configuration(), utc_timestamp=True
+    )
+    assert writers.options == {}  # pyright: ignore[reportAttributeAccessIssue]
+    store = Configuration().set_string("fs.s3a.endpoint", "here")
+    for use in (ParquetColumnarRowInputFormat, ParquetBulkWriters.for_row_type):
+        with pytest.raises(ProgramError, match="hadoop_config: files are read and written through"):
+            use(row, hadoop_config=store)
+    with pytest.raises(ProgramError, match="is_case_sensitive=False: columns are found by"):
+        ParquetColumnarRowInputFormat(row, is_case_sensitive=False)
