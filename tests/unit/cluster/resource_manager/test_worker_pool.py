@@ -79,8 +79,8 @@ def test_a_host_without_room_is_looked_at_again_until_it_has_some() -> None:
 def test_a_shortage_is_told_once_and_again_only_after_its_end() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=1))
     assert pool.handle(missing(2), 0) == [RequestWorker(W1)]
-    assert pool.handle(TimePassed(), 4_999) == []
-    assert pool.handle(TimePassed(), 5_000) == [TellShortage(2)]
+    assert pool.handle(TimePassed(), 9_999) == []
+    assert pool.handle(TimePassed(), 10_000) == [TellShortage(2)]
     assert pool.handle(TimePassed(), 60_000) == []
     pool.limits = replace(ON_DEMAND, max_count=2)
     assert pool.handle(WorkerStarted(W1), 60_001) == [RequestWorker(W2)]
@@ -90,14 +90,14 @@ def test_a_shortage_is_told_once_and_again_only_after_its_end() -> None:
     pool.limits = replace(ON_DEMAND, max_count=0)
     pool.handle(WorkerLost(W1, "killed"), 60_004)
     assert pool.handle(missing(1), 60_004) == []
-    assert pool.handle(TimePassed(), 65_004) == [TellShortage(1)]
+    assert pool.handle(TimePassed(), 70_004) == [TellShortage(1)]
 
 
 def test_a_worker_that_finds_no_place_is_a_shortage_too() -> None:
     pool = new_pool()
     assert pool.handle(missing(1), 0) == [RequestWorker(W1)]
-    assert pool.next_check_ms() == 5_000
-    assert pool.handle(TimePassed(), 5_000) == [TellShortage(1)]
+    assert pool.next_check_ms() == 10_000
+    assert pool.handle(TimePassed(), 10_000) == [TellShortage(1)]
     assert pool.next_check_ms() is None
 
 
