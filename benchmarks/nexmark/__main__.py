@@ -1,6 +1,6 @@
 """How many Nexmark rows per second does each query take, on two TaskManagers with exactly-once checkpoints?
 
-    python -m benchmarks.nexmark [q1 q7 ...] [--peers duckdb flink ...] [--events 40000000] [--repeats 3] [--local]
+    python -m benchmarks.nexmark [q1 q7 ...] [--peers duckdb flink ...] [--events 20000000] [--repeats 3] [--local]
 
 Headrace and its peers take turns over the same files; without `--peers` there is DuckDB alone, the batch ceiling, and
 `--peers all` means all of `peers/registry.py`, where it also stands what each of them reads and writes, by which clock,
@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--events",
         type=events_argument,
-        default=40_000_000,
+        default=20_000_000,
         help="(%(default)s); slow peers get fewer",
     )
     parser.add_argument(

@@ -9,7 +9,7 @@ from benchmarks.nexmark.peers.measure import CHECKPOINT_VARIABLE, READS
 HEADRACE: Final = "headrace"
 DUCKDB: Final = "duckdb"
 TOUCHED_FLINK: Final = "touched_flink"
-CHECKPOINT_MS: Final = 50
+CHECKPOINT_MS: Final = 25
 SELDOM_CHECKPOINT_MS: Final = 1000
 FLINK_CHECKPOINT_MS: Final = 500
 _COMMITS: Final = "exactly-once checkpoints"
