@@ -7,7 +7,7 @@ function costs is told by its rows: so rows are counted, a batch is a quarter of
 what exceeds them, as does the credit.
 
 It begins with few, since nobody knows yet how fast the task is, and what was put in its way once it has to work off. It
-grows at most by a factor for each look, until the memory of the gate is what bounds it.
+grows at most by a factor whenever that much was taken in, until the memory of the gate is what bounds it.
 Source: Flink BufferDebloater, ThroughputCalculator, BufferSizeEMA; RFC 5681 for the slow start.
 """
 
@@ -28,7 +28,7 @@ DEBLOAT_TARGET: Final = ConfigOption(
 )  # fmt: skip
 DEBLOAT_PERIOD: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.period", timedelta, timedelta(milliseconds=100),
-    "How often the throughput of a task is looked at for debloating; five times as often while the rows still grow.",
+    "How often the throughput of a task is looked at for debloating; more often while the rows still grow.",
 )  # fmt: skip
 DEBLOAT_SAMPLES: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.samples", int, 3,
@@ -39,7 +39,7 @@ DEBLOAT_THRESHOLD: Final = ConfigOption(
     "By how much the rows in flight have to change before producers are told.",
 )  # fmt: skip
 
-ROWS_AT_FIRST: Final = 256
+ROWS_AT_FIRST: Final = 1024
 """Of one gate, before anything was measured."""
 UNLIMITED_ROWS: Final = 1 << 40
 """Announced where memory bounds what is in flight more closely than time does."""
@@ -104,10 +104,14 @@ class BufferDebloater:
         rows_per_ms = taken_rows / active_ms
         self.time_to_consume_ms = waiting_rows / rows_per_ms
         fitting = rows_per_ms * self._sample_ms
-        self.is_growing = self.is_growing and self._average < fitting < held_rows_max
+        enough = min(fitting, held_rows_max)
+        is_growing = self.is_growing and self._average < enough
         sample = min(fitting, GROWTH_MAX * self._average)
-        average = self._average + self._alpha * (sample - self._average)
+        # Slow start: what was announced has been taken in, so that four times as much may come.
+        weight = 1.0 if is_growing else self._alpha
+        average = self._average + weight * (sample - self._average)
         self._average = max(min(average, held_rows_max), self._rows_min)
+        self.is_growing = is_growing and self._average < enough
         is_unlimited = self._average >= held_rows_max
         wanted = UNLIMITED_ROWS if is_unlimited else max(self._rows_min, round(self._average))
         change = abs(wanted - self.announced_rows)

@@ -15,16 +15,24 @@ from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.mailbox import MailboxTimers
 
 _LOOKS_WHILE_GROWING: Final = 5
+_ROUND_LOOK_MS: Final = 2
+"""Between looks while a task takes in what it was just allowed: jobs of columns last some tenths of a second."""
 
 
 @dataclass
 class _Watched:
-    """`taken_rows` and `active_ms` are as they were when the gate was measured last."""
+    """`taken_rows` and `active_ms` are as they were at the last look, `looked_ms` is when one last found rows."""
 
     gate: SingleInputGate
     debloater: BufferDebloater
     taken_rows: int = 0
     active_ms: float = 0.0
+    looked_ms: int = 0
+
+    @property
+    def new_rows(self) -> int:
+        """Taken in since it was measured."""
+        return self.gate.records_in - self.taken_rows
 
 
 class GateDebloating:
@@ -39,7 +47,8 @@ class GateDebloating:
     ) -> None:
         self._timers = timers
         self._idle_ms = idle_ms
-        self._period_ms = round(settings.duration_ms(DEBLOAT_PERIOD))
+        self._period_ms = max(1, round(settings.duration_ms(DEBLOAT_PERIOD)))
+        self._growing_period_ms = max(1, self._period_ms // _LOOKS_WHILE_GROWING)
         self._watched = [
             _Watched(gate, BufferDebloater.from_settings(settings, max(1, gate.number_of_channels)))
             for gate in (gates if is_debloated(settings) else ())
@@ -69,17 +78,25 @@ class GateDebloating:
         return self._timers.now_ms() - self._idle_ms()
 
     def _schedule(self) -> None:
-        is_growing = any(watched.debloater.is_growing for watched in self._watched)
-        delay_ms = self._period_ms // _LOOKS_WHILE_GROWING if is_growing else self._period_ms
-        self._timers.schedule(self._timers.now_ms() + max(1, delay_ms), self._look)
+        growing = [each for each in self._watched if each.debloater.is_growing]
+        delay_ms = self._growing_period_ms if growing else self._period_ms
+        if any(each.new_rows or each.looked_ms == self._timers.now_ms() for each in growing):
+            delay_ms = min(delay_ms, _ROUND_LOOK_MS)
+        self._timers.schedule(self._timers.now_ms() + delay_ms, self._look)
 
     def _look(self, _time_ms: int) -> None:
-        active_ms = self._active_ms()
+        now_ms, active_ms = self._timers.now_ms(), self._active_ms()
         for watched in self._watched:
-            gate = watched.gate
-            taken_rows = gate.records_in - watched.taken_rows
+            gate, taken_rows = watched.gate, watched.new_rows
             if not taken_rows and gate.queued_bytes:
                 # The batch that was taken before is still in work: its time counts with the next one.
+                continue
+            if (
+                watched.debloater.is_growing
+                and taken_rows < watched.debloater.announced_rows
+                and now_ms - watched.looked_ms < self._growing_period_ms
+            ):
+                # The time of the batch in work is not known yet: it counts for little in a whole round.
                 continue
             row_bytes = max(1.0, gate.bytes_in / max(1, gate.records_in))
             wanted = watched.debloater.recalculate(
@@ -89,6 +106,8 @@ class GateDebloating:
                 gate.capacity_bytes / row_bytes,
             )
             watched.taken_rows, watched.active_ms = gate.records_in, active_ms
+            if taken_rows:
+                watched.looked_ms = now_ms
             if wanted is not None:
                 gate.limit_in_flight(wanted)
         self._schedule()

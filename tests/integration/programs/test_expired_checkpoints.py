@@ -79,7 +79,7 @@ def expire(env: StreamExecutionEnvironment, name: str, *, per_look: int) -> str:
 def test_it_says_whose_barrier_a_subtask_waits_for(env: StreamExecutionEnvironment) -> None:
     text = expire(env, "aligning", per_look=1)
     # The busy source, or one of those that take its rows and are as busy.
-    whose = r"'(Source: busy|_stream_key_by_map_operator)' \(\d/\d\)"
+    whose = r"'(Source: busy|_stream_key_by_map_operator|Source: busy -> _stream_key_by_map_operator)' \(\d/\d\)"
     assert re.search(rf"waits for barriers on 1 of 2 channel\(s\), those of {whose}, for ", text)
     assert "Source: quiet" not in text
 

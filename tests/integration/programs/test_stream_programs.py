@@ -23,7 +23,7 @@ from headrace import (
 from headrace.common import Encoder
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.core.errors import JobExecutionError
+from headrace.core.errors import JobExecutionError, RecordTypeError
 from headrace.datastream import (
     CoMapFunction,
     KeyedCoProcessFunction,
@@ -110,11 +110,14 @@ def test_typed_values_come_out_as_they_went_in(env: StreamExecutionEnvironment) 
     assert tuple(row) == record
 
 
-def test_numbers_too_large_for_their_type_wrap_as_in_java(env: StreamExecutionEnvironment) -> None:
+def test_numbers_too_large_for_their_type_are_refused_by_name(
+    env: StreamExecutionEnvironment,
+) -> None:
     row_type = Types.ROW([Types.SHORT(), Types.INT()])
-    assert collected(env.from_collection([(43878, 9147483648)], row_type)) == [
-        Row(f0=-21658, f1=557549056)
-    ]
+    with pytest.raises(
+        RecordTypeError, match="'f0': expected an integer of 16 bits, got int 43878"
+    ):
+        env.from_collection([(43878, 9147483648)], row_type)
 
 
 def test_a_stream_united_with_itself_gives_duplicates(env: StreamExecutionEnvironment) -> None:

@@ -81,14 +81,14 @@ def test_no_step_grows_beyond_its_factor_and_none_is_below_one_row_for_each_chan
             last = announced
 
 
-def test_it_begins_with_few_rows_and_a_fast_task_is_limited_by_memory_alone_within_ten_looks() -> (
+def test_it_begins_with_few_rows_and_a_fast_task_is_limited_by_memory_alone_within_four_rounds() -> (
     None
 ):
     machine = debloater(samples=3)
     assert machine.announced_rows == ROWS_AT_FIRST
     assert machine.is_growing
-    steps = [machine.recalculate(20_000, 20, 0, 100_000) for _ in range(10)]
-    assert UNLIMITED_ROWS in steps
+    steps = [machine.recalculate(20_000, 2, 0, 100_000) for _ in range(4)]
+    assert steps == [4 * ROWS_AT_FIRST, 16 * ROWS_AT_FIRST, 64 * ROWS_AT_FIRST, UNLIMITED_ROWS]
     assert machine.announced_rows == UNLIMITED_ROWS
     assert not machine.is_growing
 
@@ -104,7 +104,7 @@ def test_a_task_of_half_a_millisecond_a_row_never_has_more_than_its_share_of_the
 
 
 @pytest.mark.parametrize(
-    ("percent", "untold", "told"), [(0, [], [1_010]), (25, [1_240, 760], [1_250])]
+    ("percent", "untold", "told"), [(0, [], [4_040]), (25, [4_960, 3_040], [5_000])]
 )
 def test_what_changes_by_less_than_the_threshold_is_told_to_nobody(
     percent: int, untold: list[int], told: list[int]
@@ -120,9 +120,9 @@ def test_what_changes_by_less_than_the_threshold_is_told_to_nobody(
     def wish(in_flight_rows: int) -> int | None:
         return machine.recalculate(in_flight_rows, 1000, 0, MAX)
 
-    assert wish(1_000) == 1_000
+    assert wish(4_000) == 4_000
     assert [wish(each) for each in untold] == [None] * len(untold)
-    assert machine.announced_rows == 1_000
+    assert machine.announced_rows == 4_000
     assert [wish(each) for each in told] == told
 
 
