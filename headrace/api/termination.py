@@ -27,8 +27,7 @@ def end_in_order_when_terminated() -> Callable[[], None]:
 
     Later ones change nothing: the program ends already. Without effect outside of the main thread.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return _nothing
     signal.signal(signal.SIGTERM, _raise_once)
     return _take_back
@@ -37,9 +36,10 @@ def end_in_order_when_terminated() -> Callable[[], None]:
 def ignore_termination() -> Callable[[], None]:
     """Let SIGTERM change nothing from now on, where it would end the program in order; return what takes that back.
 
-    For whoever ends jobs, workers or Spark already, and must not be left half-way.
+    For whoever ends jobs, workers or Spark already, and must not be left half-way. Without effect outside of the main
+    thread: no signal leaves another one half-way.
     """
-    if signal.getsignal(signal.SIGTERM) is not _raise_once:
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not _raise_once:
         return _nothing
     signal.signal(signal.SIGTERM, _ends_already)
     return _resume
@@ -56,13 +56,18 @@ def _ends_already(_number: int, _frame: FrameType | None) -> None:
 
 
 def _resume() -> None:
-    if signal.getsignal(signal.SIGTERM) is _ends_already:
+    if _is_main_thread() and signal.getsignal(signal.SIGTERM) is _ends_already:
         signal.signal(signal.SIGTERM, _raise_once)
 
 
 def _take_back() -> None:
-    if signal.getsignal(signal.SIGTERM) in (_raise_once, _ends_already):
+    if _is_main_thread() and signal.getsignal(signal.SIGTERM) in (_raise_once, _ends_already):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_main_thread() -> bool:
+    """Whether handlers of signals can be set here: Python allows it in no other thread."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _nothing() -> None:

@@ -152,8 +152,10 @@ def run(
         return _with_left_jobs(report_failure(error))
     finally:
         ignore_termination()
-        _close(executor)
-        take_back()
+        try:
+            _close(executor)
+        finally:
+            take_back()
 
 
 def run_settings(

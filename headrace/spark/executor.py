@@ -3,7 +3,8 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
@@ -68,7 +69,7 @@ class SparkExecutor:
         # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
         self._lock = threading.Lock()
         self._host: SparkHost | None = None
-        self._take_back: Callable[[], None] = lambda: None
+        self._handlers = ExitStack()
         self._is_closed = False
         self._warned_of: set[str] = set()
 
@@ -143,7 +144,7 @@ class SparkExecutor:
                 host.close()
             finally:
                 resume()
-        self._take_back()
+        self._handlers.close()
 
     def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
         """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""
@@ -165,6 +166,8 @@ class SparkExecutor:
             if self._host is not None and self._host.failure is not None:
                 raise self._host.failure
             if self._host is None:
+                # Before Spark is started, which takes long; where a session was lost, this is in place already.
+                self._handlers.callback(end_in_order_when_terminated())
                 host = SparkHost(Settings({**(program or {}), **self._settings.to_dict()}))
                 try:
                     host.start()
@@ -172,5 +175,4 @@ class SparkExecutor:
                     host.close()
                     raise
                 self._host = host
-                self._take_back = end_in_order_when_terminated()
             return self._host

@@ -1,4 +1,4 @@
-"""The JVM that Spark's Python library starts for the driver: started without losing it to Ctrl-C, ended for good."""
+"""The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good."""
 
 import signal
 import subprocess
@@ -12,31 +12,44 @@ _EXIT_TIMEOUT_S = 10.0
 
 
 class DeferredInterrupts:
-    """Holds Ctrl-C back while Spark starts, and keeps Spark from putting its own reaction in the program's place.
+    """Holds Ctrl-C and SIGTERM back while Spark starts, and keeps Spark from putting its own reaction in their place.
 
-    A JVM whose start is interrupted half-way belongs to nobody and stays; and Spark's reaction to Ctrl-C would cancel
-    TaskManagers before they can stop. The first Ctrl-C is raised at the end of the block, a second one at once.
-    Outside of the main thread there is nothing to hold.
+    A JVM whose launch is interrupted half-way belongs to nobody and stays; and Spark's reaction to Ctrl-C would cancel
+    TaskManagers before they can stop. The first of either takes effect at the end of the block; a second one at once
+    where the JVM is launched, as a context may wait for its cluster for ever. A SIGTERM that no one handles ends the
+    process as always, and the JVM with it. Outside of the main thread there is nothing to hold.
     """
 
     def __init__(self) -> None:
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._previous: Any = None
-        self.is_interrupted = False
+        self._previous: dict[int, Any] = {}
+        self._held: list[int] = []
 
     def __enter__(self) -> "DeferredInterrupts":
-        if self._is_main:
-            self._previous = signal.signal(signal.SIGINT, self._remember)
+        if threading.current_thread() is threading.main_thread():
+            self._hold(signal.SIGINT)
+            if callable(signal.getsignal(signal.SIGTERM)):
+                self._hold(signal.SIGTERM)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_main:
-            signal.signal(signal.SIGINT, self._previous)
-
-    def _remember(self, _number: int, _frame: FrameType | None) -> None:
-        if self.is_interrupted:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+        if signal.SIGTERM in self._held:
+            signal.raise_signal(signal.SIGTERM)
+        if signal.SIGINT in self._held:
             raise KeyboardInterrupt
-        self.is_interrupted = True
+
+    def _hold(self, number: int) -> None:
+        self._previous[number] = signal.signal(number, self._remember)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        is_launched = getattr(SparkContext, "_gateway", None) is not None
+        if number not in self._held:
+            self._held.append(number)
+        elif is_launched and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        elif is_launched:
+            self._previous[number](number, frame)
 
 
 def stop_context() -> None:

@@ -206,10 +206,8 @@ def _create(settings: Settings) -> HostSession:
         os.environ.update(plan.environment)
         if java is not None and _stored_classes(java) is None:
             _LOG.info("'headrace warm-up', run once, has Spark start sooner from then on")
-        with DeferredInterrupts() as interrupts, errors:
+        with DeferredInterrupts(), errors:
             spark = _start(plan.conf, settings)
-        if interrupts.is_interrupted:
-            raise KeyboardInterrupt
     except (PySparkException, Py4JError) as error:
         # An error of Java's is asked for its text, which the JVM must be there for.
         told = _first_line(root_message(error))

@@ -87,6 +87,31 @@ def test_a_program_that_is_terminated_ends_in_order_and_says_where_to_go_on(
     assert any("cancelled, and its checkpoints are deleted" in line for line in successor.err)
 
 
+@pytest.mark.parametrize(
+    "start_program, numbers, code",
+    [
+        (headrace_run, [signal.SIGTERM], 143),
+        (headrace_run, [signal.SIGINT, signal.SIGINT], 130),
+        (plain_python, [signal.SIGTERM], 143),
+    ],
+)
+def test_a_program_that_is_ended_while_its_jvm_is_launched_leaves_nothing(
+    tmp_path: Path,
+    started: list[Program],
+    start_program: Callable[[Path, str], Program],
+    numbers: list[signal.Signals],
+    code: int,
+) -> None:
+    program = start_program(tmp_path, WAITING)
+    started.append(program)
+    wait_until(lambda: bool(program.jvms()), 60, "a JVM")
+    for number in numbers:
+        program.process.send_signal(number)
+    assert program.wait() == code, program.report()
+    assert not any("the host of the cluster is gone" in line for line in program.err)
+    program.assert_nothing_is_left()
+
+
 def test_a_program_whose_jvm_is_killed_keeps_its_checkpoints(
     tmp_path: Path, started: list[Program]
 ) -> None:

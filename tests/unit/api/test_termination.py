@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -65,4 +66,22 @@ def test_other_threads_than_the_main_one_set_no_handler() -> None:
     thread = threading.Thread(target=end_in_order_when_terminated)
     thread.start()
     thread.join()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_other_threads_than_the_main_one_change_no_handler() -> None:
+    take_back = end_in_order_when_terminated()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def close() -> None:
+        ignore_termination()()
+        take_back()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(close).result()
+    assert signal.getsignal(signal.SIGTERM) is before
+    resume = ignore_termination()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(resume).result()
+    take_back()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

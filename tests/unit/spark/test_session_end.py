@@ -1,5 +1,6 @@
 """A session that ends: what runs in it ends before it, and the next job gets another host."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -136,6 +137,20 @@ def test_a_job_after_the_end_of_the_session_gets_another_host(hosts: list[FakeHo
     hosts[0].has_lost_session = True
     assert made.default_parallelism() == 5
     assert [one.is_closed for one in hosts] == [True, False]
+
+
+def test_the_end_takes_the_handler_back_after_a_lost_session_too(hosts: list[FakeHost]) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        made = executor_on_a_cluster()
+        made.default_parallelism()
+        hosts[0].has_lost_session = True
+        made.default_parallelism()
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        made.close()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_job_after_the_end_of_the_jvm_fails_at_once(hosts: list[FakeHost]) -> None:
