@@ -114,6 +114,10 @@ class HybridReader(SourceReader):
         self._sources = sources
         self._context = context
         self._index = 0
+        # The latest source that was begun here, and is read or has ended; -1 of none.
+        self._begun = -1
+        # Whether the enumerator has answered the start: before that it counts nobody's end.
+        self._is_answered = False
         self._reader: SourceReader | None = None
         self._output = _SourceOutput()
         # What a checkpoint held, of which source and its items, until it is known what is read; -1 of none.
@@ -124,7 +128,7 @@ class HybridReader(SourceReader):
         self._say(ReaderBegins(0 if self._restored is None else self._restored[0]))
         if self._restored is None and not isinstance(self._sources[0], SplitSource):
             # Its share is its own from the beginning, and must be in every checkpoint.
-            self._switch(0)
+            self._begin(0)
 
     def handle_event(self, payload: bytes) -> None:
         match event_to_reader(payload):
@@ -145,7 +149,8 @@ class HybridReader(SourceReader):
             return status
         self._reader.close()
         self._reader = None
-        self._say(SourceFinished(self._index))
+        if self._is_answered:
+            self._say(SourceFinished(self._index))
         return InputStatus.NOTHING_AVAILABLE
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
@@ -188,15 +193,21 @@ class HybridReader(SourceReader):
                 raise AssertionError("only readers say so")
 
     def _switch(self, source_index: int) -> None:
-        if self._reader is not None:
-            assert source_index == self._index
-            return
+        """Begin a source, unless it was: the answer to a start that did not wait for it may come behind its end."""
+        was_answered, self._is_answered = self._is_answered, True
+        if source_index > self._begun:
+            self._begin(source_index)
+        elif not was_answered and self._reader is None:
+            self._say(SourceFinished(self._index))
+
+    def _begin(self, source_index: int) -> None:
+        assert self._reader is None, f"source {self._index} is read, and {source_index} is to be"
         reader = self._sources[source_index].create_reader(_as_context(self._context))
         restored, self._restored = self._restored, None
         # A state that is of no source is that of a reader that there was not: nothing is its share.
         if restored is not None and restored[0] in (-1, source_index):
             reader.restore_splits(restored[1])
-        self._index = source_index
+        self._index = self._begun = source_index
         self._reader = reader
         reader.start()
 
@@ -241,6 +252,7 @@ class _SourceOutput:
     """
 
     def __init__(self) -> None:
+        self._output: Any = None
         self._held: set[str] = set()
         self._mark = ""
 

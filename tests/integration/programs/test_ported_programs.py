@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.common import Encoder, Row, Time, Types, WatermarkStrategy
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import ProcessWindowFunction, StreamExecutionEnvironment, WindowFunction
@@ -22,6 +24,7 @@ from headrace.datastream.connectors.file_system import (
     StreamFormat,
 )
 from headrace.datastream.connectors.hybrid_source import HybridSource
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
@@ -170,3 +173,14 @@ def test_csv_files_behind_each_other_become_text_and_csv(
         StreamFormat.text_line_format(), str(written)
     ).build()
     assert len(collected(env.create_input(text))) == 3
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_short_sources_one_after_the_other_are_read_once(
+    env: StreamExecutionEnvironment, parallelism: int
+) -> None:
+    env.set_parallelism(parallelism)
+    first, second = NumberSequenceSource(1, 3), NumberSequenceSource(10, 12)
+    both = HybridSource.builder(first).add_source(second).build()
+    rows = collected(env.from_source(both, WatermarkStrategy.no_watermarks(), "numbers"))
+    assert sorted(rows) == [1, 2, 3, 10, 11, 12]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,16 @@ from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
 from headrace.functions import collection_source
 from headrace.functions.collection_source import CollectionSource
+from headrace.functions.hybrid_enumerator import (
+    HybridEvent,
+    ReaderBegins,
+    SourceFinished,
+    SwitchSource,
+    hybrid_event,
+)
 from headrace.functions.source import Source
+from headrace.functions.split_enumerator import ConnectorEvent, event_bytes, event_to_coordinator
+from tests.unit.connectors.connector_contexts import ConnectorContext, Rows
 from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 
 
@@ -90,6 +100,44 @@ def test_no_reader_begins_a_source_before_all_have_read_the_one_before(
     assert seen == list("abc")[: len(kinds.split())]
     # What a source left of its splits does not hold the next one's watermark back.
     assert all(len({one.split("/")[0] for one in output.splits}) <= 1 for output in job.outputs)
+
+
+def test_a_source_that_ends_before_the_answer_to_its_start_is_read_once_and_then_the_next() -> None:
+    sent: list[bytes] = []
+    context: Any = ConnectorContext(Types.LONG())
+    context.send_event = sent.append
+    sources = [NumberSequenceSource(1, 3), NumberSequenceSource(10, 12)]
+    reader = HybridSource.builder(sources[0]).add_source(sources[1]).build().create_reader(context)
+    output = Rows()
+
+    def poll_all() -> None:
+        for _ in range(5):
+            reader.poll_next(output)
+
+    reader.start()
+    poll_all()
+    # Who has not been registered yet is not counted: its end is told behind the answer.
+    assert said(sent) == [ReaderBegins(0)]
+    for _ in range(2):
+        reader.handle_event(switch_to(0))
+        poll_all()
+        assert said(sent) == [ReaderBegins(0), SourceFinished(0)]
+    for _ in range(2):
+        reader.handle_event(switch_to(1))
+        reader.handle_event(switch_to(0))
+        poll_all()
+    assert output.values == [1, 2, 3, 10, 11, 12]
+    assert said(sent) == [ReaderBegins(0), SourceFinished(0)]
+
+
+def switch_to(source_index: int) -> bytes:
+    return event_bytes(ConnectorEvent(msgspec.msgpack.encode(SwitchSource(source_index))))
+
+
+def said(sent: list[bytes]) -> list[HybridEvent]:
+    """What the reader said to its enumerator, behind its registration."""
+    events = [event_to_coordinator(payload) for payload in sent]
+    return [hybrid_event(one.payload) for one in events if isinstance(one, ConnectorEvent)]
 
 
 def test_sources_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
