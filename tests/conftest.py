@@ -56,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # `tmp_path` stays where pytest has it, so that files of a test that failed can be looked at.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="tests-")
+    # PostgreSQL's server refuses to run as root: the user it runs as has to get to its own folder.
+    os.chmod(folder, 0o711)
     config.stash[_TEMPORARY_FILES] = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
 
