@@ -294,6 +294,7 @@ def test_gates_limit_what_is_in_flight_to_the_shorter_of_both_targets(
         {
             "taskmanager.network.memory.buffer-debloat.target": f"{debloat_ms} ms",
             "taskmanager.network.memory.buffer-debloat.samples": "1",
+            "taskmanager.network.memory.buffer-debloat.threshold-percentages": "0",
             "headrace.latency.target": f"{target_ms} ms",
         }
     )
