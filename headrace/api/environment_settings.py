@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn, Self
 from headrace.api import python_dependencies
 from headrace.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.execution_config import ExecutionConfig
-from headrace.api.executors import default_settings, known_parallelism
+from headrace.api.executors import active_executor, default_settings, known_parallelism
 from headrace.api.gone_names import GoneEnvironmentMethods
 from headrace.api.program_settings import ProgramSettings, configuration_values
 from headrace.api.slot_sharing_group import SlotSharingGroup, name_of_group
@@ -52,12 +52,14 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_parallelism(self) -> int:
-        """That value, or what the executor offers where none was set."""
-        return (
-            self._parallelism_set()
-            or known_parallelism(self._settings.to_settings())
-            or self.get_default_local_parallelism()
-        )
+        """That value, or what the executor offers where none was set: `headrace run` starts its cluster for that."""
+        known = self._parallelism_set() or known_parallelism(self._settings.to_settings())
+        if known is not None:
+            return known
+        executor = active_executor()
+        if executor is not None:
+            return executor.default_parallelism()
+        return self.get_default_local_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups, 1..32768: the upper bound for rescaling."""

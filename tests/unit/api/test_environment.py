@@ -452,7 +452,9 @@ def test_explain_says_where_the_number_of_slots_is_not_known_yet(
         env = fresh()
         mapped = env.from_collection([1]).map(str)
         note = env.explain().splitlines()[1]
-        assert note.startswith(f"  parallelism {env.get_parallelism()} stands for the number of")
+        assert note.startswith(
+            f"  parallelism {env.get_default_local_parallelism()} stands for the number of"
+        )
         assert "not known before the cluster has started" in note
         mapped.set_parallelism(3)
         assert "stands for" not in env.explain(), "nobody takes that number"
