@@ -36,17 +36,17 @@ class _Watched:
 
 
 class GateDebloating:
-    """Of one task; everything runs on its mailbox thread. `idle_ms` is how long the task has been idle in all."""
+    """Of one task; everything runs on its mailbox thread. `active_ms` is how long the task has not been idle, in all."""
 
     def __init__(
         self,
         gates: Sequence[SingleInputGate],
         settings: Settings,
         timers: MailboxTimers,
-        idle_ms: Callable[[], float],
+        active_ms: Callable[[], float],
     ) -> None:
         self._timers = timers
-        self._idle_ms = idle_ms
+        self._active_ms = active_ms
         self._period_ms = max(1, round(settings.duration_ms(DEBLOAT_PERIOD)))
         self._growing_period_ms = max(1, self._period_ms // _LOOKS_WHILE_GROWING)
         self._watched = [
@@ -73,9 +73,6 @@ class GateDebloating:
             watched.active_ms = self._active_ms()
         if self._watched:
             self._schedule()
-
-    def _active_ms(self) -> float:
-        return self._timers.now_ms() - self._idle_ms()
 
     def _schedule(self) -> None:
         growing = [each for each in self._watched if each.debloater.is_growing]

@@ -49,7 +49,7 @@ class TaskTimes:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         now_ns = clock.monotonic_ns()
-        self._since_ns = now_ns
+        self._start_ns = self._since_ns = now_ns
         self._occupation = Occupation.BUSY
         self._totals_ns = {occupation: 0 for occupation in Occupation}
         self._hard_ns = 0
@@ -88,11 +88,13 @@ class TaskTimes:
         self._hard_ns += duration_ns
         self._longest_hard_ns = max(self._longest_hard_ns, duration_ns)
 
-    def idle_ms(self) -> float:
-        """Return how long the task has been idle in all."""
-        since_ns = self._clock.monotonic_ns() - self._since_ns
-        current_ns = since_ns if self._occupation is Occupation.IDLE else 0
-        return (self._totals_ns[Occupation.IDLE] + current_ns) / _NS_PER_MS
+    def active_ms(self) -> float:
+        """Return how long the task has been busy or back-pressured, in all."""
+        now_ns = self._clock.monotonic_ns()
+        idle_ns = self._totals_ns[Occupation.IDLE]
+        if self._occupation is Occupation.IDLE:
+            idle_ns += now_ns - self._since_ns
+        return (now_ns - self._start_ns - idle_ns) / _NS_PER_MS
 
     def back_pressured_ms(self) -> float:
         """Return how long the task could not go on because its outputs were full, in all."""

@@ -85,7 +85,7 @@ class StreamTask(ABC):
         self._edge_times: Final = EdgeTimes(environment.clock, len(self._writers))
         specs = load_specs(environment.vertex, payloads)
         self._debloating: Final = GateDebloating(
-            gates, environment.settings, timers, self.times.idle_ms
+            gates, environment.settings, timers, self.times.active_ms
         )
         self._register_metrics(gates)
         self._stall_watch: Final = StallWatch(

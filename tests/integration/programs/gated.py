@@ -70,7 +70,7 @@ class _GatedReader(SourceReader):
     def poll_next(self, output: SourceOutput) -> InputStatus:
         limit = self._gate.limit if self._count is None else min(self._gate.limit, self._count)
         for position, (first, step) in enumerate(self._splits):
-            rows = list(range(first, limit, step))[: self._rows_max]
+            rows = list(range(first, limit, step)[: self._rows_max])
             if rows:
                 self._splits[position] = (rows[-1] + step, step)
                 output.emit(RecordBatch.of_rows(self._context.types.output, rows))

@@ -16,6 +16,7 @@ from tests.integration.programs.unaligned_program import TAPS, Tap
 pytestmark = pytest.mark.integration
 
 WAIT_S = 60
+BATCH_ROWS = 200
 
 
 class Tapped(KeyedProcessFunction):
@@ -41,14 +42,16 @@ def expire(env: StreamExecutionEnvironment, name: str, *, per_look: int) -> str:
         "execution.checkpointing.interval": "20 ms",
         "execution.checkpointing.timeout": "300 ms",
         "execution.checkpointing.tolerable-failed-checkpoints": "1000000",
-        "headrace.network.seal-rows": "20",
+        # What is in flight is as much as memory holds, so that it takes longer than the time-out to work off.
+        "taskmanager.network.memory.buffer-debloat.enabled": "false",
+        "headrace.network.seal-rows": f"{BATCH_ROWS}",
     }.items():
         configuration.set_string(key, value)
     env.configure(configuration)
     env.set_parallelism(1)
     quiet, busy = (
         env.from_source(
-            GatedSource(f"{name}-{kind}", None),
+            GatedSource(f"{name}-{kind}", None, rows_max=BATCH_ROWS),
             WatermarkStrategy.no_watermarks(),
             kind,
             Types.INT(),

@@ -72,9 +72,12 @@ class Task:
         )
         self.gate, self.idle_ms, self._timers = Gate(), 0.0, Timers()
         self.debloating = GateDebloating(
-            [cast(Any, self.gate)], settings, cast(Any, self._timers), lambda: self.idle_ms
+            [cast(Any, self.gate)], settings, cast(Any, self._timers), self.active_ms
         )
         self.debloating.start()
+
+    def active_ms(self) -> float:
+        return self._timers.now_ms() - self.idle_ms
 
     def take_in(self, row_count: int, idle_ms: float = 0.0) -> int:
         self.gate.records_in += row_count

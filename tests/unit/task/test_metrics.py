@@ -47,6 +47,24 @@ def test_shares_describe_the_time_since_the_last_snapshot() -> None:
     assert values["accumulateBusyTimeMs"] == 1000
 
 
+def test_a_task_is_active_for_exactly_as_long_as_it_is_not_idle_whatever_its_clock_began_with() -> (
+    None
+):
+    # A clock that shows a week, to a tenth of a microsecond: a float of its milliseconds would be rounded.
+    clock = ManualClock(7 * 24 * 3_600_000)
+    clock.advance_ms(0.0001)
+    times = TaskTimes(clock)
+    times.occupy(Occupation.IDLE)
+    clock.advance_ms(0.3)
+    assert times.active_ms() == 0
+    times.occupy(Occupation.BUSY)
+    clock.advance_ms(0.25)
+    assert times.active_ms() == 0.25
+    times.occupy(Occupation.BACK_PRESSURED)
+    clock.advance_ms(0.5)
+    assert times.active_ms() == 0.75
+
+
 SPANS = st.tuples(st.sampled_from(Occupation), st.integers(0, 5000), st.integers(0, 100))
 
 
