@@ -36,7 +36,7 @@ class _Watched:
 
 
 class GateDebloating:
-    """Of one task; everything runs on its mailbox thread. `active_ms` is how long the task has not been idle, in all."""
+    """Of one task; everything runs on its mailbox thread. `active_ms` tells how long the task was not idle, in all."""
 
     def __init__(
         self,
