@@ -42,7 +42,7 @@ def ages_ms(cluster: SimulatedCluster, is_local: bool, settings: Settings) -> li
     sink, source = writer(producer), gate(consumer, [location])
     source.request_partitions()
     clock, timers = cluster.loop.clock, MailboxTimers(cluster.loop.clock)
-    GateDebloating([source], settings, timers, lambda: 0.0).start()
+    GateDebloating([source], settings, timers, clock.monotonic_ms).start()
     ages: list[int] = []
     end_ms = clock.now_ms() + 60_000
     while clock.now_ms() < end_ms:
@@ -126,7 +126,7 @@ def test_a_gate_is_limited_at_most_once_a_look_however_late_its_mailbox_is(
             "taskmanager.network.memory.buffer-debloat.threshold-percentages": "0",
         }
     )
-    GateDebloating(cast(Any, gates), settings, timers, lambda: 0.0).start()
+    GateDebloating(cast(Any, gates), settings, timers, clock.monotonic_ms).start()
     for elapsed_ms, *taken in turns:
         clock.advance_ms(elapsed_ms)
         for made, taken_rows in zip(gates, taken, strict=True):
