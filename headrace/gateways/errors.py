@@ -114,10 +114,16 @@ class UnknownOperatorError(HeadraceError):
 
 
 class CheckpointFailedError(HeadraceError):
-    """A checkpoint or savepoint came to nothing, for the reason that the text gives."""
+    """A checkpoint or savepoint came to nothing, for the reason that the text gives.
+
+    `repeats`: the reason is on a disk or in the program, so that a restart would not mend it.
+    """
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
-    repeats = True
+
+    def __init__(self, text: str, *, repeats: bool = True) -> None:
+        super().__init__(text)
+        self.repeats = repeats
 
 
 class BlobError(HeadraceError):

@@ -276,7 +276,7 @@ class CheckpointCoordinator:
         self._do(FailRequest(trigger.request, reason, text))
         why_job_fails = self._failures.why_job_fails(trigger.request.kind, reason, None)
         if why_job_fails:
-            self._do(FailJob(why_job_fails.format(text)))
+            self._do(FailJob(why_job_fails.format(text), reason))
         self._try_next()
 
     def _location_created(self, event: LocationCreated) -> None:
@@ -397,7 +397,7 @@ class CheckpointCoordinator:
             is_awaited=checkpoint.is_awaited_by_tasks,
         )
         if why_job_fails:
-            self._do(FailJob(why_job_fails.format(text)))
+            self._do(FailJob(why_job_fails.format(text), reason))
         self._try_next()
 
     def _do(self, action: CoordinatorAction) -> None:

@@ -409,8 +409,10 @@ class JobCheckpointing:
                 self.final.failed(request, reason)
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
-            case FailJob(text):
-                self._on_failed(CheckpointFailedError(text))
+            case FailJob(text, reason):
+                # Time may have run out for a process or a message that was lost: a restart mends that.
+                repeats = reason is not _R.CHECKPOINT_EXPIRED
+                self._on_failed(CheckpointFailedError(text, repeats=repeats))
 
     # Storage
 

@@ -306,9 +306,10 @@ class FailRequest:
 
 @dataclass(frozen=True)
 class FailJob:
-    """More checkpoints failed than are tolerated, or a failed one has left tasks waiting."""
+    """More checkpoints failed than are tolerated, or a failed one has left tasks waiting; `reason`: of the last one."""
 
     text: str
+    reason: CheckpointFailureReason
 
 
 CoordinatorAction = (

@@ -75,6 +75,19 @@ def test_a_storage_that_gives_no_id_fails_the_request_and_is_counted(world: Worl
     assert len(world.failures) == 1 and world.failures[0].recoverable
 
 
+def test_a_full_disk_would_repeat_after_a_restart_and_a_silent_subtask_might_not(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(CheckpointRules(None, timeout_ms=50))
+    world.begin()
+    world.loop.run_for(50)
+    world.store.errors["take_id"] = CheckpointStorageError("write", "s3:/x", "full")
+    world.begin()
+    expired, refused = world.failures
+    assert "it was not complete in time" in str(expired) and not expired.repeats
+    assert "cannot write s3:/x" in str(refused) and refused.repeats
+
+
 def test_a_place_that_cannot_be_made_ends_the_checkpoint(world: World) -> None:
     world.store.errors["locate"] = CheckpointStorageError("write", "s3:/x", "down")
     assert isinstance(world.begin().result(), CheckpointFailedError)
