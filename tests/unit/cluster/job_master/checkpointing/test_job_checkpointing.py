@@ -22,6 +22,7 @@ from headrace.checkpoint.handles import (
 )
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.cluster.job_master.checkpointing.sink_commits import OutputAheadError, SinkCommits
 from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
 from headrace.core.checkpoints import AlignmentMode, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
@@ -403,6 +404,20 @@ def test_people_are_told_what_is_left_of_a_cancelled_job(
     world.loop.run_until(world.checkpointing.lineage.close(JobStatus.CANCELED))
     told = [record.message for record in caplog.records]
     assert len(told) == bool(said) and said in "".join(told)
+
+
+def test_a_start_from_before_the_output_is_not_said_to_be_the_way_to_go_on(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(commits: SinkCommits, metadata: object) -> None:
+        raise OutputAheadError("sink", 5, 11)
+
+    monkeypatch.setattr(SinkCommits, "restore", refuse)
+    with pytest.raises(OutputAheadError):
+        world.loop.run_until(world.checkpointing.lineage.recover())
+    world.store.left = CheckpointsLeft("file:///c/chk-5")
+    world.loop.run_until(world.checkpointing.lineage.close(JobStatus.FAILED))
+    assert "go on from it" not in caplog.text
 
 
 def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
