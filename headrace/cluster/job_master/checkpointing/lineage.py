@@ -11,7 +11,7 @@ from headrace.checkpoint.options import RETENTION
 from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.publisher import Publisher
-from headrace.cluster.job_master.checkpointing.sink_commits import OutputAheadError, SinkCommits
+from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.core.errors import HeadraceError
@@ -41,20 +41,20 @@ class CheckpointLineage:
         self._publisher: Final = publisher
         self._coordinator: Final = coordinator
         self._statistics: Final = statistics
-        self._is_behind_output = False
+        self._is_refused = False
 
     async def recover(self) -> CompletedCheckpoint | None:
-        """Take over the job's lineage; return what the job starts from. CheckpointError, OutputAheadError.
+        """Take over the job's lineage; return what the job starts from. CheckpointError.
 
         All output of it is committed then.
         """
         restored = await self._calls.call("recover", self._calls.store.recover)
-        try:
-            await self._commits.restore(None if restored is None else restored.metadata)
-        except OutputAheadError:
-            self._is_behind_output = True
-            raise
+        await self._commits.restore(None if restored is None else restored.metadata)
         return self._starts_from(restored)
+
+    def refused(self) -> None:
+        """The job cannot start from what `recover` returned, or would have: nobody is sent there at its end."""
+        self._is_refused = True
 
     async def latest(self) -> CompletedCheckpoint | None:
         """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
@@ -86,8 +86,8 @@ class CheckpointLineage:
         left = await self._calls.call(
             "close", lambda: self._calls.store.close(kept_as, keeps_latest=not is_committed)
         )
-        if self._is_behind_output:
-            # The error says from where it may go on; what it was to start from is not the way.
+        if self._is_refused:
+            # The error says from where and how it may go on.
             return
         if left.kept_uri:
             _LOG.warning(

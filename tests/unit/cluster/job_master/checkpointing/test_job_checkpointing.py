@@ -22,7 +22,6 @@ from headrace.checkpoint.handles import (
 )
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.cluster.job_master.checkpointing.sink_commits import OutputAheadError, SinkCommits
 from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
 from headrace.core.checkpoints import AlignmentMode, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
@@ -406,18 +405,13 @@ def test_people_are_told_what_is_left_of_a_cancelled_job(
     assert len(told) == bool(said) and said in "".join(told)
 
 
-def test_a_start_from_before_the_output_is_not_said_to_be_the_way_to_go_on(
-    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_nobody_is_sent_to_a_checkpoint_from_which_a_job_could_not_start(
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(commits: SinkCommits, metadata: object) -> None:
-        raise OutputAheadError("sink", 5, 11)
-
-    monkeypatch.setattr(SinkCommits, "restore", refuse)
-    with pytest.raises(OutputAheadError):
-        world.loop.run_until(world.checkpointing.lineage.recover())
+    world.checkpointing.lineage.refused()
     world.store.left = CheckpointsLeft("file:///c/chk-5")
     world.loop.run_until(world.checkpointing.lineage.close(JobStatus.FAILED))
-    assert "go on from it" not in caplog.text
+    assert caplog.records == []
 
 
 def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
