@@ -215,8 +215,8 @@ def test_a_start_without_state_asks_no_sink_what_it_was_given() -> None:
 def test_a_sink_that_does_not_say_what_it_was_given_is_asked_again_and_then_fails_the_job() -> None:
     committer = KnowingCommitter(last_id=9)
     committer.silences = [OSError("down")]
+    world = World(committer=committer)
     with pytest.raises(OutputAheadError):
-        world = World(committer=committer)
         world.loop.run_until(world.commits.restore(metadata(7, [1])))
     assert len(committer.scopes) == 2
     (told,) = world.told
