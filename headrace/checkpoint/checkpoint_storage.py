@@ -13,6 +13,7 @@ Everything here blocks. Source: Flink FsCheckpointStorageAccess, AbstractFsCheck
 import contextlib
 import logging
 import re
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -337,15 +338,21 @@ def is_published(folder: str) -> bool:
 
 
 def nearby_snapshots(folder: str) -> tuple[str, ...]:
-    """Folders of complete snapshots in a folder or, where it has none, beside it: for a hint."""
+    """Return up to five complete snapshots in a folder or, where it has none, beside it, checkpoints newest first."""
     with contextlib.suppress(CheckpointStorageError):
         for place in (folder, parent_uri(folder)):
             names = [name for name in folders_in(place) if name.startswith(("chk-", "savepoint-"))]
-            whole = [child_uri(place, name) for name in names]
-            found = [uri for uri in whole if is_published(uri)]
+            whole = (child_uri(place, name) for name in sorted(names, key=_newest_first))
+            found = tuple(islice(filter(is_published, whole), 5))
             if found:
-                return tuple(found[-5:])
+                return found
     return ()
+
+
+def _newest_first(name: str) -> tuple[int, str]:
+    """Order names of checkpoints by their ids, which are numbers, the largest first, and others behind them."""
+    kind, _, number = name.rpartition("-")
+    return (-int(number), "") if kind == "chk" and number.isdecimal() else (1, name)
 
 
 def published_ids_beside(folder: str) -> list[int]:

@@ -50,6 +50,10 @@ _NOT_MADE: Final = (
 )
 NEVER_COMPLETED: Final = "it was never completed, is still being written, or was deleted"
 """What is known of a snapshot without metadata."""
+_FROM_COPY: Final = (
+    "put the file back from a copy, or restore another checkpoint: if it is older than what sinks have committed, the "
+    "start is refused until you allow output to be written twice"
+)
 _REMEDY: Final = "see whether the storage is up and reachable from every host"
 
 
@@ -179,11 +183,7 @@ class MetadataTruncatedError(MetadataError):
     """The end of a metadata file is missing, or it is none."""
 
     def __init__(self, uri: str, what: str) -> None:
-        super().__init__(
-            f"the metadata {uri} is not whole: {what}; put the file back from a copy, or restore another checkpoint: "
-            "if it is older than what sinks have committed, the start is refused until you allow output to be written "
-            "twice"
-        )
+        super().__init__(f"the metadata {uri} is not whole: {what}; {_FROM_COPY}")
         self.uri = uri
 
 
@@ -202,8 +202,8 @@ class MetadataVersionError(MetadataError):
 class MetadataAuthenticationError(MetadataError):
     """A metadata file was not written with this cluster's key, or was changed since."""
 
-    def __init__(self, uri: str, reason: str) -> None:
-        super().__init__(f"the metadata {uri} is not to be trusted: {reason}")
+    def __init__(self, uri: str, reason: str, remedy: str = _FROM_COPY) -> None:
+        super().__init__(f"the metadata {uri} is not to be trusted: {reason}; {remedy}")
         self.uri = uri
 
 

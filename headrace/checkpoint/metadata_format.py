@@ -163,10 +163,13 @@ def is_abandonment(content: bytes | memoryview) -> bool:
 def _authenticated(content: bytes, key: MetadataKey, uri: str) -> bytes:
     body, seal = _parts_of(content, uri)
     if seal.algorithm != _ALGORITHM:
-        raise MetadataAuthenticationError(uri, f"its algorithm is {seal.algorithm}")
+        reason = f"its algorithm is {seal.algorithm}, and known is {_ALGORITHM}"
+        remedy = "use the version of Headrace that wrote it, or a newer one"
+        raise MetadataAuthenticationError(uri, reason, remedy)
     if seal.key_id != key.key_id:
         reason = f"it was written with the key {seal.key_id}, and {KEY_FILE.key} holds {key.key_id}"
-        raise MetadataAuthenticationError(uri, reason)
+        remedy = f"name the file with that key by {KEY_FILE.key}"
+        raise MetadataAuthenticationError(uri, reason, remedy)
     if not key.fits(body[: -len(_END)], seal.mac):
         raise MetadataAuthenticationError(uri, "it was changed after it was written")
     return body

@@ -6,12 +6,18 @@ from typing import Final
 import click
 
 ALWAYS_HEARD: Final = (
+    "headrace.api.cached_streams",
+    "headrace.api.checkpoint_checks",
     "headrace.api.environment",
     "headrace.api.interruption",
+    "headrace.api.slot_sharing_group",
     "headrace.api.termination",
+    "headrace.api.window_settings",
     "headrace.cluster.job_master.checkpointing.lineage",
     "headrace.cluster.resource_manager.workers",
     "headrace.cluster.job_master.job_notices",
+    "headrace.cluster.job_master.result_promotion",
+    "headrace.connectors",
     "headrace.spark.executor",
     "headrace.spark.program_sessions",
     "headrace.spark.session",

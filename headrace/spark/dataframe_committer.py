@@ -19,9 +19,10 @@ from headrace.connectors.dataframe.batch_functions import batch_function
 from headrace.connectors.dataframe.directory_commit import DirectoryCommit
 from headrace.connectors.dataframe.messages import CommitPayload, StagedPart
 from headrace.connectors.dataframe.staging import is_left_by_older_attempt
+from headrace.connectors.files.abandoned import remove_if_spent
 from headrace.connectors.files.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, exists, remove_if_empty
+from headrace.connectors.files.staging import delete_file, exists
 from headrace.core.errors import ErrorDomain, HostError, ProgramError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
 from headrace.spark.dataframe_commit import SinkCommitError
@@ -90,7 +91,7 @@ class DataFrameCommitter:
         for part in parts:
             file_system, path = file_system_of(part.path)
             delete_file(file_system, path)
-            remove_if_empty(file_system, path.rpartition("/")[0])
+            remove_if_spent(file_system, path.rpartition("/")[0])
 
     def close(self) -> None:
         """See Committer."""
@@ -164,7 +165,7 @@ class DataFrameCommitter:
             for info in file_system.get_file_info(selector):
                 if is_left_by_older_attempt(info.base_name, part):
                     delete_file(file_system, info.path)
-            remove_if_empty(file_system, path.rpartition("/")[0])
+            remove_if_spent(file_system, path.rpartition("/")[0])
 
     def _notes(self, scope: str) -> NoteFile[WriteNote]:
         file_system, place = file_system_of(self._payload.path.rstrip("/"))

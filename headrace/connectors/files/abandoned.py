@@ -8,18 +8,22 @@ there, with the folder of the job's checkpoints in it. So a writer that begins, 
     … quiet for a week, nothing handed over      what is complete goes too: no snapshot names it
     … quiet for a week, checkpoints are gone     so does what was handed over to them
 
-On other file systems than local ones, and where locks are not known, nothing is swept.
+What DataFrame sinks stage beside their target is swept in the same way, all of it after a week. On other file systems
+than local ones, and where locks are not known, nothing is swept.
 """
 
 import contextlib
 import fcntl
 import logging
 import os
+import re
 from typing import Any, Final
 
 from pyarrow import fs
 
+from headrace.checkpoint.checkpoint_storage import job_folder
 from headrace.checkpoint.file_systems import is_there
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.connectors.files.confinement import is_link
 from headrace.connectors.files.staging import (
     HIDDEN_PREFIX,
@@ -30,6 +34,7 @@ from headrace.connectors.files.staging import (
     staging_folders,
 )
 from headrace.core.errors import HeadraceError
+from headrace.functions.subtask_context import SubtaskContext
 
 _LOG: Final = logging.getLogger(__name__)
 QUIET_MS: Final = 3_600_000
@@ -38,6 +43,8 @@ FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 """What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
 MARKER: Final = "handed-over"
 _MERGING: Final = f"{HIDDEN_PREFIX}merging-"
+_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
+"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
 
 
 class StagingLock:
@@ -82,6 +89,19 @@ class StagingLock:
             os.close(descriptor)
 
 
+def checkpoint_folder_of(context: SubtaskContext) -> str:
+    """Return where checkpoints of the writer's job lie, empty where they do not outlive its driver."""
+    settings, attempt = context.settings, context.attempt_id
+    if attempt is None or not settings.get_option(CHECKPOINT_DIRECTORY):
+        return ""
+    return job_folder(settings, attempt.job_id)
+
+
+def is_staging_beside(path: str) -> bool:
+    """Whether a folder is one that a DataFrame sink makes beside its target, and not one that the user has named."""
+    return _BESIDE.fullmatch(path.rpartition("/")[2]) is not None
+
+
 def remove_if_spent(file_system: Any, folder: str) -> None:
     """Remove a local staging folder in which no output is left."""
     if not isinstance(file_system, fs.LocalFileSystem):
@@ -111,7 +131,9 @@ def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms
             with contextlib.suppress(
                 OSError
             ):  # another writer clears up too, or may not write there
-                _sweep_one(file_system, f"{base_path}/{folder.name}", now_ms)
+                _sweep_one(
+                    file_system, f"{base_path}/{folder.name}", now_ms, (IN_PROGRESS,), (PENDING,)
+                )
     with contextlib.suppress(OSError):
         for entry in os.scandir(base_path):
             is_merged = entry.name.startswith(_MERGING) and entry.is_file(follow_symlinks=False)
@@ -119,7 +141,25 @@ def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms
                 os.unlink(entry.path)
 
 
-def _sweep_one(file_system: Any, path: str, now_ms: int) -> None:
+def sweep_abandoned_beside(file_system: Any, own_path: str, now_ms: int) -> None:
+    """Delete what DataFrame sinks of other jobs had staged for the target of `own_path` when they died."""
+    parent, _, own_name = own_path.rpartition("/")
+    own = _BESIDE.fullmatch(own_name)
+    if own is None or not isinstance(file_system, fs.LocalFileSystem):
+        return
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            other = _BESIDE.fullmatch(entry.name)
+            is_other = other is not None and other[1] == own[1] and entry.name != own_name
+            if is_other and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another writer clears up too
+                    _sweep_one(file_system, entry.path, now_ms, (), (".parquet",))
+
+
+def _sweep_one(
+    file_system: Any, path: str, now_ms: int, begun: tuple[str, ...], complete: tuple[str, ...]
+) -> None:
+    """Delete files by the ends of their names: those begun after an hour, complete ones once nothing names them."""
     if os.stat(path).st_uid != os.geteuid() or is_link(file_system, path):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -129,9 +169,9 @@ def _sweep_one(file_system: Any, path: str, now_ms: int) -> None:
         quiet_ms = now_ms - max(map(_changed_ms, (path, *files)))
         if quiet_ms < QUIET_MS:
             return
-        suffixes: tuple[str, ...] = (IN_PROGRESS,)
+        suffixes = begun
         if _is_named_by_nothing(path, quiet_ms):
-            suffixes = (IN_PROGRESS, PENDING)
+            suffixes = (*begun, *complete)
         before = len(files)
         delete_files(file_system, path, suffixes, frozenset())
         remove_if_spent(file_system, path)

@@ -51,6 +51,7 @@ class FileEnumerator(SplitEnumerator):
         self._context = context
         self._enumeration = enumeration
         self._splits: list[SourceSplit] = []
+        self._is_failure_told = False
         self._known: set[str] | None = None
         # Readers without work, in the order in which they asked.
         self._waiting: list[int] = []
@@ -95,8 +96,11 @@ class FileEnumerator(SplitEnumerator):
             if self._known is None:
                 raise error
             # A listing that fails now and then is made up for by the next one.
-            _LOG.warning("looking for new files failed: %s", error)
+            if not self._is_failure_told:
+                self._is_failure_told = True
+                _LOG.warning("looking for new files failed, and is tried again: %s", error)
         else:
+            self._is_failure_told = False
             self._add_new(files)
         if self._enumeration.discovery_interval_ms is not None:
             self._look(self._enumeration.discovery_interval_ms)

@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.checkpoint.checkpoint_storage import job_folder
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
-from headrace.connectors.files.abandoned import StagingLock, remove_if_spent, sweep_abandoned
+from headrace.checkpoint.options import INTERVAL
+from headrace.connectors.files.abandoned import (
+    StagingLock,
+    checkpoint_folder_of,
+    remove_if_spent,
+    sweep_abandoned,
+)
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from headrace.connectors.files.committables import (
     Compaction,
@@ -121,7 +125,7 @@ class FileWriter(SinkWriter):
         self._roll_all()
         prepared, self._complete = self._complete, []
         if prepared:
-            self._lock.mark_handed_over(self._checkpoint_folder)
+            self._lock.mark_handed_over(checkpoint_folder_of(self._context))
         # A checkpoint is about to say that they are there.
         self._persist_names([file.hidden_path for file in prepared])
         if self._names_files:
@@ -151,14 +155,6 @@ class FileWriter(SinkWriter):
             delete_file(self._file_system, f"{self._base_path}/{file.hidden_path}")
         remove_if_spent(self._file_system, self._folder_path)
         self._lock.release()
-
-    @property
-    def _checkpoint_folder(self) -> str:
-        """Where checkpoints of the job lie, empty where they do not outlive its driver."""
-        settings, attempt = self._context.settings, self._context.attempt_id
-        if attempt is None or not settings.get_option(CHECKPOINT_DIRECTORY):
-            return ""
-        return job_folder(settings, attempt.job_id)
 
     @property
     def _folder_path(self) -> str:

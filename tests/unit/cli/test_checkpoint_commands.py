@@ -278,6 +278,7 @@ def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(
     snapshots.key = str(tmp_path / "another")
     (line,) = snapshots.run("checkpoint", "verify", uri).stderr.splitlines()
     assert f"{uri}/_metadata is not to be trusted" in line
+    assert line.endswith("name the file with that key by headrace.checkpoint.key-file")
 
 
 def test_what_somebody_else_wrote_is_shown_and_not_trusted(

@@ -206,7 +206,9 @@ def test_a_watching_source_goes_on_without_the_files_that_it_knows(tmp_path: Pat
     assert sorted(rows + after.rows) == ["a", "b", "c"]
 
 
-def test_a_later_listing_that_fails_is_made_up_for(tmp_path: Path) -> None:
+def test_later_listings_that_fail_are_told_once_and_made_up_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     text = StreamFormat.text_line_format()
@@ -214,6 +216,8 @@ def test_a_later_listing_that_fails_is_made_up_for(tmp_path: Path) -> None:
     job = SourceJob(builder.monitor_continuously(Duration.of_seconds(1)).build(), 1, Types.STRING())
     folder.rmdir()
     job.advance(1000)
+    job.advance(1000)
+    assert caplog.text.count("looking for new files failed") == 1
     folder.mkdir()
     (folder / "a").write_text("late", encoding="utf-8")
     job.advance(1000)

@@ -228,6 +228,14 @@ def test_the_latest_checkpoint_is_none_that_was_given_up(tmp_path: Path) -> None
     assert nearby_snapshots(str(job)) == (str(job / "chk-8"),)
 
 
+def test_hints_name_the_newest_checkpoints_first(tmp_path: Path) -> None:
+    own = settings_in(tmp_path)
+    for number in (2, 7, 8, 9, 10, 11):
+        savepoint(tmp_path / "job" / f"chk-{number}", own)
+    named = [uri.rpartition("/")[2] for uri in nearby_snapshots(str(tmp_path / "job" / "chk-12"))]
+    assert named == ["chk-11", "chk-10", "chk-9", "chk-8", "chk-7"]
+
+
 def test_a_user_without_a_name_is_known_by_number(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

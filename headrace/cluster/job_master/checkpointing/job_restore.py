@@ -70,6 +70,8 @@ class JobRestore:
             self._reset_coordinators(restored, assignment, scope, is_first=is_first)
         except Exception as error:
             what = "start" if is_first else "be restored"
+            if is_first and not getattr(error, "recoverable", True):
+                self._lineage.refused()
             _LOG.warning("job %s cannot %s: %s", self._scheduler.graph.job_id, what, error)
             self._scheduler.fail_job(Failure.of_error(error))
         else:

@@ -41,6 +41,7 @@ class CheckpointLineage:
         self._publisher: Final = publisher
         self._coordinator: Final = coordinator
         self._statistics: Final = statistics
+        self._is_refused = False
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage; return what the job starts from. CheckpointError.
@@ -50,6 +51,10 @@ class CheckpointLineage:
         restored = await self._calls.call("recover", self._calls.store.recover)
         await self._commits.restore(None if restored is None else restored.metadata)
         return self._starts_from(restored)
+
+    def refused(self) -> None:
+        """The job cannot start from what `recover` returned, or would have: nobody is sent there at its end."""
+        self._is_refused = True
 
     async def latest(self) -> CompletedCheckpoint | None:
         """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
@@ -81,6 +86,9 @@ class CheckpointLineage:
         left = await self._calls.call(
             "close", lambda: self._calls.store.close(kept_as, keeps_latest=not is_committed)
         )
+        if self._is_refused:
+            # The error says from where and how it may go on.
+            return
         if left.kept_uri:
             _LOG.warning(
                 "job %s has ended (%s), and its last checkpoint is kept: go on from it with -s %s",

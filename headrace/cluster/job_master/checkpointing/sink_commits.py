@@ -213,11 +213,10 @@ class SinkCommits:
         ahead = OutputAheadError(sink.name, checkpoint_id, last_id)
         if not self._may_repeat:
             raise ahead
-        _LOG.warning(
-            "sink '%s' has committed the output of checkpoint %d, and the job starts from checkpoint %d: what came in "
-            "between is written a second time, as %s says",
-            sink.name, last_id, checkpoint_id, REPEAT_OUTPUT.key,
-        )  # fmt: skip
+        self._tell(
+            f"sink '{sink.name}' has committed the output of checkpoint {last_id}, and the job starts from checkpoint "
+            f"{checkpoint_id}: what came in between is written a second time, as {REPEAT_OUTPUT.key} allows"
+        )
 
     async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
         """Ask a target; again, as commits are tried again, where it does not answer."""
@@ -231,10 +230,10 @@ class SinkCommits:
                     raise
                 pause_ms = _pause_ms(failed_count)
                 failed_count += 1
-                _LOG.warning(
-                    "sink '%s' does not say what it has committed (try %d): %s; again in %.1f s",
-                    sink.name, failed_count, error, pause_ms / 1000,
-                )  # fmt: skip
+                self._tell(
+                    f"sink '{sink.name}' does not say what it has committed (try {failed_count} of "
+                    f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+                )
             waited = asyncio.Event()
             self._owner.schedule_run_async(pause_ms, waited.set)
             await waited.wait()

@@ -418,6 +418,15 @@ def test_people_are_told_what_is_left_of_a_cancelled_job(
     assert len(told) == bool(said) and said in "".join(told)
 
 
+def test_nobody_is_sent_to_a_checkpoint_from_which_a_job_could_not_start(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.checkpointing.lineage.refused()
+    world.store.left = CheckpointsLeft("file:///c/chk-5")
+    world.loop.run_until(world.checkpointing.lineage.close(JobStatus.FAILED))
+    assert caplog.records == []
+
+
 def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
     new_world: Callable[[CheckpointRules], World],
 ) -> None:

@@ -190,13 +190,12 @@ def test_a_start_from_before_what_a_sink_has_committed_is_refused_before_anythin
     assert (committer.scopes, committer.calls) == ([f"lineage/{SINK}"], [])
 
 
-def test_a_start_that_would_write_output_twice_is_made_where_that_is_asked_for(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_start_that_would_write_output_twice_is_made_and_told_where_that_is_asked_for() -> None:
     world = World(committer=KnowingCommitter(last_id=9), may_repeat=True)
     world.loop.run_until(world.commits.restore(metadata(7, [1])))
     assert world.committed == [(7, [b"1"])]
-    assert "written a second time" in caplog.text
+    (told,) = world.told
+    assert "checkpoint 9" in told and "written a second time" in told
 
 
 @pytest.mark.parametrize("last_id", [None, 6, 7])
@@ -216,10 +215,12 @@ def test_a_start_without_state_asks_no_sink_what_it_was_given() -> None:
 def test_a_sink_that_does_not_say_what_it_was_given_is_asked_again_and_then_fails_the_job() -> None:
     committer = KnowingCommitter(last_id=9)
     committer.silences = [OSError("down")]
+    world = World(committer=committer)
     with pytest.raises(OutputAheadError):
-        world = World(committer=committer)
         world.loop.run_until(world.commits.restore(metadata(7, [1])))
     assert len(committer.scopes) == 2
+    (told,) = world.told
+    assert "does not say" in told and "OSError: down" in told and "again in" in told
     committer.silences = [OSError("down")] * 3
     with pytest.raises(CommitFailedError, match="down"):
         world = World(committer=committer)
