@@ -43,7 +43,23 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
         return lines + "".join(whole).splitlines()
     if frames:
         lines += ["in the program:", *(f"  {frame}" for frame in frames)]
-    return [*lines, _HINT]
+    return [*lines, *_origins(error), _HINT]
+
+
+def _origins(error: BaseException) -> list[str]:
+    """Return a line for each error behind one of the program's own; the last is what went wrong first."""
+    lines: list[str] = []
+    seen = {id(error)}
+    while True:
+        cause = error.__cause__
+        word = "caused by" if cause is not None else "while handling"
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:
+            return lines
+        seen.add(id(cause))
+        lines.append(f"{word}: {describe(cause, wants_details=False)[0]}")
+        error = cause
 
 
 def _of_user(lines: list[str]) -> list[str]:
@@ -94,6 +110,7 @@ def notebook_lines(error: HeadraceError) -> list[str]:
         return "".join(traceback.format_exception(error)).splitlines()
     first, *rest = describe(error, wants_details=False)
     notes: list[str] = getattr(error, "__notes__", [])
+    notes = [*notes, *filter(None, (error.aftermath,))]
     frames = [f"  {frame}" for frame in user_frames(error)]
     lines = [f"{type(error).__name__}: {first}", *(line for line in rest if line != _HINT), *notes]
     return [*lines, *(["in the program:", *frames] if frames else []), _HINT]

@@ -58,7 +58,7 @@ from headrace.spark.spark_home import link_spark_home
 _LOG: Final = logging.getLogger(__name__)
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 _JVM_ENDED: Final = (
-    "its JVM ended before it had started; it was killed, by the system where memory is short, or crashed"
+    "its JVM ended before it had started: killed, as where memory is short, or crashed"
 )
 
 
