@@ -81,6 +81,17 @@ def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
         exec(statement, {})
 
 
+def test_connectors_that_moved_say_where_they_are_now() -> None:
+    package = import_module("headrace.datastream.connectors")
+    for name, module in vars(package)["_MOVED"].items():
+        with pytest.raises(
+            ProgramError, match=rf"^{name} .*: import it from {package.__name__}\.{module}$"
+        ):
+            getattr(package, name)
+        assert hasattr(import_module(f"{package.__name__}.{module}"), name)
+    assert not hasattr(package, "Unheard")
+
+
 def test_settings_of_1_x_name_the_option_that_took_their_place(
     env: StreamExecutionEnvironment,
 ) -> None:
