@@ -3,9 +3,9 @@
     python tools/run_pyflink_examples.py FOLDER_PYFLINK [--pyflink-python INTERPRETER_THAT_HAS_PYFLINK]
 
 Left out are examples that need a service (those in `connectors`), and those of NOT_HERE. Ours run by `headrace run`,
-which keeps the engine's own logs off standard output. Lines are compared without the number of the subtask that printed them,
-and floating numbers to seven digits: state of `Types.FLOAT()` has these 32 bits here at once, in PyFlink only once it
-has been stored. Without an interpreter that has PyFlink the examples only run.
+which keeps the engine's own logs off standard output. Lines are compared without the number of the subtask that printed
+them, and floating numbers to seven digits: state of `Types.FLOAT()` has these 32 bits here at once, in PyFlink only
+once it has been stored. Without an interpreter that has PyFlink the examples only run.
 """
 
 import argparse
