@@ -11,6 +11,10 @@ DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
 """Set to 1 to see whole tracebacks."""
 _HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_LINKS: Final = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
@@ -83,16 +87,23 @@ def _of_user(lines: list[str]) -> list[str]:
             kept.append(line)
     if len(kept) == len(lines) - begin:
         return lines
+    before = lines[:begin]
     if not has_user_frame:
-        kept = [line for line in kept if not _is_told(line, lines[:begin])]
-    return [*lines[:begin], *kept, _HINT]
+        kept = [line for line in kept if not _is_told(line, before)]
+        # An error that was never raised by itself has no traceback, and stands before the first.
+        before = [lines[0], *(line for line in before[1:] if not _is_told(line, lines[:1]))]
+    return [*before, *kept, _HINT]
 
 
 def _is_told(line: str, before: list[str]) -> bool:
     """Whether a line of a traceback says nothing new; in a traceback classes are named with their modules."""
     name, colon, text = line.partition(":")
-    said = name.rpartition(".")[2] + colon + text
-    return line == _TRACEBACK or any(said in one for one in before)
+    if name.startswith("headrace.") and text:
+        # A class of ours says nothing to a user that its text does not.
+        said = text
+    else:
+        said = name.rpartition(".")[2] + colon + text
+    return line in (_TRACEBACK, *_LINKS) or any(said in one for one in before)
 
 
 def user_frames(error: BaseException) -> list[str]:

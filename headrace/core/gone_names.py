@@ -1,6 +1,6 @@
 """Names that PyFlink had in its 1.x releases: importable, and refused where a program uses them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headrace.core.errors import ProgramError
@@ -41,16 +41,3 @@ def name_is_gone(what: str, instead: str) -> ProgramError:
     return ProgramError(
         f"{what} is of Flink 1.x and gone since Flink 2, which is followed here: {instead}"
     )
-
-
-def refuse_moved(package: str, modules: Mapping[str, str]) -> Callable[[str], NoReturn]:
-    """Make the `__getattr__` of a package whose `modules`, by name, have what it once had itself."""
-
-    def refuse(name: str) -> NoReturn:
-        if name not in modules:
-            raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        raise ProgramError(
-            f"{name} has left this package in Flink 1.16: import it from {package}.{modules[name]}"
-        )
-
-    return refuse

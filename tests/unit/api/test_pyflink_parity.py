@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.connectors.moved_names import MODULES
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.gone_names import GoneType
 from headrace.core.jvm_only import JvmOnlyType
@@ -83,7 +84,7 @@ def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
 
 def test_connectors_that_moved_say_where_they_are_now() -> None:
     package = import_module("headrace.datastream.connectors")
-    for name, module in vars(package)["_MOVED"].items():
+    for name, module in MODULES.items():
         with pytest.raises(
             ProgramError, match=rf"^{name} .*: import it from {package.__name__}\.{module}$"
         ):
