@@ -127,7 +127,9 @@ class CheckpointConfig(GoneCheckpointSettings):
         return member_of(ExternalizedCheckpointRetention, self._settings.to_settings(), RETENTION)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        return self._settings.get(UNALIGNED)
+        """Whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
+        is_exact = self.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+        return is_exact and self._settings.get(UNALIGNED)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> "CheckpointConfig":
         self._settings.set(UNALIGNED, enabled)

@@ -33,6 +33,7 @@ from headrace.api.transformations import (
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import (
     CachedStreamLostError,
+    HeadraceError,
     JobCancelledError,
     JobExecutionError,
     ProgramError,
@@ -69,14 +70,12 @@ from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _LOG: Final = logging.getLogger(__name__)
-_FORGOTTEN_LOG: Final = logging.getLogger("headrace.api.forgotten_sinks")
-"""Not shown by `headrace run`, whose program ends here: for programs and notebooks that go on."""
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
 
 _FORGOTTEN: Final = (
-    "No job was started. The environment has forgotten the sinks made so far, as after every execute(): "
-    "attach them anew before the next one. Streams may be used again."
+    "The last execute() started no job and has forgotten the sinks made before it, as every execute() does: attach "
+    "them anew. Streams may be used again."
 )
 
 
@@ -94,6 +93,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __init__(self, configuration: object = None) -> None:
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
+        self._has_forgotten = False
+        """Whether the last execute() failed before there was a job: its sinks are gone, which the next one tells."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 
@@ -231,15 +232,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         """Submit; return the program too, which depends on what it reads of cached streams."""
         had_operators = bool(self._operators)
+        if not had_operators and self._has_forgotten:
+            raise ProgramError(f"No operators defined in streaming topology. {_FORGOTTEN}")
         try:
-            return self._submit(job_name)
-        except Exception:
+            client_and_graph = self._submit(job_name)
+        except Exception as error:
+            self._has_forgotten = had_operators
             if had_operators:
-                # Not a note of the error: a traceback would end with it, and its last line is to be the cause.
-                _FORGOTTEN_LOG.warning(_FORGOTTEN)
+                _LOG.info(_FORGOTTEN)
+            if had_operators and isinstance(error, HeadraceError):
+                # No note of the error and no warning: the cause is to be the first line there is, and the last one.
+                error.aftermath = _FORGOTTEN
             raise
         finally:
             self._operators.clear()
+        self._has_forgotten = False
+        return client_and_graph
 
     def _submit(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         settings = self._settings.to_settings()

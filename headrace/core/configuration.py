@@ -43,7 +43,7 @@ class Configuration:
         return self._set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        return self._get(key, default_value, int)
+        return self._get(key, default_value, _integer_of)
 
     def set_integer(self, key: str, value: int) -> "Configuration":
         return self._set(key, value)
@@ -137,6 +137,10 @@ def _text_of(value: ConfigValue) -> str:
     if isinstance(value, bytearray):
         return value.decode("latin-1")
     return str(value)
+
+
+def _integer_of(value: ConfigValue) -> int:
+    return value if type(value) is int else int(_text_of(value))
 
 
 def _boolean_of(value: ConfigValue) -> bool:

@@ -97,13 +97,15 @@ class HeadraceError(Exception):
 
     `is_consequence`: what is seen when somebody else failed or left. It is never told as a job's cause while
     another error is known. `repeats`: it comes from a place in the program or on a disk, not from a process or
-    connection that was lost, so that the next restart will end as the last one did.
+    connection that was lost, so that the next restart will end as the last one did. `aftermath`: what a program that
+    goes on has to know; notebooks show it behind the cause, as nothing else of a program goes on by itself.
     """
 
     domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
     recoverable: ClassVar[bool] = True
     is_consequence: ClassVar[bool] = False
     repeats: bool = False
+    aftermath: str = ""
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""

@@ -28,11 +28,14 @@ def silence_py4j() -> None:
     """Have py4j's reports of a lost connection logged by us, at DEBUG. Idempotent.
 
     py4j writes a traceback of each call that was under way to the root logger, and thereby to standard error, before
-    the call fails; the caller then says in a line that the JVM is gone.
+    the call fails; the caller then says in a line that the JVM is gone. At INFO it tells of every connection that it
+    closes, among what the program prints where that logs to standard output: only a level of the user's own shows it.
     """
-    root = logging.getLogger()
+    root, own = logging.getLogger(), logging.getLogger("py4j")
     if _is_for_others not in root.filters:
         root.addFilter(_is_for_others)
+    if own.level == logging.NOTSET:
+        own.setLevel(logging.WARNING)
 
 
 def _is_for_others(record: logging.LogRecord) -> bool:

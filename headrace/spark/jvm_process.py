@@ -3,12 +3,14 @@
 import signal
 import subprocess
 import threading
+import warnings
 from types import FrameType
 from typing import Any
 
 from pyspark.core.context import SparkContext
 
 _EXIT_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 1.0
 
 
 class DeferredInterrupts:
@@ -52,11 +54,32 @@ class DeferredInterrupts:
             self._previous[number](number, frame)
 
 
+def has_jvm_ended() -> bool:
+    """Whether the JVM that was started for us has ended, or ends within a second: a call of it has just failed."""
+    process: subprocess.Popen[bytes] | None = getattr(
+        getattr(SparkContext, "_gateway", None), "proc", None
+    )
+    if process is None:
+        return False
+    try:
+        process.wait(timeout=_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def stop_context() -> None:
     """Stop the context that may have been made, and the JVM below it; both may be gone."""
     context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
     if context is not None:
-        context.stop()
+        with warnings.catch_warnings():
+            # Spark warns of a JVM that it cannot stop: whoever calls says that it has ended.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                context.stop()
+            except OSError:
+                # The context has forgotten its JVM, which ended before it, and now ends what it has in Python.
+                context.stop()
     stop_jvm()
 
 

@@ -117,6 +117,8 @@ def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
     make_session = SparkSession.Builder.getOrCreate
     signature = inspect.signature(make_context)
     told: set[str] = set()
+    building: set[str] | None = None
+    """Keys that the program gave to the builder which makes a session now."""
 
     def tell(said: Mapping[str, str]) -> None:
         for key, value in settings.replaced(said).items():
@@ -132,7 +134,12 @@ def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
     def init(context: SparkContext, *positional: Any, **named: Any) -> None:
         bound = signature.bind(context, *positional, **named)
         if bound.arguments.get("jsc") is None:
-            said = _said(bound.arguments)
+            inherited = {} if building is None else _said_by_jvm(building)
+            said = {
+                key: value
+                for key, value in _said(bound.arguments).items()
+                if inherited.get(key) != value
+            }
             tell(said)
             bound.arguments |= {
                 "conf": _configuration(settings, said),
@@ -142,10 +149,15 @@ def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
         make_context(*bound.args, **bound.kwargs)
 
     def get_or_create(builder: Any) -> SparkSession:
+        nonlocal building
         options: dict[str, Any] = getattr(builder, "_options")  # noqa: B009 - the session reads them once more
         tell({key: str(value) for key, value in options.items()})
         options.update({key: settings.asked[key] for key in options if key in settings.asked})
-        return make_session(builder)
+        building = set(options)
+        try:
+            return make_session(builder)
+        finally:
+            building = None
 
     _put(init, get_or_create)
     try:
@@ -165,6 +177,14 @@ def _said(arguments: Mapping[str, Any]) -> dict[str, str]:
     said = {} if conf is None else {key: str(value) for key, value in conf.getAll()}
     named = {_MASTER: arguments.get("master"), _APPLICATION_NAME: arguments.get("appName")}
     return {**said, **{key: str(value) for key, value in named.items() if value}}
+
+
+def _said_by_jvm(of_program: set[str]) -> dict[str, str]:
+    """Return what a builder finds in a JVM that an earlier session left, without the program's own keys."""
+    if getattr(SparkContext, "_jvm", None) is None:
+        return {}
+    found = {key: str(value) for key, value in SparkConf().getAll()}
+    return {key: value for key, value in found.items() if key not in of_program}
 
 
 def _configuration(settings: SessionSettings, said: Mapping[str, str]) -> SparkConf:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, find_spark_home
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
@@ -33,8 +33,13 @@ from headrace.spark.checklist import refuse_contradictions
 from headrace.spark.class_archive import class_archive
 from headrace.spark.java_runtime import JavaRuntime, ensure_java, user_cache_directory
 from headrace.spark.jvm import active_context, delete_at_jvm_exit, is_stopped
-from headrace.spark.jvm_errors import JvmErrors
-from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
+from headrace.spark.jvm_errors import JvmErrors, silence_py4j
+from headrace.spark.jvm_process import (
+    DeferredInterrupts,
+    has_jvm_ended,
+    stop_context,
+    stop_jvm,
+)
 from headrace.spark.master import (
     parse_master,
     refuse_unknown_master,
@@ -52,6 +57,9 @@ from headrace.spark.spark_home import link_spark_home
 
 _LOG: Final = logging.getLogger(__name__)
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
+_JVM_ENDED: Final = (
+    "its JVM ended before it had started: killed, as where memory is short, or crashed"
+)
 
 
 class SparkStartError(HostError):
@@ -206,11 +214,12 @@ def _create(settings: Settings) -> HostSession:
         os.environ.update(plan.environment)
         if java is not None and _stored_classes(java) is None:
             _LOG.info("'headrace warm-up', run once, has Spark start sooner from then on")
+        silence_py4j()
         with DeferredInterrupts(), errors:
             spark = _start(plan.conf, settings)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         # An error of Java's is asked for its text, which the JVM must be there for.
-        told = _first_line(root_message(error))
+        told = _JVM_ENDED if _is_of_ended_jvm(error) else _first_line(root_message(error))
         _abandon(scratch, before)
         reason = errors.cause() or told
         raise SparkStartError(plan.conf["spark.master"], reason) from error
@@ -279,6 +288,13 @@ def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> Non
     stop_context()
     _restore_environment(environment_before)
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _is_of_ended_jvm(error: BaseException) -> bool:
+    """Whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return not isinstance(error, Py4JJavaError) and has_jvm_ended()
 
 
 def _first_line(text: str) -> str:

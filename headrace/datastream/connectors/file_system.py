@@ -1,6 +1,12 @@
 """PyFlink's `datastream.connectors.file_system`: re-exports."""
 
-from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
+from headrace.connectors.files.buckets import (
+    BucketAssigner,
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.providers import (
     FileEnumeratorProvider,
@@ -17,6 +23,8 @@ from headrace.connectors.jvm_connectors import StreamingFileSink
 __all__ = [
     "BucketAssigner",
     "RollingPolicy",
+    "DefaultRollingPolicy",
+    "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "FileSink",
     "RowFormatBuilder",

@@ -53,3 +53,19 @@ def test_py4j_s_tracebacks_are_logged_for_those_who_ask_and_others_stay(
         ]
     finally:
         root.filters[:] = before
+
+
+@pytest.mark.parametrize(("chosen", "is_told"), [(logging.NOTSET, False), (logging.INFO, True)])
+def test_py4j_tells_of_its_connections_only_where_the_user_has_chosen_its_level(
+    chosen: int, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = logging.getLogger("py4j")
+    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
+    before, filters = own.level, list(logging.getLogger().filters)
+    own.setLevel(chosen)
+    try:
+        silence_py4j()
+        assert logging.getLogger("py4j.clientserver").isEnabledFor(logging.INFO) is is_told
+    finally:
+        own.setLevel(before)
+        logging.getLogger().filters[:] = filters

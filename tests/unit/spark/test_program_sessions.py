@@ -123,3 +123,50 @@ def test_contexts_and_builders_of_the_block_get_what_was_asked_and_others_do_not
         "spark.master=local[3] of the command line replaces local[2], which the program gives to its SparkSession",
         "spark.sql.shuffle.partitions=7 of the command line replaces 5, which the program gives to its SparkSession",
     ]
+
+
+def test_a_builder_s_second_session_says_no_more_than_the_program_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[dict[str, str]] = []
+    in_jvm = {"spark.ui.showConsoleProgress": "true", "spark.master": "local[*]"}
+    signature = inspect.signature(SparkContext.__init__)
+
+    def make_context(*positional: object, **named: object) -> None:
+        made.append(dict(signature.bind(*positional, **named).arguments["conf"].getAll()))
+
+    make_context.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+
+    class ConfOfJvm:
+        """A SparkConf beside a JVM that runs."""
+
+        def __init__(self, loadDefaults: bool = True) -> None:
+            self.values = dict(in_jvm) if loadDefaults else {}
+
+        def set(self, key: str, value: str) -> None:
+            self.values[key] = value
+
+        def getAll(self) -> list[tuple[str, str]]:
+            return list(self.values.items())
+
+    def get_or_create(builder: SparkSession.Builder) -> None:
+        conf = ConfOfJvm()
+        for key, value in builder._options.items():
+            conf.set(key, value)
+        SparkContext(conf=conf)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(SparkContext, "__init__", make_context)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", get_or_create)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: None)
+    monkeypatch.setattr(SparkContext, "_jvm", object())
+    monkeypatch.setattr(module, "SparkConf", ConfOfJvm)
+    monkeypatch.setattr(module, "ensure_java", lambda: None)
+    monkeypatch.setattr(module, "missing_secret", lambda conf, file: {})
+    defaults = {"spark.ui.showConsoleProgress": "false", "spark.master": "local[6]"}
+
+    with program_sessions(SessionSettings({}, defaults)):
+        monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
+        SparkSession.builder.getOrCreate()
+        SparkSession.builder.config("spark.master", "local[*]").getOrCreate()
+
+    assert made == [defaults, {**defaults, "spark.master": "local[*]"}]

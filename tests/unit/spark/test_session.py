@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
@@ -24,6 +25,23 @@ def test_spark_connect_is_refused_and_says_what_to_do(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
     with pytest.raises(HostError, match=r"Spark Connect cannot host a streaming job.*spark-submit"):
         host_session(Settings())
+
+
+@pytest.mark.parametrize(
+    "lost", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "no")]
+)
+def test_a_jvm_that_ends_while_spark_starts_is_named_as_the_cause(
+    monkeypatch: pytest.MonkeyPatch, lost: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise lost
+
+    stopped: list[str] = []
+    monkeypatch.setattr(session, "_start", fail)
+    monkeypatch.setattr(session, "stop_context", lambda: stopped.append("context"))
+    with pytest.raises(HostError, match=r"^Spark did not start on master local.*: its JVM ended"):
+        host_session(Settings())
+    assert stopped == ["context"]
 
 
 def test_no_master_is_planned_where_the_size_is_ours_to_choose() -> None:

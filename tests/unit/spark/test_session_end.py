@@ -11,6 +11,7 @@ from headrace.core.errors import HostError
 from headrace.spark import executor, session
 from headrace.spark.executor import SparkExecutor
 from headrace.spark.jvm import ApplicationSlots, JvmGoneError, is_stopped
+from headrace.spark.jvm_process import stop_context
 from headrace.spark.session_end import before_stop
 
 
@@ -51,6 +52,23 @@ def test_a_context_is_stopped_although_the_action_fails(caplog: pytest.LogCaptur
     context.stop()
     assert context.events == ["stopped"]
     assert "could not be ended" in caplog.text
+
+
+def test_a_context_whose_jvm_ended_while_it_started_is_stopped_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Orphan(FakeContext):
+        def stop(self) -> None:
+            is_orphan = self._jsc is not None
+            super().stop()
+            if is_orphan:
+                raise ConnectionRefusedError(111, "Connection refused")
+
+    context = Orphan()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    stop_context()
+    assert context.events == ["stopped", "stopped"]
 
 
 def test_a_stopped_context_is_a_host_that_is_gone_and_no_broken_call() -> None:
