@@ -6,7 +6,6 @@ YARN and Kubernetes it then makes a secret for itself; elsewhere every process m
 reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -47,8 +46,6 @@ SPARK_SECRET_FILE: Final = ConfigOption(
 )
 
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
-_PRIVATE: Final = re.compile("secret|password|token|access.?key", re.IGNORECASE)
-"""In keys: whose values nobody else should see. As Spark's own `spark.redaction.regex`."""
 _TELLS_PROCESSES: Final = (
     f"; master and workers must have them too, with one {SECRET} for all, from a file that its owner alone may read "
     "(--properties-file), never from a command line"
@@ -139,16 +136,6 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
         # Both ends must use the same, and the cluster's are what its own settings say.
         unfit = {_CIPHER}
     return {key: value for key, value in conf.items() if key not in unfit or key in given}
-
-
-def without_private_values(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what may stand on the command line of the driver's JVM, which every user of the host can read."""
-    return {key: value for key, value in conf.items() if not _PRIVATE.search(key)}
-
-
-def shown_value(key: str, value: str) -> str:
-    """Return `value` as logs and errors may show it."""
-    return "(a value that is not shown)" if _PRIVATE.search(key) else value
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.private_values import without_private_values
 from headrace.spark.authentication import (
     AUTHENTICATION,
     UnknownSparkSecretError,
     exposure,
     missing_secret,
-    without_private_values,
     without_unfit,
 )
 from headrace.spark.checklist import ChecklistError, refuse_contradictions
