@@ -6,6 +6,7 @@ YARN and Kubernetes it then makes a secret for itself; elsewhere every process m
 reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -44,6 +45,10 @@ SPARK_SECRET_FILE: Final = ConfigOption(
     doc="A file with the `spark.authenticate.secret` of a standalone cluster, readable by its owner alone. Unset: what "
     "`spark-defaults.conf` says; on `local-cluster`, a new one for each session.",
 )
+
+REDACTION: Final = "spark.redaction.regex"
+SECRETS_OF_TASKS: Final = "spark.headrace.secret"
+"""The local property in which tasks are told what only they may know."""
 
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
 _TELLS_PROCESSES: Final = (
@@ -100,6 +105,18 @@ def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposu
         f"session's builder{own}, or take the session of headrace.spark.session.spark_session(), which has them. "
         f"{alone}",
     )
+
+
+def unredacted(conf: Mapping[str, str]) -> str | None:
+    """Return a key whose secret value Spark would write to its event log, as the user's own pattern misses it."""
+    pattern = conf.get(REDACTION)
+    if pattern is None:
+        return None
+    try:
+        found = re.compile(pattern)
+    except re.error:  # Java's patterns have forms that Python's have not
+        return SECRETS_OF_TASKS
+    return next((key for key in (SECRETS_OF_TASKS, SECRET) if not found.search(key)), None)
 
 
 def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:

@@ -141,3 +141,11 @@ def test_a_standalone_cluster_s_own_settings_choose_the_cipher() -> None:
     key = "spark.network.crypto.cipher"
     assert set(conf) - set(without_unfit(conf, {})) == {key}
     assert without_unfit(conf, {key: conf[key]}) == conf
+
+
+@pytest.mark.parametrize("pattern", ["(?i)password", "SECRET", r"\p{Alpha}+"])
+def test_a_pattern_that_would_leave_secrets_in_the_event_log_is_refused(pattern: str) -> None:
+    conf = {"spark.master": "local[4]", **AUTHENTICATION, "spark.redaction.regex": pattern}
+    with pytest.raises(ChecklistError, match=r"spark\.redaction\.regex=.*spark\.headrace\.secret"):
+        refuse_contradictions(conf)
+    refuse_contradictions({**conf, "spark.redaction.regex": "(?i)secret|password"})
