@@ -10,10 +10,9 @@ from typing import Final
 
 HIDDEN: Final = "******"
 """In the place of a value, as Flink has it."""
-_PRIVATE: Final = re.compile(
-    r"secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key|jaas",
-    re.IGNORECASE,
-)
+PRIVATE_KEYS: Final = "(?i)secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key|jaas"
+"""Finds the names of settings with values that are secret; a pattern of Python's and of Java's."""
+_PRIVATE: Final = re.compile(PRIVATE_KEYS)
 _NAMES_A_FILE: Final = re.compile(r"(file|path|location|directory)\Z", re.IGNORECASE)
 _USER_INFORMATION: Final = re.compile(r"(?<=://)[^/?#\s@]*:[^/?#\s]*(?=@)")
 _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]+)=([^&;#\s]*)")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HostError
+from headrace.core.private_values import PRIVATE_KEYS
 from headrace.spark.authentication import AUTHENTICATION, REDACTION, exposure, unredacted
 
 HOSTING_SETTINGS: Final[Mapping[str, str]] = {
@@ -18,6 +19,8 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.worker.idleTimeoutSeconds": "0",
     "spark.python.worker.killOnIdleTimeout": "false",
     **AUTHENTICATION,
+    # Spark's own default shows keys of some stores on its web page and in its event log.
+    REDACTION: PRIVATE_KEYS,
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.executor.heartbeatInterval": "10s",
     "spark.network.timeout": "120s",

@@ -14,7 +14,7 @@ from headrace.spark.authentication import (
     missing_secret,
     without_unfit,
 )
-from headrace.spark.checklist import ChecklistError, refuse_contradictions
+from headrace.spark.checklist import HOSTING_SETTINGS, ChecklistError, refuse_contradictions
 from headrace.spark.program_sessions import UnobeyedSettingError
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1"}
@@ -149,3 +149,4 @@ def test_a_pattern_that_would_leave_secrets_in_the_event_log_is_refused(pattern:
     with pytest.raises(ChecklistError, match=r"spark\.redaction\.regex=.*spark\.headrace\.secret"):
         refuse_contradictions(conf)
     refuse_contradictions({**conf, "spark.redaction.regex": "(?i)secret|password"})
+    refuse_contradictions({**conf, **HOSTING_SETTINGS})
