@@ -8,11 +8,11 @@ import contextlib
 import hashlib
 import hmac
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
 from headrace.checkpoint.options import KEY_FILE
+from headrace.core.cluster_secret import private_text
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import secret_token
@@ -47,17 +47,10 @@ def metadata_key(settings: Settings) -> MetadataKey:
     try:
         if not path.exists():
             _make(path)
-        mode = path.stat().st_mode
-        text = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(
-            KEY_FILE.key, str(path), f"it cannot be read or made: {reason}"
-        ) from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigurationError(
-            KEY_FILE.key, str(path), "others than its owner may read it: chmod 600"
-        )
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(KEY_FILE.key, str(path), f"it cannot be made: {reason}") from error
+    text = private_text(KEY_FILE, str(path))
     try:
         value = bytes.fromhex(text)
     except ValueError:

@@ -5,6 +5,8 @@ from typing import Final
 
 import click
 
+from headrace.core.private_values import DiscreetFormatter
+
 ALWAYS_HEARD: Final = (
     "headrace.api.cached_streams",
     "headrace.api.checkpoint_checks",
@@ -45,9 +47,7 @@ class _StandardError(logging.Handler):
 def configure_logs(*, verbose: bool) -> None:
     """Send Headrace's logs to standard error; the program's own loggers are left alone."""
     handler = _StandardError()
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
-    )
+    handler.setFormatter(DiscreetFormatter())
     logger = logging.getLogger("headrace")
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)

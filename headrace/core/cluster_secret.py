@@ -4,6 +4,7 @@ A process that serves several clusters, as a remote shuffle service does, must k
 certificate come from files that only their owner may read.
 """
 
+import os
 import stat
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,8 @@ IDENTITY_FILE: Final = ConfigOption(
     "a process outside it is to know it. Unset: a new one for each cluster that needs it.",
 )  # fmt: skip
 _SECRET_BYTES: Final = 32
+_PRIVATE_BYTES_MAX: Final = 1 << 20
+_ROOT: Final = 0
 
 
 def cluster_secret(settings: Settings) -> bytes:
@@ -62,14 +65,22 @@ def cluster_identity(settings: Settings, now_ms: int) -> TlsIdentity:
 
 
 def private_text(option: ConfigOption[str], name: str) -> str:
-    """Return the text of the file `name`, the value of `option`. ConfigurationError where others may read it too."""
-    path = Path(name)
+    """Return the text of the file `name`, the value of `option`.
+
+    ConfigurationError where others may read it too, or where another user made it, who knows what is in it.
+    """
     try:
-        mode = path.stat().st_mode
-        text = path.read_text(encoding="ascii")
+        with Path(name).open("rb") as file:
+            # Of the file that is read, whatever has the name a moment later.
+            status = os.fstat(file.fileno())
+            text = file.read(_PRIVATE_BYTES_MAX).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(option.key, name, f"it cannot be read: {reason}") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(option.key, name, "others than its owner may read it: chmod 600")
+    if status.st_uid not in (os.geteuid(), _ROOT):
+        raise ConfigurationError(
+            option.key, name, f"another user ({status.st_uid}) owns it, who knows what it holds"
+        )
     return text.strip()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.private_values import shown_settings
 
 T = TypeVar("T")
 
@@ -125,7 +126,8 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return "{" + ", ".join(f"{key}={value}" for key, value in self.to_dict().items()) + "}"
+        shown = shown_settings(self.to_dict())
+        return "{" + ", ".join(f"{key}={value}" for key, value in shown.items()) + "}"
 
     def __repr__(self) -> str:
         return f"Configuration({self})"

@@ -82,6 +82,7 @@ from types import TracebackType
 from typing import ClassVar, Final
 
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.private_values import shown_uri, shown_value
 
 
 class ErrorDomain(enum.Enum):
@@ -106,6 +107,10 @@ class HeadraceError(Exception):
     is_consequence: ClassVar[bool] = False
     repeats: bool = False
     aftermath: str = ""
+
+    def __str__(self) -> str:
+        # URIs of object stores may hold a key: errors are printed, logged and sent on.
+        return shown_uri(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""
@@ -139,7 +144,8 @@ class ConfigurationError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, key: str, value: object, reason: str) -> None:
-        said = "is not set" if value is None else f"has the value {value!r}"
+        shown = shown_value(key, value) if isinstance(value, str) else value
+        said = "is not set" if value is None else f"has the value {short_repr(shown)}"
         super().__init__(f"option '{key}' {said}: {reason}")
         self.key = key
         self.reason = reason

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 
@@ -21,7 +22,7 @@ def type_of_json_schema(json_schema: str) -> RowTypeInfo:
     """Return the row type; ProgramError for a schema that is no object's, or says what a row cannot be."""
     try:
         root = json.loads(json_schema)
-    except ValueError as error:
+    except DECODE_ERRORS as error:
         raise ProgramError(f"this is no JSON Schema: {error}") from None
     found = _convert("the schema", root, root, 0)
     if not isinstance(found, RowTypeInfo):

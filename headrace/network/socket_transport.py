@@ -41,6 +41,7 @@ HANDSHAKE_TIMEOUT: Final = ConfigOption(
     least=timedelta(milliseconds=10),
 )  # fmt: skip
 _CLOSE_TIMEOUT_S: Final = 5.0
+_TOO_MANY: Final = "too many others wait unproven"
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -192,7 +193,9 @@ class SocketTransport:
         self._connections.add(connection)
         oldest = self._strangers.opened(connection)
         if oldest is not None:
-            oldest.refuse("too many others wait unproven")
+            oldest.refuse(_TOO_MANY)
+            # It is no stranger any more when its end is told.
+            self._refusals.tell(oldest.host, _TOO_MANY)
 
     def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
         self._strangers.no_longer(connection)

@@ -17,6 +17,9 @@ from headrace.shuffle_service.options import DIRECTORY
 
 LOCK_FILE: Final = "lock"
 _HOLDER_BYTES_MAX: Final = 300
+_ROOT: Final = 0
+_NOBODY_KNOWN: Final = 65534
+"""Whom a container sees as the owner of folders outside of it."""
 
 
 class DirectoryLock:
@@ -75,6 +78,8 @@ def _refuse_open(directory: Path) -> None:
             reason = "others than its owner may write there: chmod 700"
         elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
             reason = "everybody may rename what lies there: chmod o-w, or name another directory"
+        elif found.st_uid not in (os.geteuid(), _ROOT, _NOBODY_KNOWN):
+            reason = f"another user ({found.st_uid}) may rename what lies there: name a directory below your own"
         if reason:
             where = "" if folder == place else f"of {folder} above it, "
             raise ConfigurationError(DIRECTORY.key, str(directory), f"{where}{reason}")

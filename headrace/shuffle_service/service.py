@@ -6,6 +6,7 @@ partition closes the door to the older ones. Source: Flink Remote Shuffle's Shuf
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -47,6 +48,7 @@ from headrace.shuffle_service.admission import WriteBudget
 from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
+    DIRECTORY,
     DISK_MAX,
     PARTITION_WRITE_MEMORY,
     PUSH_CREDIT,
@@ -66,6 +68,8 @@ _LOG = logging.getLogger(__name__)
 
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
 _IDENTITY_FILE: Final = "identity"
+_IDENTITY_BYTES: Final = 16
+_IDENTITY: Final = re.compile("[0-9a-f]{16}")
 _Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
 
 
@@ -320,12 +324,20 @@ class ShuffleService:
     def _identity(self) -> str:
         """The name under which consumers know this directory's service, whenever it was started."""
         path = self._directory / _IDENTITY_FILE
+        partial = path.with_suffix(".partial")
+        for each in (path, partial):
+            # Left by somebody from when others could write here: where it leads is none of ours to read or write.
+            if each.is_symlink():
+                each.unlink()
         if not path.exists():
             # Its name last: half a name would be another service's, for which nobody keeps results.
-            partial = path.with_suffix(".partial")
             partial.write_text(f"{self.random.getrandbits(64):016x}", encoding="ascii")
             partial.replace(path)
-        return path.read_text(encoding="ascii")
+        name = path.read_bytes()[: _IDENTITY_BYTES + 1].decode("ascii", "replace")
+        if not _IDENTITY.fullmatch(name):
+            reason = f"its file '{_IDENTITY_FILE}' holds no name of a shuffle service: delete it to begin anew"
+            raise ConfigurationError(DIRECTORY.key, str(self._directory), reason)
+        return name
 
 
 class _CountedSession(PeerSession):

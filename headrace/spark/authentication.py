@@ -46,9 +46,11 @@ SPARK_SECRET_FILE: Final = ConfigOption(
     "`spark-defaults.conf` says; on `local-cluster`, a new one for each session.",
 )
 
+REDACTION: Final = "spark.redaction.regex"
+SECRETS_OF_TASKS: Final = "spark.headrace.secret"
+"""The local property in which tasks are told what only they may know."""
+
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
-_PRIVATE: Final = re.compile("secret|password|token|access.?key", re.IGNORECASE)
-"""In keys: whose values nobody else should see. As Spark's own `spark.redaction.regex`."""
 _TELLS_PROCESSES: Final = (
     f"; master and workers must have them too, with one {SECRET} for all, from a file that its owner alone may read "
     "(--properties-file), never from a command line"
@@ -105,6 +107,18 @@ def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposu
     )
 
 
+def unredacted(conf: Mapping[str, str]) -> str | None:
+    """Return a key whose secret value Spark would write to its event log, as the user's own pattern misses it."""
+    pattern = conf.get(REDACTION)
+    if pattern is None:
+        return None
+    try:
+        found = re.compile(pattern)
+    except re.error:  # Java's patterns have forms that Python's have not
+        return SECRETS_OF_TASKS
+    return next((key for key in (SECRETS_OF_TASKS, SECRET) if not found.search(key)), None)
+
+
 def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:
     """Return the secret that a new session must be given besides `conf`, as a setting; none where Spark makes its own.
 
@@ -139,16 +153,6 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
         # Both ends must use the same, and the cluster's are what its own settings say.
         unfit = {_CIPHER}
     return {key: value for key, value in conf.items() if key not in unfit or key in given}
-
-
-def without_private_values(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what may stand on the command line of the driver's JVM, which every user of the host can read."""
-    return {key: value for key, value in conf.items() if not _PRIVATE.search(key)}
-
-
-def shown_value(key: str, value: str) -> str:
-    """Return `value` as logs and errors may show it."""
-    return "(a value that is not shown)" if _PRIVATE.search(key) else value
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:

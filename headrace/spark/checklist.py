@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HostError
-from headrace.spark.authentication import AUTHENTICATION, exposure
+from headrace.core.private_values import PRIVATE_KEYS
+from headrace.spark.authentication import AUTHENTICATION, REDACTION, exposure, unredacted
 
 HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.speculation": "false",
@@ -18,6 +19,8 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.worker.idleTimeoutSeconds": "0",
     "spark.python.worker.killOnIdleTimeout": "false",
     **AUTHENTICATION,
+    # Spark's own default shows keys of some stores on its web page and in its event log.
+    REDACTION: PRIVATE_KEYS,
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.executor.heartbeatInterval": "10s",
     "spark.network.timeout": "120s",
@@ -127,6 +130,16 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
                 "spark.remote",
                 "Spark Connect has no driver process of ours that executors could reach; run the program by "
                 "spark-submit, or with a master URL",
+            )
+        )
+    key = unredacted(conf)
+    if key is not None:
+        found.append(
+            _refuse(
+                conf,
+                REDACTION,
+                f"Spark's event log would hold the value of {key}, which whoever reads it could run code as you with; "
+                "unset it, or let it find 'secret' in any case: (?i)secret|password|token|…",
             )
         )
     return found

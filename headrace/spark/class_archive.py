@@ -63,7 +63,7 @@ def store_class_archive(
 
     The archive appears by one rename. `on_step` hears of each step. Raises ClassArchiveError.
     """
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{archive.stem}-", dir=archive.parent) as name:
         class_list, made = Path(name) / "classes", Path(name) / archive.name
         on_step("Running a small job on Spark")
@@ -89,6 +89,8 @@ def store_class_archive(
         _run(
             f"starting Java {java.major_version} from it", [*share, "-cp", classes_from, "-version"]
         )
+        # A JVM runs what it maps from there.
+        made.chmod(0o600)
         os.replace(made, archive)
 
 

@@ -10,9 +10,7 @@ when a job is restored. Source: the measurements of `JVM → Python` in docs/adr
 
 import itertools
 import logging
-import os
 import re
-import tempfile
 import threading
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,13 +27,12 @@ from headrace.connectors.dataframe.messages import (
     ReaderOpened,
     SourceState,
 )
-from headrace.connectors.files.paths import file_system_of, fixed_place
-from headrace.connectors.files.staging import remove_if_empty
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.network.errors import ConnectionLostError, IngestRefusedError
+from headrace.spark.dataframe_copies import delete_copy, is_passing, make_folder_of_copies
 from headrace.spark.dataframe_plan import default_parallelism, plan_push
 from headrace.spark.dataframe_push import RESULT_SCHEMA_TEXT, PushTarget, push_body
 from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
@@ -49,8 +46,6 @@ _TARGET_LOST: Final = re.compile(
     rf"{re.escape(ConnectionLostError.__module__)}\."
     rf"(?:{ConnectionLostError.__name__}|{IngestRefusedError.__name__})\b"
 )
-COPIES: Final = "dataframes"
-"""Folder of the copies, below `execution.checkpointing.dir`."""
 
 
 class DataFramePushError(HostError):
@@ -128,6 +123,8 @@ class DataFrameCoordinator:
         self._runs = itertools.count(1)
         self._known = Computed("", 0, "")
         self._was_checkpointed = False
+        # Of a copy that was begun here, also where nothing was announced yet.
+        self._copy_path = ""
 
     def start(self) -> None:
         """Nothing to do before subtasks are ready."""
@@ -203,12 +200,11 @@ class DataFrameCoordinator:
     async def close(self) -> None:
         """Cancel the Spark job if it runs; a copy that a checkpoint may refer to stays."""
         self._cancel()
-        copy_path = self._known.copy_path
-        is_passing = copy_path.startswith(_passing_copies())
-        if copy_path and (is_passing or not self._was_checkpointed):
-            self._known = Computed("", 0, "")
+        copy_path = self._known.copy_path or self._copy_path
+        if copy_path and (is_passing(copy_path) or not self._was_checkpointed):
+            self._known, self._copy_path = Computed("", 0, ""), ""
             name = f"clean-{self._context.operator_name}"
-            await run_in_thread(name, lambda: _delete_copy(copy_path))
+            await run_in_thread(name, lambda: delete_copy(copy_path))
 
     def _cancel(self) -> None:
         pushing, self._pushing = self._pushing, None
@@ -293,8 +289,10 @@ class DataFrameCoordinator:
                 f"the DataFrame of {context.place} cannot be read again row by row ({reason}), so it must be copied "
                 f"for checkpoints: say where with {CHECKPOINT_DIRECTORY.key}, or write it to files and read those"
             )
-        place = f"{fixed_place(directory)}/{COPIES}" if directory else _passing_copies()
-        copy_path = f"{place}/{context.job_id.hex()}-{context.operator_id.hex()}"
+        if not self._copy_path:
+            folder = make_folder_of_copies(context.settings)
+            self._copy_path = f"{folder}/{context.job_id.hex()}-{context.operator_id.hex()}"
+        copy_path = self._copy_path
         _LOG.info("the DataFrame of '%s' (%s) is copied to %s first", name, reason, copy_path)
         self._df.write.mode("overwrite").parquet(copy_path)
         return spark.read.schema(self._df.schema).parquet(copy_path), copy_path
@@ -313,17 +311,3 @@ class DataFrameCoordinator:
     def _failed(self, pushing: _Pushing, failure: HostError | ProgramError) -> None:
         if pushing is self._pushing:
             self._context.fail_job(failure)
-
-
-def _passing_copies() -> str:
-    """Where copies lie that need not outlive the driver, whose memory then holds the checkpoints too."""
-    return f"{tempfile.gettempdir()}/headrace-{COPIES}-{os.getpid()}"
-
-
-def _delete_copy(copy_path: str) -> None:
-    file_system, path = file_system_of(copy_path)
-    try:
-        file_system.delete_dir(path)
-        remove_if_empty(file_system, path.rpartition("/")[0])
-    except OSError as error:
-        _LOG.warning("the copy of a DataFrame at %s was not deleted: %s", copy_path, error)

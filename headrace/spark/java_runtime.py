@@ -135,7 +135,7 @@ def wrap_java(java: Path, cache_directory: Path) -> Path:
     home = cache_directory / name
     if (home / "bin" / "java").is_file():
         return home
-    cache_directory.mkdir(parents=True, exist_ok=True)
+    cache_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_directory))
     try:
         (staged / "bin").mkdir()

@@ -23,11 +23,10 @@ from pyspark.sql import SparkSession
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.core.private_values import shown_value, without_private_values
 from headrace.spark.authentication import (
     SPARK_SECRET_FILE,
     missing_secret,
-    shown_value,
-    without_private_values,
     without_unfit,
 )
 from headrace.spark.checklist import HOSTING_SETTINGS

@@ -23,11 +23,11 @@ from headrace.cluster.task_executor.shuffle_services import refuse_unknown_shuff
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.core.private_values import without_private_values
 from headrace.spark.authentication import (
     ALLOW_UNAUTHENTICATED,
     SPARK_SECRET_FILE,
     missing_secret,
-    without_private_values,
 )
 from headrace.spark.checklist import refuse_contradictions
 from headrace.spark.class_archive import class_archive

@@ -8,16 +8,14 @@ connection, and from there to the Python worker alone.
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 from pyspark import TaskContext
 from pyspark.core.context import SparkContext
 
 from headrace.core.tls import TlsIdentity
+from headrace.spark.authentication import SECRETS_OF_TASKS
 from headrace.spark.jvm import hide_property
-
-PROPERTY: Final = "spark.headrace.secret"
 
 
 @dataclass(frozen=True)
@@ -32,17 +30,17 @@ class TaskSecrets:
 @contextmanager
 def handed_to_tasks(context: SparkContext, secrets: TaskSecrets) -> Generator[None, None, None]:
     """Hand `secrets` to the tasks of every job that this thread submits within the block."""
-    hide_property(context, PROPERTY)
-    context.setLocalProperty(PROPERTY, msgspec.json.encode(secrets).decode())
+    hide_property(context, SECRETS_OF_TASKS)
+    context.setLocalProperty(SECRETS_OF_TASKS, msgspec.json.encode(secrets).decode())
     try:
         yield
     finally:
-        context.setLocalProperty(PROPERTY, None)  # pyright: ignore[reportArgumentType]
+        context.setLocalProperty(SECRETS_OF_TASKS, None)  # pyright: ignore[reportArgumentType]
 
 
 def received_secrets() -> TaskSecrets:
     """Return what was handed to the Spark task that this is called in."""
     context = TaskContext.get()
-    text = None if context is None else context.getLocalProperty(PROPERTY)
+    text = None if context is None else context.getLocalProperty(SECRETS_OF_TASKS)
     assert text is not None, "its job was submitted without secrets"
     return msgspec.json.decode(text, type=TaskSecrets)

@@ -12,12 +12,14 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
+from headrace.core.private_values import DiscreetFormatter
+
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Where Spark names the scratch directories of an executor, separated by commas."""
 
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
-_SCRATCH: Final = re.compile(r"headrace-tm-(\d+)\Z")
+_SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
 """Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
 
@@ -44,8 +46,8 @@ def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]
     listed = environ.get(LOCAL_DIRECTORIES_VARIABLE, "").split(",")[0]
     root = Path(listed or tempfile.gettempdir())
     sweep(root)
-    own = root / f"headrace-tm-{os.getpid()}"
-    own.mkdir(mode=0o700, exist_ok=True)
+    # Where Spark says nothing others may write, and make a folder of a name that can be foretold.
+    own = Path(tempfile.mkdtemp(prefix=f"headrace-tm-{os.getpid()}-", dir=root))
     try:
         yield own
     finally:
@@ -93,9 +95,7 @@ def own_streams(
     """
     stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
-    )
+    handler.setFormatter(DiscreetFormatter())
     logger = logging.getLogger("headrace")
     logger.addHandler(handler)
     logger.setLevel(log_level)

@@ -320,6 +320,7 @@ def test_rows_that_would_come_out_otherwise_are_copied_once(
     settings = {**CHECKPOINTS, "execution.checkpointing.dir": str(tmp_path)}
     rows = rows_over_a_restart(df, pipes, settings)
     (copy,) = (tmp_path / "dataframes").iterdir()
+    assert copy.parent.stat().st_mode & 0o077 == 0
     copied = {row["id"]: row["chance"] for row in spark.read.parquet(str(copy)).collect()}
     assert {row["id"]: row["chance"] for row in rows} == copied
     assert len(rows) == 60_000

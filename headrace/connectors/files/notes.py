@@ -6,15 +6,18 @@ that was never written, and what was committed for what is still to come.
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from pyarrow import fs
 
 from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.signed_records import seal, unseal
+from headrace.connectors.files.confinement import is_link
 from headrace.connectors.files.durability import persist_file, persist_names
 from headrace.connectors.files.staging import delete_file, exists
 from headrace.core.decode_errors import DECODE_ERRORS
@@ -88,6 +91,9 @@ class NoteFile(Generic[N]):
     def read(self) -> N | None:
         """Return the note, or None where there never was one. NoteLostError where there was; NoteDamagedError."""
         # Asked before the note is looked at: another driver may just be making both for the first time.
+        for path in (self._path, self._trace):
+            if is_link(self._file_system, path):
+                raise NoteDamagedError(path, self._trace, "it is a link")
         was_made = exists(self._file_system, self._trace)
         self._known = self._content()
         if self._known is not None:
@@ -118,8 +124,16 @@ class NoteFile(Generic[N]):
         persist_names(self._file_system, folder, [self._path])
         # Behind the note: a crash in between leaves a note without a trace, never a trace without a note.
         if not exists(self._file_system, self._trace):
-            self._file_system.open_output_stream(self._trace, compression=None).close()
+            self._make_trace()
             persist_names(self._file_system, folder, [self._trace])
+
+    def _make_trace(self) -> None:
+        if isinstance(self._file_system, fs.LocalFileSystem):
+            # Whatever has been put there meanwhile, as a link that leads elsewhere.
+            with suppress(FileExistsError):
+                os.close(os.open(self._trace, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
+        else:
+            self._file_system.open_output_stream(self._trace, compression=None).close()
 
     def _replace(self, new: str, content: bytes) -> None:
         with self._file_system.open_output_stream(new, compression=None) as stream:

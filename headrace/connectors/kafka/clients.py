@@ -41,6 +41,19 @@ class RecordsExpiredError(KafkaError):
     recoverable = False
 
 
+class ControlRecordError(KafkaError):
+    """A topic that must remember holds what no sink wrote. What was written is not guessed."""
+
+    recoverable = False
+
+    def __init__(self, topic: str, offset: int) -> None:
+        super().__init__(
+            f"the topic '{topic}' holds a record at offset {offset} that no sink of Headrace wrote, so that it cannot "
+            "be known what was written: see who may write there, and write a record of the same key without a value "
+            "behind it"
+        )
+
+
 @dataclass(frozen=True)
 class KafkaRecord:
     """One record. `partition`: None lets the client choose by the key. `timestamp_ms`: None for the broker's time."""

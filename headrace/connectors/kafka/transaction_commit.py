@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from headrace.connectors.files.notes import digest_of_scope
-from headrace.connectors.kafka.clients import KafkaRecord, kafka_client
+from headrace.connectors.kafka.clients import ControlRecordError, KafkaRecord, kafka_client
 from headrace.connectors.kafka.control_topic import ensure_compacted_topic, read_to_end
 from headrace.connectors.kafka.producers import TransactionalProducer
 from headrace.connectors.kafka.staged_records import (
@@ -162,12 +162,23 @@ class KafkaCommitter:
 
 
 def last_ids(records: Sequence[KafkaRecord]) -> dict[str, int]:
-    """Return the highest id that a control topic names for each scope."""
+    """Return the highest id that a control topic names for each scope. ControlRecordError."""
     found: dict[str, int] = {}
+    unknown: dict[bytes, KafkaRecord] = {}
     for record in records:
-        if record.key and record.value:
-            scope = record.key.decode()
-            found[scope] = max(found.get(scope, -1), int(record.value))
+        if not record.key:
+            continue
+        if not record.value:
+            unknown.pop(record.key, None)
+            continue
+        try:
+            scope, last_id = record.key.decode(), int(record.value)
+        except ValueError:
+            unknown[record.key] = record
+        else:
+            found[scope] = max(found.get(scope, -1), last_id)
+    for record in unknown.values():
+        raise ControlRecordError(record.topic, record.offset)
     return found
 
 

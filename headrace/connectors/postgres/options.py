@@ -4,8 +4,10 @@ Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
+
+from headrace.core.private_values import shown_uri
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
@@ -16,8 +18,12 @@ class JdbcConnectionOptions:
 
     url: str
     user_name: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     driver_name: str | None = None
+
+    def __repr__(self) -> str:
+        user, driver = self.user_name, self.driver_name
+        return f"JdbcConnectionOptions({shown_uri(self.url)!r}, user_name={user!r}, driver_name={driver!r})"
 
     def get_db_url(self) -> str:
         return self.url
@@ -52,7 +58,7 @@ class JdbcConnectionOptions:
             """`jdbc:postgresql://host:5432/database`, with or without `jdbc:`; libpq's parameters may follow a `?`."""
             if not url.removeprefix("jdbc:").startswith(_SCHEMES):
                 raise ValueError(
-                    f"JdbcSink writes to PostgreSQL, and '{url}' is no jdbc:postgresql:// URL"
+                    f"JdbcSink writes to PostgreSQL, and '{shown_uri(url)}' is no jdbc:postgresql:// URL"
                 )
             self._values["url"] = url
             return self

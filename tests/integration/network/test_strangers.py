@@ -100,7 +100,7 @@ def test_a_drip_does_not_put_the_deadline_off(start: Starter) -> None:
 
 @pytest.mark.parametrize("is_unix", [False, True], ids=["tcp", "unix"])
 def test_strangers_are_bounded_and_keep_nobody_out(
-    start: Starter, tmp_path: Path, is_unix: bool
+    start: Starter, tmp_path: Path, is_unix: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = start("a", tmp_path).start()
     with contextlib.ExitStack() as stack:
@@ -112,3 +112,4 @@ def test_strangers_are_bounded_and_keep_nobody_out(
         # Long before the deadline of ten seconds.
         strangers[0].settimeout(5)
         assert read_to_end(strangers[0]) == b""
+        assert len([text for text in caplog.messages if "too many others wait" in text]) == 1

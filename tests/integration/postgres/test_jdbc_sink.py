@@ -110,6 +110,20 @@ def test_a_note_or_rows_that_somebody_deleted_are_noticed(
     close(world)
 
 
+def test_rows_that_somebody_changed_while_they_waited_are_refused_before_arrow_reads_them(
+    database: Any, server: JdbcConnectionOptions
+) -> None:
+    world = world_of(JdbcSink.exactly_once_sink(INSERT, ROW, server))
+    world.write(0, 3)
+    world.publish()
+    change = "UPDATE headrace_staging SET content = set_byte(content, length(content) - 20, 255)"
+    assert database.execute(change).rowcount == 1
+    with pytest.raises(StagedRowsLostError, match="was changed since it was written"):
+        world.commit()
+    assert results(database) == []
+    close(world)
+
+
 def test_what_a_dead_attempt_staged_is_swept_once_its_successor_commits(
     database: Any, server: JdbcConnectionOptions
 ) -> None:

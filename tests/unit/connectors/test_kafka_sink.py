@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.connectors.kafka import writers
 from headrace.connectors.kafka.clients import (
+    ControlRecordError,
     KafkaError,
     KafkaFencedError,
     KafkaRecord,
@@ -298,6 +299,16 @@ def test_the_highest_id_of_each_scope_counts_whatever_the_order() -> None:
         for scope, value in [(b"a", b"2"), (b"b", b"7"), (b"a", b"1"), (b"c", None)]
     ]
     assert last_ids(records) == {"a": 2, "b": 7}
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"a", b"x"), (b"a", b"9" * 5000), (b"\xff", b"2")])
+def test_a_record_that_no_sink_wrote_is_refused_until_it_is_taken_back(
+    key: bytes, value: bytes
+) -> None:
+    records = [KafkaRecord(CONTROL, b"b", b"7"), KafkaRecord(CONTROL, key, value, offset=3)]
+    with pytest.raises(ControlRecordError, match=f"'{CONTROL}' holds a record at offset 3"):
+        last_ids(records)
+    assert last_ids([*records, KafkaRecord(CONTROL, key, None)]) == {"b": 7}
 
 
 STEPS = st.one_of(

@@ -228,6 +228,8 @@ def test_a_type_is_taken_from_a_json_schema() -> None:
     ("text", "reason"),
     [
         ("no", "this is no JSON Schema"),
+        ("[" * 200_000, "this is no JSON Schema"),
+        ("9" * 5000, "this is no JSON Schema"),
         ('{"type": "string"}', "describes an object, not String"),
         ('{"type": "object", "properties": {"a": {"type": "null"}}}', "a of the JSON Schema has"),
         ('{"type": "object", "properties": {"a": {"anyOf": []}}}', "says 'anyOf'"),

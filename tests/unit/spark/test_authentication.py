@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.private_values import without_private_values
 from headrace.spark.authentication import (
     AUTHENTICATION,
     UnknownSparkSecretError,
     exposure,
     missing_secret,
-    without_private_values,
     without_unfit,
 )
-from headrace.spark.checklist import ChecklistError, refuse_contradictions
+from headrace.spark.checklist import HOSTING_SETTINGS, ChecklistError, refuse_contradictions
 from headrace.spark.program_sessions import UnobeyedSettingError
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1"}
@@ -141,3 +141,12 @@ def test_a_standalone_cluster_s_own_settings_choose_the_cipher() -> None:
     key = "spark.network.crypto.cipher"
     assert set(conf) - set(without_unfit(conf, {})) == {key}
     assert without_unfit(conf, {key: conf[key]}) == conf
+
+
+@pytest.mark.parametrize("pattern", ["(?i)password", "SECRET", r"\p{Alpha}+"])
+def test_a_pattern_that_would_leave_secrets_in_the_event_log_is_refused(pattern: str) -> None:
+    conf = {"spark.master": "local[4]", **AUTHENTICATION, "spark.redaction.regex": pattern}
+    with pytest.raises(ChecklistError, match=r"spark\.redaction\.regex=.*spark\.headrace\.secret"):
+        refuse_contradictions(conf)
+    refuse_contradictions({**conf, "spark.redaction.regex": "(?i)secret|password"})
+    refuse_contradictions({**conf, **HOSTING_SETTINGS})

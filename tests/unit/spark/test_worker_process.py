@@ -22,16 +22,25 @@ def test_the_scratch_directory_lies_where_spark_says_and_goes_at_the_end(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_scratch_directory_is_new_and_its_owner_s_alone(tmp_path: Path) -> None:
+    foretold = tmp_path / f"headrace-tm-{os.getpid()}"
+    foretold.mkdir()
+    foretold.chmod(0o777)
+    with scratch_directory({"SPARK_LOCAL_DIRS": str(tmp_path)}) as scratch:
+        assert scratch != foretold
+        assert scratch.stat().st_mode & 0o077 == 0
+
+
 def test_what_a_killed_worker_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    (tmp_path / f"headrace-tm-{ended.pid}").mkdir()
-    (tmp_path / f"headrace-tm-{os.getpid()}").mkdir()
+    (tmp_path / f"headrace-tm-{ended.pid}-a1_b").mkdir()
+    (tmp_path / f"headrace-tm-{os.getpid()}-c").mkdir()
     (tmp_path / "blockmgr-1").mkdir()
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "blockmgr-1",
-        f"headrace-tm-{os.getpid()}",
+        f"headrace-tm-{os.getpid()}-c",
     ]
 
 
