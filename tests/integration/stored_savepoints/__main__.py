@@ -4,7 +4,6 @@ For a later version of the format; what an older one has written is to be kept, 
 """
 
 import contextlib
-import os
 import sys
 import tempfile
 import threading
@@ -65,7 +64,6 @@ def _answer(stored: Stored) -> list[str]:
 
 
 def _make(stored: Stored) -> None:
-    os.umask(0o077)
     settings = {**stored.settings(), "execution.checkpointing.data-inline-threshold": "2 kb"}
     run = Run(stored.name, stored.backends[0], settings=settings)
     if stored.run_to_end is overtaken.run_to_end:

@@ -147,6 +147,8 @@ def shown(value: Any) -> str:
             return f"ttl of {value.get_ttl().to_milliseconds()} ms"
         case dict():
             return "{" + ", ".join(sorted(f"{shown(k)}: {shown(v)}" for k, v in value.items())) + "}"
+        case tuple() if type(value) is tuple:
+            return f"({', '.join(map(shown, value))})"
         case enum.Enum():
             return f"{type(value).__name__}.{value.name}"
         case Row():

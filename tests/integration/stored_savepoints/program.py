@@ -76,7 +76,7 @@ FIRST, COUNT = 13, 45
 """The numbers before the first checkpoint, and of all; those up to SAVED are before the snapshot."""
 LINE_COUNT: Final = 6_000
 _EVERY: Final = 500
-_SLOW_S: Final = 0.004
+_SLOW_S: Final = 0.015
 ALARM_COUNT: Final = 3 * KEY_COUNT
 """How many timers and windows of processing time are set before the snapshot."""
 

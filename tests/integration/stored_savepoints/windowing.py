@@ -35,7 +35,7 @@ from tests.integration.stored_savepoints.kept_values import ANY, Seat, shown
 from tests.integration.stored_savepoints.signals import FIRED
 
 KEY_COUNT: Final = 3
-SPAN_MS: Final = 10_000
+SPAN_MS: Final = 45_000
 """Of windows of processing time, and of the gaps between sessions."""
 ROW: Final = Types.ROW_NAMED(
     ["key", "number", "rate", "text"],
@@ -223,7 +223,7 @@ def joins(numbers: DataStream, rows: DataStream) -> Branches:
     """Joins of numbers with a half of them."""
     seats = numbers.filter(lambda n: n % 2 == 0).map(lambda n: Seat(n, "J")).set_parallelism(1)
     seats = seats.uid("seats")
-    others = rows.filter(col("number") > 4).select(
+    others = rows.filter(col("number") > 20).select(
         col("key").alias("other"), col("number").alias("seen")
     )
     others = others.set_parallelism(1)
