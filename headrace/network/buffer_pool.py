@@ -43,6 +43,8 @@ class NetworkBufferPool:
         self._memory = SegmentMemory(
             self.total_pages, page_bytes, _order(SEGMENT_BYTES_MAX, page_bytes)
         )
+        self.owed_pages = 0
+        """Pages that pools require and do not use now: nobody else is lent them."""
         self._required_pages = 0
         # Of those: of closed gates, whose batches somebody refers to, or has let go of in a circle of references.
         self._closing_pages = 0
@@ -82,6 +84,7 @@ class NetworkBufferPool:
                 self, required, maximum, pages, overdraft_max, wait or BlockingWait()
             )
             self._required_pages += required * pages
+            self.owe_pages(required * pages)
             self._pools.append(pool)
             woken = self._redistribute()
         run_all(woken)
@@ -112,10 +115,15 @@ class NetworkBufferPool:
     def take_pages(self, count: int) -> None:
         """Count pages as used. Lock held.
 
-        A reservation may take what pools have been lent and have not brought back: until they do, fewer than none
-        are idle.
+        A reservation, or a pool that takes what it requires, may take what other pools have been lent and have not
+        brought back: until they do, fewer than none are idle.
         """
         self.idle_pages -= count
+
+    def owe_pages(self, change: int) -> None:
+        """Count so many pages more, or fewer, as required by pools that do not use them. Lock held."""
+        self.owed_pages += change
+        assert self.owed_pages >= 0, "a pool took more of its required segments than it has"
 
     def give_back_pages(self, count: int) -> None:
         """Count pages as idle again. Lock held."""

@@ -95,9 +95,7 @@ class LocalBufferPool:
     def is_available(self) -> bool:
         """Whether the next batch finds a segment; also once destroyed, so that waiters look and see."""
         return self.is_destroyed or (
-            self.used < self.size
-            and self._full_channel_count == 0
-            and self._network_pool.idle_pages >= self.pages
+            self.used < self.size and self._full_channel_count == 0 and self._has_pages_for(1)
         )
 
     @property
@@ -124,8 +122,7 @@ class LocalBufferPool:
         with self._lock:
             if self.is_destroyed or not self._can_take(count):
                 return None
-            self.used += count
-            self._network_pool.take_pages(count * self.pages)
+            self._take(count)
         return SegmentLease(self, count, references)
 
     def lease(self, size_bytes: int, references: int = 1) -> SegmentLease:
@@ -146,8 +143,7 @@ class LocalBufferPool:
                     self._blocked_count -= 1
             if self.is_destroyed:
                 raise CancelTaskException("the task's output was closed")
-            self.used += count
-            self._network_pool.take_pages(count * self.pages)
+            self._take(count)
         return SegmentLease(self, count, references)
 
     def borrow(self, size_bytes: int, references: int = 1) -> SegmentLease:
@@ -171,8 +167,10 @@ class LocalBufferPool:
                 if lease.references == 0:
                     freed += lease.count
             if freed:
+                owed_before = self.owed_pages
                 self.used -= freed
                 self._network_pool.give_back_pages(freed * self.pages)
+                self._network_pool.owe_pages(self.owed_pages - owed_before)
                 woken = self._network_pool.wake_up()
         run_all(woken)
 
@@ -193,7 +191,9 @@ class LocalBufferPool:
         with self._lock:
             if self.is_destroyed:
                 return
+            owed_before = self.owed_pages
             self.is_destroyed = True
+            self._network_pool.owe_pages(-owed_before)
             woken = self.collect_woken() + self._network_pool.remove_pool(self)
         run_all(woken)
 
@@ -206,13 +206,34 @@ class LocalBufferPool:
         woken, self._callbacks = self._callbacks, []
         return woken
 
+    @property
+    def owed_pages(self) -> int:
+        """Pages of its required segments that the pool does not use now, and may take at any time. Lock held."""
+        return 0 if self.is_destroyed else max(0, self.required - self.used) * self.pages
+
+    def _take(self, count: int) -> None:
+        owed_before = self.owed_pages
+        self.used += count
+        self._network_pool.take_pages(count * self.pages)
+        self._network_pool.owe_pages(self.owed_pages - owed_before)
+
     def _can_take(self, count: int) -> bool:
-        if self._network_pool.idle_pages < count * self.pages:
-            return False
-        if self.used + count <= self.size + self._overdraft_max:
+        if self.used + count <= self.size + self._overdraft_max and self._has_pages_for(count):
             return True
         # A batch larger than the pool is now, though not than it may become, goes alone, or it would never go.
-        return self.used == 0 and count <= self.maximum + self._overdraft_max
+        is_alone = self.used == 0 and self.required < count <= self.maximum + self._overdraft_max
+        return is_alone and self._network_pool.idle_pages >= count * self.pages
+
+    def _has_pages_for(self, count: int) -> bool:
+        """Whether the network memory has so many segments for this pool.
+
+        Those that a pool requires it always gets: whoever was lent what belongs to others waits for them to go on. More
+        than that is lent, and not of what others require, or two tasks would wait for each other.
+        """
+        if self.used + count <= self.required:
+            return True
+        owed_to_others = self._network_pool.owed_pages - self.owed_pages
+        return self._network_pool.idle_pages - owed_to_others >= count * self.pages
 
 
 def run_all(callbacks: list[Callback]) -> None:

@@ -156,15 +156,42 @@ def test_a_destroyed_pool_refuses_and_takes_back() -> None:
 
 
 def test_a_segment_that_comes_back_to_one_pool_wakes_another_that_lacks_memory() -> None:
-    network = network_pool(4)
+    network = network_pool(5)
     first = local_pool(network, required=2, maximum=2, overdraft=2)
-    second = local_pool(network, required=2, maximum=2)
-    leases = [first.lease(1) for _ in range(4)]
+    second = local_pool(network, required=2, maximum=3)
+    lent = [first.lease(1) for _ in range(3)]
+    own = [second.lease(1) for _ in range(2)]
     assert not second.is_available
     called: list[str] = []
     second.on_available(lambda: called.append("free"))
-    first.release(leases[:1])
+    first.release(lent[:1])
     assert called == ["free"]
+    second.release(own)
+
+
+def test_an_overdraft_takes_nothing_that_other_pools_require() -> None:
+    """A source would fill all memory otherwise, and wait for its consumer, which could write nothing."""
+    network = network_pool(4)
+    source = local_pool(network, required=2, maximum=2, overdraft=2)
+    consumer = local_pool(network, required=2, maximum=2)
+    for _ in range(2):
+        source.lease(1)
+    assert source.try_lease(1) is None
+    assert consumer.is_available
+    assert consumer.try_lease(1) is not None and consumer.try_lease(1) is not None
+
+
+def test_a_pool_gets_what_it_requires_where_others_were_lent_it_before_it_was_opened() -> None:
+    network = network_pool(4)
+    source = local_pool(network, required=2, maximum=4)
+    lent = [source.lease(1) for _ in range(4)]
+    consumer = local_pool(network, required=2, maximum=2)
+    assert consumer.is_available
+    own = consumer.lease(1)
+    assert network.idle_pages == -1
+    source.release(lent)
+    own.release()
+    assert network.idle_pages == 4
 
 
 def test_a_callback_is_called_at_once_where_there_is_room_and_only_once() -> None:
@@ -289,6 +316,16 @@ class Pools(RuleBasedStateMachine):
         leased = sum(lease.count * lease.pool.pages for lease in self.leases)
         reserved = sum(reservation.count for reservation in self.reservations)
         assert self.network.idle_pages + leased + reserved == 40
+
+    @invariant()
+    def each_pool_can_have_what_it_requires(self) -> None:
+        owed = [pool.owed_pages for pool in self.pools]
+        assert self.network.owed_pages == sum(owed)
+        for pool in self.pools:
+            if pool.used < pool.required:
+                lease = pool.try_lease(1)
+                assert lease is not None
+                lease.release()
 
     @invariant()
     def sizes_stay_within_bounds(self) -> None:
