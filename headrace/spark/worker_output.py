@@ -96,9 +96,12 @@ class OutputPipe:
     def _run(self) -> None:
         pending = b""
         is_ended = False
+        # `select.select` takes no descriptor from 1024 on, and a program may have opened as many files.
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        poll.register(self._end_read, select.POLLIN)
         while not is_ended:
-            readable, _, _ = select.select([self._descriptor, self._end_read], [], [])
-            is_ended = self._end_read in readable
+            is_ended = any(descriptor == self._end_read for descriptor, _ in poll.poll())
             while (content := self._read()) is not None:
                 pending += content
                 whole, newline, pending = pending.rpartition(b"\n")

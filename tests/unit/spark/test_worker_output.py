@@ -2,6 +2,7 @@
 
 import io
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,25 @@ def test_lines_of_several_processes_come_whole(
     assert sorted(lines) == sorted(expected)
     assert own == ["home again\n", "home again\n"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_come_in_a_program_with_more_than_a_thousand_open_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 4096), limits[1]))
+    source = os.open(os.devnull, os.O_RDONLY)
+    opened = [os.dup(source) for _ in range(1100)]
+    try:
+        pipe = OutputPipe(tmp_path / "pipe")
+        with open(pipe.path, "wb", buffering=0) as writer:
+            writer.write(b"here\n")
+        pipe.close()
+    finally:
+        for descriptor in [source, *opened]:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert capsys.readouterr().out == "here\n"
 
 
 def test_without_a_pipe_nothing_is_redirected(capsys: pytest.CaptureFixture[str]) -> None:
