@@ -10,7 +10,8 @@ FAST_TESTS := $(wildcard tests/unit tests/simulation)
 SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
-  tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
+  tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
+  tests/integration/shuffle
 
 # Tests and Spark's workers start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,13 +1,13 @@
 """Makes the stored snapshots and answers anew: `python -m tests.integration.stored_savepoints [name ...]`.
 
-For a later version of the format; what an older one has written is to be kept, and restored, beside it.
+For a later version of the format, which first gets a folder of its own as NEWEST: what an older one has written stays.
 """
 
 import contextlib
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +28,19 @@ from tests.integration.stored_savepoints import overtaken, program
 from tests.integration.stored_savepoints.keeping import SAVED
 from tests.integration.stored_savepoints.program import CLUSTER, FIRST, HERE, Run, write_input
 from tests.integration.stored_savepoints.signals import WAIT_S
-from tests.integration.stored_savepoints.stored import SNAPSHOTS, STORED, Stored, pack, unpack
+from tests.integration.stored_savepoints.stored import NEWEST, SNAPSHOTS, Stored, pack, unpack
 from tests.integration.stored_savepoints.windowing import SPAN_MS
 
 _IN_THE_MIDDLE: Final = ("sequence", "generator", "files", "files in pieces", "hybrid")
 
 
 def main(names: list[str]) -> None:
-    for stored in STORED:
+    for stored in NEWEST:
         if names and stored.name not in names:
             continue
         with _folder():
             _make(stored)
+            stored.archive.parent.mkdir(exist_ok=True)
             pack(stored)
         lines = _answer(stored)
         answer = "".join(f"{line}\n" for line in lines)
@@ -51,7 +52,7 @@ def main(names: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[None]:
+def _folder() -> Generator[None]:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         yield
 
@@ -140,7 +141,7 @@ def _make_overtaken(run: Run) -> None:
         for chunk in state.chunks
         if chunk.table is StateTable.CHANNELS
     ]
-    assert sum(in_flight) > overtaken.NUMBER_COUNT // 2, in_flight
+    assert sum(in_flight) > overtaken.NUMBER_COUNT // 4, in_flight
 
 
 if __name__ == "__main__":

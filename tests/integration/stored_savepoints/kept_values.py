@@ -84,9 +84,10 @@ def declared_types() -> list[TypeInformation]:
     ]
 
 
+_PLAIN: Final = "text byte truth short int long float double big decimal instant date"
+_NESTED: Final = "row pair bytes texts pairs by_text doubles any"
 ALL_TYPES: Final = Types.ROW_NAMED(
-    ["text", "byte", "truth", "short", "int", "long", "float", "double", "big", "decimal"]
-    + ["instant", "date", "row", "pair", "bytes", "texts", "pairs", "by_text", "doubles", "any"],
+    f"{_PLAIN} {_NESTED}".split(),
     [
         Types.STRING(),
         Types.BYTE(),
@@ -146,7 +147,9 @@ def shown(value: Any) -> str:
         case StateTtlConfig():
             return f"ttl of {value.get_ttl().to_milliseconds()} ms"
         case dict():
-            return "{" + ", ".join(sorted(f"{shown(k)}: {shown(v)}" for k, v in value.items())) + "}"
+            return (
+                "{" + ", ".join(sorted(f"{shown(k)}: {shown(v)}" for k, v in value.items())) + "}"
+            )
         case tuple() if type(value) is tuple:
             return f"({', '.join(map(shown, value))})"
         case enum.Enum():

@@ -32,7 +32,9 @@ class CountSlowly(KeyedProcessFunction):
         TAPS[self._tap].take()
         count = (self._count.value() or 0) + 1
         self._count.update(count)
-        yield f"{ctx.get_current_key()} {count}: {shown(value)}"
+        # Apart, as rows of different senders come in any order.
+        yield f"{ctx.get_current_key()} counts {count}"
+        yield f"{ctx.get_current_key()} has {shown(value)}"
 
 
 def start(env: StreamExecutionEnvironment, run: Run) -> JobClient:

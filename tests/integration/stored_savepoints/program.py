@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace import DataStream, Row, StreamExecutionEnvironment, Time, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
-from headrace.common import Configuration, Encoder, Instant
+from headrace.common import Configuration, Encoder, Instant, RowKind
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.hybrid_source import HybridSource
 from headrace.datastream import AsyncDataStream, AsyncFunction, MapFunction
@@ -77,7 +77,7 @@ FIRST, COUNT = 13, 45
 LINE_COUNT: Final = 6_000
 _EVERY: Final = 500
 _SLOW_S: Final = 0.015
-ALARM_COUNT: Final = 3 * KEY_COUNT
+ALARM_COUNT: Final = 4 * KEY_COUNT
 """How many timers and windows of processing time are set before the snapshot."""
 
 
@@ -218,15 +218,17 @@ def _kept(late: DataStream, numbers: DataStream, run: Run) -> Branches:
         "undeclared": by_any.process(KeepsUndeclared(), text),
         "time to live": keyed.process(KeepsForAWhile(), text),
         "timers": late.key_by(key_of, key_type=Types.INT()).process(SetsTimers(), text),
-        "timers of any keys": late.key_by(lambda n: Row(key=n % 2)).process(SetsTimers(), text),
+        "timers of any keys": late.key_by(lambda n: (Row(key=n % 2), RowKind.DELETE)).process(
+            SetsTimers(), text
+        ),
         "alarms": keyed.process(SetsAlarm(run.name, run.due_ms), text),
         "of two": keyed.connect(behind.key_by(key_of, key_type=Types.INT())).process(
             KeepsOfTwo(), text
         ),
         "of subtasks": numbers.rebalance().process(KeepsOfSubtask(), text),
-        "rules": behind.rebalance().connect(before.broadcast(RULES, ANY_RULES)).process(
-            Rules(), text
-        ),
+        "rules": behind.rebalance()
+        .connect(before.broadcast(RULES, ANY_RULES))
+        .process(Rules(), text),
         "keyed rules": keyed.connect(before.broadcast(RULES, ANY_RULES)).process(
             KeyedRules(), text
         ),

@@ -22,16 +22,20 @@ RunToEnd = Callable[[StreamExecutionEnvironment, Run], list[str]]
 
 @dataclass(frozen=True)
 class Stored:
-    """A snapshot. `backends`: those that can restore it; the first one made it."""
+    """A snapshot. `backends`: those that can restore it; the first one made it. `generation`: who wrote it."""
 
+    generation: str
     name: str
     backends: tuple[str, ...]
     is_savepoint: bool
     run_to_end: RunToEnd = program.run_to_end
 
+    def __str__(self) -> str:
+        return f"{self.generation} {self.name}"
+
     @property
     def archive(self) -> Path:
-        return FOLDER / "snapshots" / f"{self.name}.tar.xz"
+        return FOLDER / self.generation / f"{self.name}.tar.xz"
 
     @property
     def answer(self) -> Path:
@@ -49,13 +53,19 @@ class Stored:
         }
 
 
-STORED: Final = (
-    Stored("heap-savepoint", ("hashmap", "rocksdb"), is_savepoint=True),
-    Stored("rocksdb-savepoint", ("rocksdb", "hashmap"), is_savepoint=True),
-    Stored("heap-checkpoint", ("hashmap", "rocksdb"), is_savepoint=False),
-    Stored("rocksdb-checkpoint", ("rocksdb",), is_savepoint=False),
-    Stored("unaligned-checkpoint", ("hashmap",), False, overtaken.run_to_end),
-)
+def _generation(folder: str) -> tuple[Stored, ...]:
+    return (
+        Stored(folder, "heap-savepoint", ("hashmap", "rocksdb"), is_savepoint=True),
+        Stored(folder, "rocksdb-savepoint", ("rocksdb", "hashmap"), is_savepoint=True),
+        Stored(folder, "heap-checkpoint", ("hashmap", "rocksdb"), is_savepoint=False),
+        Stored(folder, "rocksdb-checkpoint", ("rocksdb",), is_savepoint=False),
+        Stored(folder, "unaligned-checkpoint", ("hashmap",), False, overtaken.run_to_end),
+    )
+
+
+NEWEST: Final = _generation("snapshots_0_1")
+"""The folder is named after the version that wrote it. A later one comes beside it, and both are restored."""
+STORED: Final = (*NEWEST,)
 
 
 def pack(stored: Stored) -> None:

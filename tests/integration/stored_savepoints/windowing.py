@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from headrace import DataStream, OutputTag, Row, Time, Types, WatermarkStrategy, agg, col
+from headrace import DataStream, Duration, OutputTag, Row, Time, Types, WatermarkStrategy, agg, col
 from headrace.common import Instant
 from headrace.common.watermark_strategy import (
     TimestampAssigner,
@@ -24,6 +24,7 @@ from headrace.datastream.window import (
     DeltaTrigger,
     EventTimeSessionWindows,
     GlobalWindows,
+    ProcessingTimeoutTrigger,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -191,6 +192,9 @@ def processing_time_windows(numbers: DataStream, run: str) -> Branches:
         "sessions in processing time": keyed.window(
             ProcessingTimeSessionWindows.with_gap(span)
         ).process(OfProcessingTime(run), Types.STRING()),
+        "timed out": keyed.window(GlobalWindows.create())
+        .trigger(ProcessingTimeoutTrigger.of(CountTrigger.of(SAVED), Duration.of_millis(SPAN_MS)))
+        .process(OfProcessingTime(run), Types.STRING()),
     }
 
 
