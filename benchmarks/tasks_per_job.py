@@ -22,13 +22,12 @@ from benchmarks.record import record_result
 from headrace.cluster.entrypoint import Cluster, ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
 from headrace.cluster.versions import software_versions
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import (
     ExecutionAttemptId,
     IntermediateDataSetId,
@@ -38,6 +37,7 @@ from headrace.core.ids import (
     ResourceId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.gateways.messages import ResourceProfile
@@ -54,7 +54,7 @@ from headrace.graph.job_graph import (
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 from headrace.task.environment import TaskListener
-from headrace.testing.gateways import ScriptedTask
+from testkit.scripted_gateways import ScriptedTask
 
 VERTEX_COUNT: Final = 10
 TASK_MANAGERS_MAX: Final = 10

@@ -4,20 +4,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from headrace.api import left_behind, unexecuted
-from headrace.api.cached_streams import CachedDataStream, CachedStreams, cache_stream
-from headrace.api.call_site import call_site
-from headrace.api.checkpoint_checks import check_checkpoints
-from headrace.api.collected_records import CloseableIterator
-from headrace.api.data_stream import DataStream
+from headrace.api.client import left_behind
+from headrace.api.client.collected_records import CloseableIterator
+from headrace.api.client.interruption import end_interrupted_job
+from headrace.api.client.job_client import JobClient, JobExecutionResult
 from headrace.api.dataframe_bridges import dataframe_source
-from headrace.api.environment_settings import EnvironmentSettings
 from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
-from headrace.api.function_checks import check_collection, check_name, resolve_type
-from headrace.api.interruption import end_interrupted_job
-from headrace.api.job_client import JobClient
-from headrace.api.job_execution_result import JobExecutionResult
+from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
+from headrace.api.settings.checkpoint_config import check_checkpoints
+from headrace.api.settings.environment_settings import EnvironmentSettings
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
+from headrace.api.streams.cached_streams import CachedDataStream, CachedStreams, cache_stream
+from headrace.api.streams.data_stream import DataStream
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -40,15 +38,15 @@ from headrace.core.errors import (
     RecordTypeError,
 )
 from headrace.core.ids import ClusterDataSetId, JobId
-from headrace.core.jvm_only import no_jvm
 from headrace.core.operator_spec import OperatorSpec
+from headrace.core.pyflink_refusals import no_jvm
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.jvm_functions import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
-from headrace.functions.specs import (
+from headrace.functions.specs.operator_specs import (
     CacheSpec,
     CollectSinkSpec,
     KeyedValuesSpec,
@@ -301,7 +299,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
         """Make the graph; operators that were made before any parallelism was set have the executor's."""
-        unexecuted.plan_made()
+        left_behind.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -355,7 +353,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources do nothing that anybody would see, so they run only where somebody reads them.
         if inputs:
             self._operators.append(operator)
-            unexecuted.operator_added(operator)
+            left_behind.operator_added(operator)
         return operator
 
     def add_to_producers(

@@ -1,6 +1,6 @@
 """What a checkpoint is: handles of what was written, metadata, storage.
 
 Duty: the words in which tasks, coordinator and storage speak of snapshots.
-Neighbours: imports `core` only; barriers, which travel between tasks, are in `core/checkpoints`.
+Neighbours: imports `core` only; barriers, which travel between tasks, are in `core/barriers`.
 Start reading: `handles`, then `storage`; what a driver publishes is in `metadata`.
 """

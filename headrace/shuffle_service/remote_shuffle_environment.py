@@ -20,22 +20,21 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.ingest import IngestServer
-from headrace.network.network_memory import (
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.ingest.server import IngestServer
+from headrace.network.memory.sizing import (
     FLOATING_BUFFERS_PER_GATE,
     MAX_OVERDRAFT_BUFFERS,
     wanted_segment_size,
 )
-from headrace.network.partition import ResultPartition
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.peer_session import PeerSession, Session
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.sessions.transport import Link
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.transport import Link
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADMISSION_TIMEOUT, PUSH_TIMEOUT
-from headrace.shuffle_service.push_sender import PushSender
-from headrace.shuffle_service.remote_partition import RemoteResultPartition
+from headrace.shuffle_service.remote_partition import PushSender, RemoteResultPartition
 from headrace.shuffle_service.service import SERVICE_NAME_PREFIX
 
 _SEGMENTS_MIN: Final = 2

@@ -22,30 +22,29 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.handshake import offered_features
-from headrace.network.io_pool import IoExecutor, ThreadIoPool
-from headrace.network.keepalive import KeepAlivePolicy
-from headrace.network.local_pool import LocalBufferPool, NeverWait
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.peer_session import PeerSession, Session
-from headrace.network.producer_session import ProducerSession
-from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, to_ms
-from headrace.network.socket_transport import SocketTransport
-from headrace.network.sort_merge_partition import SortMergePartition
-from headrace.network.spill_files import FileLayer, OsFileLayer, SpillDirectories
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored_view import ReadMemory
-from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.transport import Link, Transport
-from headrace.network.wire import Feature
+from headrace.network.gates.partition_requests import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, NeverWait
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.sessions.transport import Link, Transport
+from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
+from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.spill_files import FileLayer, OsFileLayer, SpillDirectories
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_view import ReadMemory
+from headrace.network.transport.socket_transport import SocketTransport
+from headrace.network.wire.frames import Feature
+from headrace.network.wire.handshake import offered_features
+from headrace.network.wire.keepalive import KeepAlivePolicy
 from headrace.shuffle_service.admission import WriteBudget
-from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
     DIRECTORY,
@@ -55,7 +54,7 @@ from headrace.shuffle_service.options import (
     READ_MEMORY,
     WRITE_MEMORY,
 )
-from headrace.shuffle_service.partition_store import PAGE_BYTES, PartitionStore
+from headrace.shuffle_service.partition_store import PAGE_BYTES, DirectoryLock, PartitionStore
 from headrace.shuffle_service.push_session import (
     PUSH_NAME,
     PushNotAllowedError,

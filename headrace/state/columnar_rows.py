@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.live_rows import (
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
     PiecedRows,
     pieces_of_tables,
     refuse_keys,
 )
-from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import SnapshotWriter
 
 _PIECE_ROWS: Final = 65_536

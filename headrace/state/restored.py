@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.type_info import TypeInformation
 from headrace.state.columns import KEY, MAP_KEY, VALUE
 from headrace.state.evolution import (

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
@@ -30,9 +30,10 @@ from headrace.state_processor.stored_state import (
     StoredChunk,
     StoredState,
     chunk_rows,
+    converted,
+    nullable_schema,
     stored_state,
 )
-from headrace.state_processor.stored_types import converted, nullable_schema
 from headrace.state_processor.summary_tables import SUMMARY_TABLES, summary_table
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateChunk, StateFile
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import FrozenState
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.ids import ClusterDataSetId
-from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 
 

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from headrace.core.clock import Clock, ManualClock
-from headrace.testing.simulation import SimulatedCluster, failure_note
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.blob.ledger import BlobLedger
+from headrace.cluster.blob.blob_files import BlobFiles, BlobLedger
 from headrace.cluster.blob.options import (
     CLEANUP_INTERVAL,
     FETCH_NUM_CONCURRENT,
@@ -19,8 +18,7 @@ from headrace.cluster.blob.options import (
     chunk_size,
     storage_parent,
 )
-from headrace.core.blob_key import BlobKey
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError

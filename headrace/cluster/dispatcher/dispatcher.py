@@ -31,10 +31,9 @@ from headrace.gateways.state_requests import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph
-from headrace.graph.payloads import blob_keys
+from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
-from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address, with_timeout
 from headrace.rpc.service import RpcService
 

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
-from headrace.cluster.job_master.executions import ReportVerdict
-from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.executions.executions import ReportVerdict
+from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_details import describe_job, result_of
 from headrace.cluster.job_master.job_shell import JobShell
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
@@ -52,9 +52,8 @@ from headrace.gateways.state_requests import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph
-from headrace.graph.payloads import blob_keys
-from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)

@@ -9,22 +9,25 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.cluster.error_reports import first_line
-from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
-from headrace.cluster.job_master.data_set_lookup import DataSetLookup
-from headrace.cluster.job_master.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.executions import Execution
-from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.connections.cached_results import DataSetLookup
+from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
+from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
+from headrace.cluster.job_master.connections.slot_requests import JobSlots
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.job_slots import JobSlots
-from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
-from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
-from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
-from headrace.cluster.job_master.restart_strategies import create_restart_strategy
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.results.partition_tracker import (
+    RELEASE_DURING_JOB,
+    PartitionTracker,
+)
+from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
-from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ClusterDataSetId, ExecutionVertexId, JobId, JobMasterId, ResourceId
@@ -32,7 +35,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address
 
 _LOG = logging.getLogger(__name__)

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.resource_manager.data_sets import DataSets
+from headrace.cluster.resource_manager.cluster_partition_release import DataSets
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
-from headrace.cluster.resource_manager.explanation import explain_missing
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
-from headrace.cluster.resource_manager.slot_manager import SlotManager
+from headrace.cluster.resource_manager.slot_manager import SlotManager, explain_missing
 from headrace.cluster.resource_manager.slot_matching import (
     RequirementsDeclared,
     SlotFreed,
@@ -41,14 +40,12 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.cluster_partitions import (
-    ClusterPartitionReport,
-    DataSetInfo,
-)
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
+    ClusterPartitionReport,
+    DataSetInfo,
     RegistrationRefused,
     RegistrationRejected,
     SlotReport,
@@ -67,8 +64,8 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
     TaskExecutorHeartbeatPayload,
 )
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RpcError
-from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 from headrace.rpc.service import RpcService
 

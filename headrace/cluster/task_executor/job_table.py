@@ -11,12 +11,14 @@ from typing import Final
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
-from headrace.cluster.task_executor.live_reads import LiveReads
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
-from headrace.cluster.task_executor.setup import JobMasterLostError, TaskExecutorSetup
-from headrace.cluster.task_executor.slot_table import FreedSlot, TaskSlotTable
-from headrace.cluster.task_executor.task_reporter import TaskReporter
-from headrace.cluster.task_executor.task_slots import TaskSlots
+from headrace.cluster.task_executor.queryable_state import LiveReads
+from headrace.cluster.task_executor.slots import FreedSlot, TaskSlots, TaskSlotTable
+from headrace.cluster.task_executor.task_listener import TaskReporter
+from headrace.cluster.task_executor.task_manager_services import (
+    JobMasterLostError,
+    TaskExecutorSetup,
+)
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, SlotId
 from headrace.gateways.messages import SlotOffer

@@ -2,11 +2,15 @@
 
 from typing import Final
 
-from headrace.checkpoint.local_copies import CopiesFirstReader, CopyingWriter, LocalCopies
 from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.checkpoint.storage import SubtaskStorage, open_reader
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.task_local_state import (
+    CopiesFirstReader,
+    CopyingWriter,
+    LocalCopies,
+)
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 
 

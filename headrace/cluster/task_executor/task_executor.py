@@ -15,15 +15,14 @@ from headrace.cluster.task_executor.job_table import JobTable
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
-from headrace.cluster.task_executor.setup import (
+from headrace.cluster.task_executor.task_manager_services import (
     TaskExecutorSetup,
     TaskManagerEndsError,
 )
-from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.cluster.task_executor.task_table import TaskEntry
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
-from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import (
     AllocationId,
     ClusterDataSetId,
@@ -36,15 +35,14 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.cluster_partitions import (
-    ClusterPartition,
-    ClusterPartitionReport,
-)
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    ClusterPartition,
+    ClusterPartitionReport,
     ErrorInfo,
     ExecutionDeploymentReport,
     SlotReport,

@@ -12,16 +12,17 @@ import pyarrow.parquet as pq
 
 from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
-from headrace.connectors.files.abandoned import (
+from headrace.connectors.files.formats.stream_formats import ROW_GROUP_ROW_COUNT
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.sink.staging import (
     StagingLock,
     checkpoint_folder_of,
+    delete_file,
     is_staging_beside,
+    make_staging_folder,
     remove_if_spent,
     sweep_abandoned_beside,
 )
-from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
-from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, make_staging_folder
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random

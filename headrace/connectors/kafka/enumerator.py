@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
+    ClientLog,
     KafkaError,
     create_consumer,
     kafka_client,
@@ -25,7 +26,6 @@ from headrace.connectors.kafka.offsets import (
     OffsetKind,
     owner_of,
 )
-from headrace.connectors.kafka.unanswered import ClientLog
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.split_enumerator import (
     SourceSplit,

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.checkpoint.options import INTERVAL
-from headrace.connectors.postgres.direct_writer import DirectWriter
-from headrace.connectors.postgres.messages import POSTGRES_COMMITTER, JdbcPayload
-from headrace.connectors.postgres.options import JdbcConnectionOptions, JdbcExecutionOptions
-from headrace.connectors.postgres.staging_writer import StagingTableWriter
-from headrace.connectors.postgres.statements import Statement, parse_statement
+from headrace.connectors.postgres.options import (
+    POSTGRES_COMMITTER,
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    JdbcPayload,
+    Statement,
+    parse_statement,
+)
+from headrace.connectors.postgres.writers import DirectWriter, StagingTableWriter
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation

@@ -9,11 +9,16 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from headrace.checkpoint.storage import digest_of
-from headrace.connectors.postgres.connections import connect, psycopg_client
-from headrace.connectors.postgres.direct_writer import parameter_rows
-from headrace.connectors.postgres.messages import CREATE_TABLES, JdbcPayload, StagedRows
-from headrace.connectors.postgres.options import JdbcConnectionOptions
+from headrace.checkpoint.storage.subtask_storage import digest_of
+from headrace.connectors.postgres.options import (
+    CREATE_TABLES,
+    JdbcConnectionOptions,
+    JdbcPayload,
+    StagedRows,
+    connect,
+    psycopg_client,
+)
+from headrace.connectors.postgres.writers import parameter_rows
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
 

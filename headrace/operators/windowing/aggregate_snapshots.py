@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_schema
@@ -24,8 +24,14 @@ from headrace.operators.windowing.slots import FrozenWindow, SlotTable
 from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.queryable.live_rows import (
+    LivePiece,
+    LiveRows,
+    LiveSource,
+    PiecedRows,
+    refuse_keys,
+)
 from headrace.state.restored import KeySpace
 
 NAME: Final = "window-aggregates"

@@ -16,12 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotWriter
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
-from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
-from headrace.state.rocksdb.stored import stored_stamp, stored_value
+from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, stored_stamp, stored_value
 from headrace.state.ttl import NO_STAMP
 
 NATIVE_NAME: Final = "rocksdb"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys, tells_all

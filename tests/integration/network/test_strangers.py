@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.mutual_proof import STRANGERS_MAX, Role
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.hmac_handshake import STRANGERS_MAX, Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.framing import encode
-from headrace.network.handshake import Handshake
-from headrace.network.wire import Proof
+from headrace.network.wire.frames import Proof
+from headrace.network.wire.framing import encode
+from headrace.network.wire.handshake import Handshake
 from tests.integration.network.conftest import Starter
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import SECRET

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.connectors.postgres.connections import connect
-from headrace.connectors.postgres.messages import JdbcPayload
-from headrace.connectors.postgres.options import JdbcConnectionOptions, JdbcExecutionOptions
+from headrace.connectors.postgres.options import (
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    JdbcPayload,
+    connect,
+)
 from headrace.connectors.postgres.sink import JdbcSink
 from headrace.connectors.postgres.staged_commit import StagedRowsCommitter, StagedRowsLostError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.testing.exactly_once import compare_output
+from testkit.exactly_once import compare_output
 from tests.integration.postgres.postgres_server import running_server
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, Crash, SinkWorld

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId

@@ -13,8 +13,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from headrace import OutputTag, StreamExecutionEnvironment, WatermarkStrategy
-from headrace.api.data_stream import DataStream
-from headrace.api.keyed_stream import KeyedStream
+from headrace.api.streams.data_stream import DataStream
+from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.common import Time
 from headrace.datastream import (
     AsyncDataStream,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.api.left_behind import forget_jobs, left_jobs
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.left_behind import forget_jobs, left_jobs
 from headrace.common import Configuration
 from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.gateways.errors import JobAlreadyEndedError

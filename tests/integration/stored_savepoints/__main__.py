@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from headrace import StreamExecutionEnvironment
-from headrace.api.job_client import JobClient
-from headrace.checkpoint.checkpoint_storage import load_snapshot
+from headrace.api.client.job_client import JobClient
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.retention.inspection import find_snapshots
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobCancelledError

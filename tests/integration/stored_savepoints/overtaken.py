@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headrace import Row, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Encoder, Instant
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink

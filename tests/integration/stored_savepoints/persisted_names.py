@@ -13,7 +13,7 @@ from rocksdict import AccessType, Options, Rdict
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.state.rocksdb.snapshots import FILE
 
 _PICKLE: Final = b"\x80\x05"

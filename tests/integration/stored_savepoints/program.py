@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace import DataStream, Row, StreamExecutionEnvironment, Time, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder, Instant, RowKind
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.hybrid_source import HybridSource

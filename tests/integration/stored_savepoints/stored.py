@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace import StreamExecutionEnvironment
-from headrace.checkpoint.inspection import find_snapshots
+from headrace.checkpoint.retention.inspection import find_snapshots
 from tests.integration.stored_savepoints import overtaken, program
 from tests.integration.stored_savepoints.program import HERE, Run
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.checkpoint_storage import load_snapshot
 from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
 from headrace.core.config import Settings
 from headrace.core.types.pickles import pickle_value
 from tests.integration.stored_savepoints.persisted_names import names_of_headrace

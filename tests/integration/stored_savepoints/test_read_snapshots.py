@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.cli.main import cli
 from headrace.core.config import Settings
 from headrace.state_processor.selection import open_snapshot

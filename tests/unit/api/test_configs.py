@@ -24,9 +24,9 @@ PACKAGES = [
     headrace.connectors.number_sequence,
 ]
 MODULES = ["headrace"] + [
-    f"{package.__name__}.{info.name}"
+    info.name
     for package in PACKAGES
-    for info in pkgutil.iter_modules(package.__path__)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
 
@@ -120,7 +120,7 @@ def test_checkpoint_config_refuses_what_cannot_be() -> None:
         CheckpointConfig().set_checkpoint_interval(1)
     with pytest.raises(ValueError, match="non-negative"):
         CheckpointConfig().set_tolerable_checkpoint_failure_number(-1)
-    from headrace.api.program_settings import ProgramSettings
+    from headrace.api.settings.program_settings import ProgramSettings
 
     with pytest.raises(ConfigurationError, match="known are EXACTLY_ONCE, AT_LEAST_ONCE"):
         ProgramSettings({"execution.checkpointing.mode": "sometimes"})

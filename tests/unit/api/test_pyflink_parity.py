@@ -8,8 +8,7 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.moved_names import MODULES
 from headrace.core.errors import HeadraceError, ProgramError
-from headrace.core.gone_names import GoneType
-from headrace.core.jvm_only import JvmOnlyType
+from headrace.core.pyflink_refusals import GoneType, JvmOnlyType
 from tools.pages.pyflink_parity import FACTS, facts, gone_names
 
 DIFFERENT = {

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.checkpoint.checkpoint_storage import open_checkpoint_storage
 from headrace.checkpoint.errors import CheckpointStorageError
-from headrace.checkpoint.file_systems import child_uri, put_if_absent
-from headrace.checkpoint.lineages import LineageInMemory
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.metadata_format import abandonment
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
-from headrace.checkpoint.storage import SubtaskStorage
+from headrace.checkpoint.storage.checkpoint_storage import open_checkpoint_storage
+from headrace.checkpoint.storage.file_systems import child_uri, put_if_absent
+from headrace.checkpoint.storage.lineages import LineageInMemory
+from headrace.checkpoint.storage.metadata_format import abandonment
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
 from headrace.cli import checkpoint as checkpoint_commands
 from headrace.cli.checkpoint import key_settings
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
 from headrace.cli.snapshot_tables import bytes_text
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.savepoint_editor import SavepointEditor

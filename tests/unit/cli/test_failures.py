@@ -5,7 +5,7 @@ import traceback
 import pyarrow
 
 from headrace.api import environment
-from headrace.cli.failures import describe
+from headrace.cli.logs import describe
 from headrace.core.errors import HeadraceError, JobExecutionError
 
 OURS = (

@@ -8,12 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from headrace.api import checkpoint_checks, slot_sharing_group, window_settings
+from headrace.api.settings import checkpoint_config, slot_sharing_group
+from headrace.api.streams import window_settings
 from headrace.cli.logs import ALWAYS_HEARD, configure_logs
 from headrace.cluster.job_master import job_notices
-from headrace.cluster.job_master.checkpointing import lineage
+from headrace.cluster.job_master.checkpointing import job_lineage
 from headrace.connectors.dataframe import sink
-from headrace.connectors.files import enumerator
+from headrace.connectors.files.source import enumerator
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def test_what_is_logged_beside_a_live_display_goes_through_it(
 
 @pytest.mark.parametrize(
     "module",
-    [checkpoint_checks, slot_sharing_group, window_settings, lineage, sink, enumerator],
+    [checkpoint_config, slot_sharing_group, window_settings, job_lineage, sink, enumerator],
     ids=lambda module: module.__name__,
 )
 def test_what_a_user_is_to_change_is_shown_without_verbose(

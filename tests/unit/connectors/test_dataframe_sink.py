@@ -15,14 +15,14 @@ from pyarrow import fs
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.dataframe.messages import FilesStaged
 from headrace.connectors.dataframe.sink import DataFrameSink
-from headrace.connectors.files.abandoned import FORGOTTEN_MS, MARKER, remove_if_spent
+from headrace.connectors.files.sink.staging import FORGOTTEN_MS, MARKER, remove_if_spent
 from headrace.core.clock import Clock, ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.spark.dataframe_commit import StagedFiles
+from headrace.spark.dataframes.commit import StagedFiles
 
 ROWS = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
 

@@ -12,17 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files import line_blocks, text_lines
-from headrace.connectors.files.charsets import CharsetError
-from headrace.connectors.files.columnar_formats import (
+from headrace.connectors.files.formats import line_blocks, text_lines
+from headrace.connectors.files.formats.columnar_formats import (
     CsvReaderFormat,
     JsonLinesFormat,
     ParquetColumnarRowInputFormat,
 )
-from headrace.connectors.files.reader_format import FileReaderFormat
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.splits import FileChangedError, FileSplit, splits_of_file
-from headrace.connectors.files.text_lines import StreamFormat, TextLines
+from headrace.connectors.files.formats.splits import (
+    FileChangedError,
+    FileReaderFormat,
+    FileSplit,
+    splits_of_file,
+)
+from headrace.connectors.files.formats.text_lines import CharsetError, StreamFormat, TextLines
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.errors import ProgramError, UserCodeError
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.metadata_key import MetadataKey
-from headrace.checkpoint.signed_records import seal
-from headrace.connectors.files.buckets import BucketAssigner
-from headrace.connectors.files.committables import (
+from headrace.checkpoint.storage.metadata_key import MetadataKey, seal
+from headrace.connectors.files.paths import PathOutsideError
+from headrace.connectors.files.sink.buckets import BucketAssigner
+from headrace.connectors.files.sink.committables import (
     FileSinkPayload,
     PendingFile,
     decode_file_payload,
     encode_committable,
 )
-from headrace.connectors.files.confinement import PathOutsideError
-from headrace.connectors.files.file_commit import FileCommitter
-from headrace.connectors.files.notes import NoteDamagedError, digest_of_scope
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.file_commit import FileCommitter
+from headrace.connectors.files.sink.file_sink import FileSink
+from headrace.connectors.files.sink.notes import NoteDamagedError, digest_of_scope
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from tests.unit.connectors.sink_world import KEY, SinkWorld, key

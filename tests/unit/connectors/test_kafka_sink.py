@@ -22,7 +22,6 @@ from headrace.connectors.kafka.clients import (
     KafkaRecord,
     RecordsExpiredError,
 )
-from headrace.connectors.kafka.control_topic import read_to_end
 from headrace.connectors.kafka.staged_records import (
     KafkaPayload,
     StagedFileChangedError,
@@ -34,6 +33,7 @@ from headrace.connectors.kafka.transaction_commit import (
     KafkaCommitter,
     StagedRecordsLostError,
     last_ids,
+    read_to_end,
 )
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -45,7 +45,7 @@ from headrace.datastream.connectors.kafka import (
 )
 from headrace.functions.serialization import SerializationSchema, SimpleStringSchema
 from headrace.functions.sink import DeliveryGuarantee, commit_key
-from headrace.testing.exactly_once import compare_output
+from testkit.exactly_once import compare_output
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, Crash, SinkWorld
 
@@ -441,7 +441,8 @@ def test_a_control_topic_that_forgets_is_an_error_instead_of_a_guess() -> None:
 
     with (
         patch(
-            "headrace.connectors.kafka.control_topic.create_consumer", lambda config: Forgetful()
+            "headrace.connectors.kafka.transaction_commit.create_consumer",
+            lambda config: Forgetful(),
         ),
         pytest.raises(RecordsExpiredError, match=r"must be compact") as caught,
     ):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.cluster_secret import SECRET_FILE, cluster_secret, private_text
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.security.cluster_secret import SECRET_FILE, cluster_secret, private_text
 
 
 def a_file(path: Path, content: bytes, mode: int = 0o600) -> str:

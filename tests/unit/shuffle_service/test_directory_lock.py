@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
-from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.errors import DirectoryInUseError
+from headrace.shuffle_service.partition_store import DirectoryLock
 from tests.unit.shuffle_service.new_services import new_service
 
 

@@ -15,7 +15,7 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types

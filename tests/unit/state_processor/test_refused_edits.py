@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.checkpoint.checkpoint_storage import nearby_snapshots
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.checkpoint_storage import nearby_snapshots
+from headrace.checkpoint.storage.metadata_format import METADATA_NAME, abandonment
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
@@ -19,9 +19,9 @@ from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KeyGroups
 from headrace.state.keyed_chunks import ChunkFiles
 from headrace.state_processor.errors import EditRefusedError, StateProcessorError
+from headrace.state_processor.key_hashing import key_columns_behind
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.selection import open_snapshot
-from headrace.state_processor.stored_hashes import key_columns_behind
 from headrace.state_processor.table_query import TableQuery
 from tests.unit.state_processor.saved import (
     MAX_PARALLELISM,

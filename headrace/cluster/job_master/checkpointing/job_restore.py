@@ -11,19 +11,19 @@ from typing import Final
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_STATE
-from headrace.cluster.job_master.checkpointing.lineage import CheckpointLineage
-from headrace.cluster.job_master.checkpointing.state_assignment import (
+from headrace.cluster.job_master.checkpointing.assignment.state_assignment import (
     StateAssignment,
     assign_state,
     without_channel_state,
 )
-from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.checkpointing.job_lineage import CheckpointLineage
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId, OperatorId
-from headrace.core.size_text import bytes_text
+from headrace.core.text_format import bytes_text
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)

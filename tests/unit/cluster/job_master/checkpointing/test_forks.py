@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.options import FORK, RECOVERY_CLAIM_MODE, RECOVERY_PATH
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.durable_jobs import (
     OTHER_JOB,
