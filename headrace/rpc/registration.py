@@ -1,4 +1,4 @@
-"""Registering at another endpoint until it answers for good: the shell around `registration_policy`.
+"""Registering at another endpoint until it answers for good: a policy, and the shell around it.
 
 Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
 RegisteredRpcConnection.

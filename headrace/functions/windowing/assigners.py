@@ -1,6 +1,5 @@
 """Window assigners: which windows a record belongs to. Base classes, global and count windows, and own assigners.
 
-Time windows of fixed size are in `time_assigners`, sessions in `session_assigners`.
 
 Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
 

@@ -175,7 +175,7 @@ def read_batch(
     """Rebuild a batch from its message without copying; CorruptBatchError where that fails.
 
     Offsets and lengths inside the message are looked at too, unless `is_verified`, which is for bytes whose checksum
-    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See `batch_checks`.
+    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See `validation`.
     """
     try:
         message = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)

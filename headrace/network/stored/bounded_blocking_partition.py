@@ -3,7 +3,7 @@
 The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
 them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` subpartitions it is sort-merge's turn.
 A broadcast batch is stored once. The task says where each element will lie; the I/O pool makes the checksums and
-writes, while the task goes on (see chunk_writer.py).
+writes, while the task goes on (see writing.py).
 Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
 """
 

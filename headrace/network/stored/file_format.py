@@ -2,7 +2,7 @@
 
     header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
                         stored bytes u32 · CRC-32 u32 of all the rest · zero u32; where the file is sealed, 8 bytes of
-                        its seal in place of the last two (see file_seal.py)
+                        its seal in place of the last two
     markers             as in a data frame (see markers.py)
     body                `stored bytes` of an Arrow message without schema, or kind and value of an event
 

@@ -6,7 +6,7 @@
                 schemas and the footer up to here · schema bytes u32
 
 A region that is the same for all subpartitions is stored once, and all its entries name the same place. In a sealed
-file the seal of all this follows, see file_seal.py.
+file the seal of all this follows, see file_format.py.
 Source: Flink PartitionedFile, PartitionedFileWriter.
 
 PartitionedFile: the data file and the index file of one sort-merge partition.

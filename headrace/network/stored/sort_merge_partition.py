@@ -2,7 +2,7 @@
 
 Two files, however many consumers there are; each consumer reads long stretches of them. What is the same for all of
 them is stored once. Rows wait, in order already, in half of the partition's memory; the other half has the region
-before, which the I/O pool writes meanwhile (see region_writer.py). Source: Flink SortMergeResultPartition.
+before, which the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """ChunkWriter: elements of one file, gathered by their task and written on the I/O pool a chunk at a time.
 
 Where an element will lie is known when it is added, so that the task goes on while chunks before it are given their
-checksums and written (see write_behind.py).
+checksums and written.
 
 WriteBehind: what one task stores is written on the I/O pool, in order, while the task goes on.
 

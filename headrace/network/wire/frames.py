@@ -2,7 +2,7 @@
 
 Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
 is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py; frames 30 to
-35, with which results are pushed to a shuffle service, in push_wire.py.
+35, with which results are pushed to a shuffle service, in push_frames.py.
 Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
 """
 

@@ -7,7 +7,7 @@
 
 The header has a checksum of its own so that nothing of it is believed, no credit charged and no memory taken, before it
 is known to be what was sent. Other flags are zero in version 1. Which frames there are stands in wire.py and
-push_wire.py.
+push_frames.py.
 
 crc32: the checksum of frames and of stored batches.
 

@@ -1,8 +1,8 @@
 """Whole rows that stay of their window: the half before the exchange and the one behind it, whatever makes rows stay.
 
-`row_selection.py` says what that may be. Source: Flink WindowRankOperator, with a buffer before the exchange.
+Source: Flink WindowRankOperator, with a buffer before the exchange.
 
-RowSelection: what makes rows stay of their window. `extreme_rows.py` and `ranked_rows.py` hold the two there are.
+RowSelection: what makes rows stay of their window.
 
 Whole rows with the largest or smallest value of their window.
 

@@ -1,6 +1,6 @@
 """Commits a DataFrame sink of a job without checkpoints: all staged files become one Spark write at its end.
 
-With checkpoints, `dataframe_committer` writes with each of them.
+With checkpoints, `committer` writes with each of them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a fault rule says: frozen values; `rule_text` reads and prints them.
+"""What a fault rule says: frozen values, and the short texts that they are read from and shown as.
 
 A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
 untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.

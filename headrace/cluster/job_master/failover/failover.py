@@ -1,6 +1,6 @@
 """Failures of a job: what they were, which of several is the cause, and whether a restart may follow. Pure.
 
-Which subtasks it takes is `failover_regions`'.
+Which subtasks it takes is decided by `regions`.
 Source: Flink ExecutionFailureHandler, ThrowableClassifier.
 """
 
