@@ -1,6 +1,5 @@
 """Window assigners: which windows a record belongs to. Base classes, global and count windows, and own assigners.
 
-
 Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
 
 Assigners of sessions: windows that each record opens and that grow together while the gaps between records last.

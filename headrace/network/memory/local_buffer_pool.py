@@ -1,7 +1,7 @@
 """LocalBufferPool: the segments of one partition, what holds them, and how a task waits for more.
 
-All pools of a TaskManager share the lock of its NetworkBufferPool (see network_buffer_pool.py): whom to wake is collected under
-it and called after it. Source: Flink LocalBufferPool.
+All pools of a TaskManager share the lock of its NetworkBufferPool: whom to wake is collected under it and
+called after it. Source: Flink LocalBufferPool.
 """
 
 import threading

@@ -1,4 +1,6 @@
-"""Network memory: one NetworkBufferPool per TaskManager, a reservation per gate; see local_buffer_pool.py for partitions.
+"""Network memory: one NetworkBufferPool per TaskManager, a reservation per gate.
+
+The pools of partitions are in local_buffer_pool.py.
 
 A partition's segments are accounts: a sealed batch occupies as many as its bytes need, while the bytes themselves lie
 where Arrow allocated them, and are written to the socket, or handed over, from there. A gate's segments are places, in

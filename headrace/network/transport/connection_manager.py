@@ -1,8 +1,7 @@
 """ConnectionTable: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
 
-Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains
-(see peer_connections). Source: Flink PartitionRequestClientFactory, with one connection
-for both directions instead of two.
+Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains.
+Source: Flink PartitionRequestClientFactory, with one connection for both directions instead of two.
 
 PeerConnections: which connection with a TaskManager is used, where both sides dial each other at once. Pure.
 

@@ -1,7 +1,7 @@
 """Which subtask of a new graph starts from which pieces of a snapshot. Pure.
 
-Operators are found by id, that is by uid. Keyed state goes where its key groups go; items of operator state, splits and
-the like are dealt out by `operator_state_repartitioner`; event time goes on from the least of the old subtasks concerned.
+Operators are found by id, that is by uid. Keyed state goes where its key groups go; `operator_state_repartitioner`
+deals out items of operator state, splits and the like; event time goes on from the least of the old subtasks concerned.
 Source: Flink StateAssignmentOperation, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker.
 """
 
