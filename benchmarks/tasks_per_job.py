@@ -90,7 +90,6 @@ class SliceTaskFactory:
         self._slices: defaultdict[int, list[SliceTask]] = defaultdict(list)
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> SliceTask:
-        """See TaskFactory."""
         slice_ = self._slices[descriptor.attempt_id.subtask_index]
         task = SliceTask(descriptor.attempt_id, listener, slice_)
         slice_.append(task)
@@ -111,11 +110,9 @@ class LoopbackDriver:
         self._executors: dict[ResourceId, TaskExecutor] = {}
 
     def initialize(self, listener: WorkerListener) -> None:
-        """See ResourceManagerDriver."""
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """See ResourceManagerDriver."""
         assert self.cluster is not None and self._listener is not None
         setup = TaskExecutorSetup(
             resource_id=worker_id,
@@ -137,11 +134,9 @@ class LoopbackDriver:
         executor.start()
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """See ResourceManagerDriver."""
         self._executors[worker_id].end("its worker was released")
 
     async def close(self) -> None:
-        """See ResourceManagerDriver."""
         for executor in tuple(self._executors.values()):
             await executor.close()
 

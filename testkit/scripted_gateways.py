@@ -126,7 +126,6 @@ class ScriptedTask:
         self._listener = listener
 
     def start(self) -> None:
-        """See RunningTask."""
         self.reach(ExecutionState.RUNNING)
 
     def reach(self, state: ExecutionState, error: BaseException | None = None) -> None:
@@ -139,38 +138,31 @@ class ScriptedTask:
         self._listener.operator_event(self.attempt_id, operator_id, payload)
 
     def cancel(self) -> None:
-        """See RunningTask."""
         if not self.state.is_terminal:
             self.reach(ExecutionState.CANCELING)
             if not self.is_stuck:
                 self.reach(ExecutionState.CANCELED)
 
     def fail_externally(self, error: BaseException) -> None:
-        """See RunningTask."""
         if not self.state.is_terminal and not self.is_stuck:
             self.reach(ExecutionState.FAILED, error)
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
-        """See RunningTask."""
         self.payloads = payloads
 
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """See RunningTask."""
         self.events.append((operator_id, payload))
 
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     ) -> None:
-        """See RunningTask."""
         self.checkpoint_calls.append(("trigger", checkpoint_id))
         self.checkpoint_options[checkpoint_id] = options
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """See RunningTask."""
         self.checkpoint_calls.append(("complete", checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """See RunningTask."""
         self.checkpoint_calls.append(("aborted", checkpoint_id))
 
     def acknowledge_checkpoint(
@@ -190,12 +182,10 @@ class ScriptedTask:
         self.state_reads.append(read)
 
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
-        """See RunningTask."""
         self.updates.append(shuffle)
         return True
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """See RunningTask."""
         return dict(self.metrics)
 
 
@@ -209,7 +199,6 @@ class ScriptedTaskFactory:
     error: BaseException | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> ScriptedTask:
-        """See TaskFactory."""
         if self.error is not None:
             raise self.error
         task = ScriptedTask(descriptor.attempt_id, listener)

@@ -36,7 +36,6 @@ class EmbeddedLeaderElection:
         self._random: Final = random
 
     def grant(self, component: str, token_type: type[T]) -> T:
-        """See LeaderElection."""
         return token_type.generate(self._random)
 
 

@@ -152,7 +152,6 @@ class _InProcessDriver:
         return self._max_worker_count
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"
 
     def open(self, rpc_service: RpcService, cluster: Cluster) -> None:
@@ -160,7 +159,6 @@ class _InProcessDriver:
         self._rpc_service, self._cluster = rpc_service, cluster
 
     def initialize(self, listener: WorkerListener) -> None:
-        """See ResourceManagerDriver."""
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
@@ -169,14 +167,12 @@ class _InProcessDriver:
         start_thread(f"headrace-{worker_id}", lambda: self._host(worker_id))
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """See ResourceManagerDriver."""
         self._released.add(worker_id)
         executor = self._executors.get(worker_id)
         if executor is not None:
             executor.end("its worker was released")
 
     async def close(self) -> None:
-        """See ResourceManagerDriver."""
         for worker_id in tuple(self._live):
             self.release_worker(worker_id)
         while self._live:

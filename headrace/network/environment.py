@@ -105,11 +105,9 @@ class CreditBasedShuffleEnvironment:
 
     @property
     def name(self) -> str:
-        """See transport.TransportHost."""
         return str(self.resource_id)
 
     def start(self) -> TaskManagerLocation:
-        """See ShuffleEnvironment."""
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
@@ -129,7 +127,6 @@ class CreditBasedShuffleEnvironment:
         self.partitions.release(partition_ids)
 
     def close(self) -> None:
-        """See ShuffleEnvironment."""
         self.partitions.release_all()
         try:
             self.transport.close()
@@ -137,7 +134,6 @@ class CreditBasedShuffleEnvironment:
             self.storage.close()
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See transport.TransportHost."""
         has_checksums = bool(features & Feature.CHECKSUM)
         if peer_name == INGEST_NAME:
             return IngestSession(link, self.ingest, has_checksums=has_checksums)

@@ -228,7 +228,6 @@ class _NamedFiles(SpillDirectories):
         self._delete_later: Final = submit_to_disk
 
     def create_file(self, suffix: str) -> SpillFile:
-        """See SpillDirectories."""
         path = self._folder / f"{self._stem}{suffix}"
         return SpillFile.create(path, self._file_layer, self._delete_later)
 

@@ -156,7 +156,6 @@ class PushSession:
             raise ProtocolError(self._link.peer, what)
 
     def frame_received(self, frame: Frame) -> None:
-        """See Session."""
         if self._is_over:
             return
         match frame:
@@ -186,12 +185,10 @@ class PushSession:
             self._end()
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """See Session."""
         output, self._output = self._output, []
         return output
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self._on_lost()
         self._end()
 

@@ -44,7 +44,6 @@ class _ReadingEnvironment(CreditBasedShuffleEnvironment):
     """The built-in environment, which calls the end of a connection with a shuffle service by its name."""
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See TransportHost."""
         session = super().open_session(link, peer_name, features)
         if peer_name.startswith(SERVICE_NAME_PREFIX) and isinstance(session, PeerSession):
             return _ServiceSession(link, session.producer, session.consumer)
@@ -55,7 +54,6 @@ class _ServiceSession(PeerSession):
     """A connection with a shuffle service: when it is lost, no task is to blame."""
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         if isinstance(error, ConnectionLostError):
             error = ShuffleServiceLostError(error.peer, error.reason)
         super().lost(error)
@@ -73,12 +71,10 @@ class RemoteShuffleEnvironment:
 
     @property
     def partitions(self) -> ResultPartitionManager:
-        """See ShuffleEnvironment."""
         return self._built_in.partitions
 
     @property
     def ingest(self) -> IngestServer:
-        """See ShuffleEnvironment."""
         return self._built_in.ingest
 
     @property
@@ -87,11 +83,9 @@ class RemoteShuffleEnvironment:
         return len(self._pushing)
 
     def start(self) -> TaskManagerLocation:
-        """See ShuffleEnvironment."""
         return self._built_in.start()
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """See ShuffleEnvironment."""
         shuffle = descriptor.shuffle
         if shuffle is None or not shuffle.is_external or shuffle.location is None:
             return self._built_in.create_result_partition(descriptor)
@@ -125,15 +119,12 @@ class RemoteShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """See ShuffleEnvironment."""
         return self._built_in.create_input_gate(descriptor, consumer)
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """See ShuffleEnvironment."""
         self._built_in.release_partitions(partition_ids)
 
     def close(self) -> None:
-        """See ShuffleEnvironment."""
         with self._lock:
             pushing = list(self._pushing)
         for partition in pushing:

@@ -85,7 +85,6 @@ class RemoteShuffleMaster:
         self._watching.add_done_callback(self._watch_ended)
 
     async def close(self) -> None:
-        """See ShuffleMaster."""
         if self._watching is not None:
             self._watching.cancel()
         if self._tasks:
@@ -98,11 +97,9 @@ class RemoteShuffleMaster:
             await rpc.stop()
 
     def register_job(self, context: JobShuffleContext) -> None:
-        """See ShuffleMaster."""
         self._jobs[context.job_id] = context
 
     def unregister_job(self, job_id: JobId) -> None:
-        """See ShuffleMaster."""
         if self._jobs.pop(job_id, None) is None:
             return
         if self._external.pop(job_id, None) is not None:
@@ -136,7 +133,6 @@ class RemoteShuffleMaster:
         return ShuffleDescriptor(partition_id, location, is_external=True)
 
     def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
-        """See ShuffleMaster."""
         released: list[ResultPartitionId] = []
         for descriptor in descriptors:
             known = self._external.get(descriptor.partition_id.producer.job_id)

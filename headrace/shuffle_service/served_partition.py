@@ -38,7 +38,6 @@ class ServedPartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """See sort_merge_cursor.RegionSource."""
         return self._file
 
     def commit(self, file: PartitionedFile) -> bool:

@@ -265,7 +265,6 @@ class ShuffleService:
     # PushOwner
 
     def post(self, callback: Callable[[], None]) -> None:
-        """See PushOwner."""
         self._transport.post(callback)
 
     def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
@@ -288,7 +287,6 @@ class ShuffleService:
         return WriteGrant(pages, max(1, credit))
 
     def end_push(self, session: PushSession) -> None:
-        """See PushOwner."""
         partition_id = session.partition_id
         if partition_id is not None and self._pushes.get(partition_id) is session:
             del self._pushes[partition_id]
@@ -297,15 +295,12 @@ class ShuffleService:
     def create_writer(
         self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
     ) -> SortMergePartition:
-        """See PushOwner."""
         return self._store.create_writer(partition_id, count, grant.pages)
 
     def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        """See PushOwner."""
         return self._store.grown(partition_id, size_bytes)
 
     def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
-        """See PushOwner."""
         with self._lock:
             served = self._served.get(partition_id)
         if served is None or not served.commit(file):
@@ -353,7 +348,6 @@ class _CountedSession(PeerSession):
         self._on_ended = on_ended
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self._on_ended()
         super().lost(error)
 

@@ -122,7 +122,6 @@ class SparkExecutor:
         return () if host is None else host.handle.list_data_sets()
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See PipelineExecutor."""
         host = self._live_host()
         if host is not None:
             host.handle.release_data_set(data_set)

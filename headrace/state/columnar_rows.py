@@ -82,10 +82,10 @@ class ColumnarRows:
         return FrozenColumnarRows(self._name, self._freeze_rows(), self._max_parallelism)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
 
 class FrozenColumnarRows:
@@ -97,7 +97,6 @@ class FrozenColumnarRows:
         self._max_parallelism = max_parallelism
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         assert self._rows is not None
         tables = [table for table in self._rows() if table.num_rows]
         if not tables:
@@ -112,7 +111,6 @@ class FrozenColumnarRows:
         return files.finish()
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._rows = None
 
 

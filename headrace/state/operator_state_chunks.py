@@ -85,7 +85,7 @@ class FrozenItems:
         return (StateChunk(self._table, self._name, count, file, None, attributes),)
 
     def discard(self) -> None:
-        """See FrozenState."""
+        pass
 
 
 def read_items(chunks: Sequence[StateChunk], reader: SnapshotReader) -> list[bytes]:
@@ -121,10 +121,10 @@ class OperatorStateSnapshots:
         return FrozenOperatorStates(self._backend.freeze())
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
 
 class FrozenOperatorStates:
@@ -134,11 +134,10 @@ class FrozenOperatorStates:
         self._states = states
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         return [_write(state, writer) for state in self._states if state.items]
 
     def discard(self) -> None:
-        """See FrozenState."""
+        pass
 
 
 def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:

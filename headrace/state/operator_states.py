@@ -65,11 +65,9 @@ class NothingToRead:
     """The SnapshotReader of states that begin empty."""
 
     def read(self, file: StateFile) -> memoryview:
-        """See SnapshotReader."""
         raise AssertionError("nothing was restored, so there is nothing to read")
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """See SnapshotReader."""
         raise AssertionError("nothing was restored, so there is nothing to fetch")
 
 

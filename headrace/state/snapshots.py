@@ -67,5 +67,4 @@ class FrozenPart:
             raise StateNotStorableError(self._operator_name, str(error)) from error
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._state.discard()

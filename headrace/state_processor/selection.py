@@ -45,12 +45,10 @@ class PinnedReader:
         self._reader = StateReader()
 
     def read(self, file: StateFile) -> memoryview:
-        """See SnapshotReader."""
         with missing_explained(*self._uris):
             return self._reader.read(file)
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """See SnapshotReader."""
         with missing_explained(*self._uris):
             self._reader.fetch(file, path)
 

@@ -112,7 +112,6 @@ class InputStreamTask(StreamTask):
         self._barriers = InputBarriers(self, environment, timers, self._inputs)
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         for logical_input in self._inputs:
             logical_input.restore_watermark(self.chain.head.current_watermark)
@@ -122,12 +121,10 @@ class InputStreamTask(StreamTask):
         self._barriers.triggered(barrier)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """See StreamTask."""
         self._barriers.aborted(checkpoint_id)
         super().notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """See StreamTask."""
         progress = super().checkpoint_progress(checkpoint_id)
         collected = self._barriers.missing(checkpoint_id)
         if collected is None:
@@ -179,7 +176,6 @@ class OneInputStreamTask(InputStreamTask):
     _head_output: Output
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         head = self.chain.head
         assert isinstance(head, OneInputOperator)
@@ -188,11 +184,9 @@ class OneInputStreamTask(InputStreamTask):
         self._head_output = self.chain.head_output
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
-        """See InputHandler."""
         self._barriers.event_received(0, channel_index, event)
 
     def batch(self, batch: RecordBatch) -> None:
-        """See InputHandler."""
         self.counters.records_in += batch.num_rows
         self._process_batch(batch, self._head_output)
 
@@ -203,7 +197,6 @@ class OneInputStreamTask(InputStreamTask):
             self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
 
     def status(self, is_idle: bool) -> None:
-        """See InputHandler."""
         if not self.chain.is_finished:
             self.chain.head.process_status(is_idle, self.chain.head_output)
 
@@ -271,7 +264,6 @@ class TwoInputStreamTask(InputStreamTask):
         self._is_paced = self.chain.is_per_record
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         self.combined.restore(self.chain.head.current_watermark)
 

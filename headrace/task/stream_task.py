@@ -343,19 +343,15 @@ class StreamTask(ABC):
     def decline_checkpoint(
         self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
     ) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.decline(checkpoint_id, reason, text)
 
     def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.give_up(checkpoint_id)
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.channels.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -402,7 +398,6 @@ class SourceStreamTask(StreamTask):
     _triggered: tuple[CheckpointBarrier, ...] = ()
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         source = self.chain.head
         assert isinstance(source, SourceOperator)

@@ -207,7 +207,6 @@ class Task:
         return values
 
     def delay_to_next_timer_ms(self) -> float | None:
-        """See TaskLoop."""
         return self._timers.delay_to_next_ms()
 
     def step(self) -> Step:

@@ -70,7 +70,6 @@ class PacedRows:
 
     @property
     def rows_wanted(self) -> int:
-        """See Pace."""
         return self._pace.rows_wanted
 
     def batch(self, batch: RecordBatch) -> None:

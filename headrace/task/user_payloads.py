@@ -112,11 +112,9 @@ class _BlamingSelector:
         self._location = user_location_of([selector.partitioner], operator.location)
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         return self._blame(self._selector.select, batch)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         return self._blame(self._selector.channels_of, batch)
 
     def _blame(self, ask: Callable[[RecordBatch], T], batch: RecordBatch) -> T:

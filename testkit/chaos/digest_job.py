@@ -60,7 +60,6 @@ class DigestJob:
 
     @property
     def name(self) -> str:
-        """See ChaosJob."""
         return "digest"
 
     def is_poison(self, number: int) -> bool:
@@ -68,7 +67,6 @@ class DigestJob:
         return self.poison_every > 0 and number % self.poison_every == self.poison_every - 1
 
     def build(self, env: StreamExecutionEnvironment, directory: Path) -> None:
-        """See ChaosJob."""
         key_count = self.key_count
         env.set_parallelism(self.parallelism)
         source = DataGeneratorSource(
@@ -119,7 +117,6 @@ class EventTime(TimestampAssigner):
     """A number is its own time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """See TimestampAssigner."""
         return int(value)
 
 

@@ -63,11 +63,9 @@ class EventsJob:
 
     @property
     def name(self) -> str:
-        """See ChaosJob."""
         return "events"
 
     def build(self, env: StreamExecutionEnvironment, directory: Path) -> None:
-        """See ChaosJob."""
         env.set_parallelism(self.parallelism)
         events = self._source(env, RecordKind.EVENTS)
         sessions = self._sessions(events)
@@ -76,7 +74,6 @@ class EventsJob:
         rows.rebalance().sink_to(output_files(directory / OUTPUT)).name("files").uid("files")
 
     def expected_rows(self) -> list[str]:
-        """See ChaosJob."""
         return answer_of(self.count, self.key_count)
 
     def place_of(self, row: str) -> tuple[Hashable, int] | None:
@@ -138,7 +135,6 @@ class TimeOf(TimestampAssigner):
         self._kind = kind
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """See TimestampAssigner."""
         return self._kind.time_ms(value)
 
 
@@ -149,7 +145,6 @@ class SaidWatermarks(WatermarkGenerator):
         self._kind = kind
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """See WatermarkGenerator."""
         watermark = self._kind.watermark_behind(event)
         if watermark is not None:
             output.emit_watermark(watermark)
@@ -164,7 +159,6 @@ class SessionRows(ProcessWindowFunction[int, str, int, TimeWindow]):
     def process(
         self, key: int, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[int]
     ) -> Iterable[str]:
-        """See ProcessWindowFunction."""
         window = context.window()
         yield session_row(key, window.start, window.end, sorted(elements))
 
@@ -186,7 +180,6 @@ class JoinedRows(ProcessJoinFunction[int, int, str]):
         self._key_count = key_count
 
     def process_element(self, left: int, right: int, ctx: Any) -> Iterable[str]:
-        """See ProcessJoinFunction."""
         yield joined_row(RecordKind.ORDERS.key(right, self._key_count), left, right)
 
 
@@ -200,17 +193,14 @@ class RuledRows(KeyedBroadcastProcessFunction[int, int, int, str]):
         )
 
     def process_element(self, value: int, ctx: Any) -> None:
-        """See KeyedBroadcastProcessFunction."""
         time_ms = RecordKind.EVENTS.time_ms(value)
         self._waiting.put(value, time_ms)
         ctx.timer_service().register_event_time_timer(time_ms)
 
     def process_broadcast_element(self, value: int, ctx: Any) -> None:
-        """See KeyedBroadcastProcessFunction."""
         ctx.get_broadcast_state(_RULES)[value] = rule_content(value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[str]:
-        """See KeyedBroadcastProcessFunction."""
         due = sorted(event for event, time_ms in self._waiting.items() if time_ms == timestamp)
         known = ctx.get_broadcast_state(_RULES)
         contents = [known.get(rule) for rule in rules_of(timestamp)]

@@ -77,7 +77,6 @@ class _ScannedPartitions(ResultPartitionManager):
         self._is_nobodys_loss = False
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """See ResultPartitionManager."""
         found = tuple(partition_ids)
         if not self._is_nobodys_loss:
             self._releasing(self._place, found)
@@ -108,7 +107,6 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         return any(each.is_finished for each in self._results)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """See ShuffleEnvironment."""
         result = super().create_result_partition(descriptor)
         self._results.append(result)
         return result
@@ -116,13 +114,11 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """See ShuffleEnvironment."""
         gate = super().create_input_gate(descriptor, consumer)
         self._gates.append((consumer, descriptor, gate))
         return gate
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See transport.TransportHost."""
         session = super().open_session(link, peer_name, features)
         if isinstance(session, PeerSession):
             self._sessions.append(ref(session))

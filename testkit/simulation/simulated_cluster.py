@@ -150,15 +150,12 @@ class SimulatedDriver:
         return self._max_worker_count
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         return f"the simulated host has room for {self._max_worker_count}"
 
     def initialize(self, listener: WorkerListener) -> None:
-        """See ResourceManagerDriver."""
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """See ResourceManagerDriver."""
         if self.is_deaf:
             return
         delay_ms = self._simulation.random.uniform(10, 2_000)
@@ -174,7 +171,6 @@ class SimulatedDriver:
             self._simulation.later(1_000, lambda: worker.die("released"))
 
     async def close(self) -> None:
-        """See ResourceManagerDriver."""
         for worker in list(self.workers.values()):
             worker.die("the host was closed")
 

@@ -34,7 +34,6 @@ class TracedDelivery:
     clock: ManualClock
 
     def decide(self, message: LoopbackMessage) -> Sequence[float]:
-        """See DeliveryPolicy."""
         delays_ms = self.policy.decide(message)
         fate = " ".join(f"{delay:.3f}" for delay in delays_ms) or "lost"
         self.trace.add(

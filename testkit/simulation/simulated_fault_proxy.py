@@ -30,7 +30,6 @@ class SimulatedFaults:
     def create_relay(
         self, dialler: str, acceptor: str, deliver: LetArrive
     ) -> "SimulatedFaultRelay":
-        """See simulated_transport.CreateRelay."""
         injector = FaultInjector(self._rules, f"{self._seed}:{len(self.injectors)}")
         self.injectors.append(injector)
         return SimulatedFaultRelay(injector, self._schedule, self._clock, deliver)
@@ -49,7 +48,6 @@ class SimulatedFaultRelay:
         self._timer: Cancellable | None = None
 
     def carry(self, role: Role, data: bytes) -> None:
-        """See Relay."""
         direction, now_ns = _DIRECTIONS[role], self._clock.monotonic_ns()
         if data:
             self._perform(self._injector.received(direction, data, now_ns))

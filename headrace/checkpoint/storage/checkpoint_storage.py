@@ -107,12 +107,11 @@ class CheckpointsInMemory:
         self._savepoints = savepoints
 
     def prepare(self) -> None:
-        """See CheckpointStorage."""
+        pass
 
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
     ) -> CheckpointOptions:
-        """See CheckpointStorage."""
         if options.kind.is_savepoint:
             return self._savepoints.locate(options, target)
         return _placed(options, "", "")
@@ -120,13 +119,11 @@ class CheckpointsInMemory:
     def publish(
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
-        """See CheckpointStorage."""
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
         return CompletedCheckpoint(metadata, "")
 
     def completed(self) -> list[CompletedCheckpoint]:
-        """See CheckpointStorage."""
         return []
 
 
@@ -154,14 +151,12 @@ class CheckpointsInFiles:
         return child_uri(self.checkpoint_folder, "shared")
 
     def prepare(self) -> None:
-        """See CheckpointStorage."""
         for name in ("shared", "taskowned"):
             make_folder(child_uri(self.checkpoint_folder, name), is_shared=self._is_shared)
 
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
     ) -> CheckpointOptions:
-        """See CheckpointStorage."""
         if options.kind.is_savepoint:
             located = self._savepoints.locate(options, target)
             # So that a later driver of the job can shut it out, as it does with checkpoints.
@@ -174,7 +169,6 @@ class CheckpointsInFiles:
     def publish(
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
-        """See CheckpointStorage."""
         self._lineage.validate_epoch()
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
@@ -183,7 +177,6 @@ class CheckpointsInFiles:
         return published
 
     def completed(self) -> list[CompletedCheckpoint]:
-        """See CheckpointStorage."""
         return completed_in(self.checkpoint_folder, self._key)
 
     def _tell_newest(self, checkpoint_id: int) -> None:

@@ -101,24 +101,23 @@ class LineageInMemory:
         self._last_id = floor_id
 
     def take_id(self, folder_uri: str = "") -> int:
-        """See Lineage."""
         self._last_id += 1
         return self._last_id
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
-        """See Lineage."""
+        pass
 
     def decided(self, checkpoint_id: int) -> None:
-        """See Lineage."""
+        pass
 
     def validate_epoch(self) -> None:
-        """See Lineage."""
+        pass
 
     def leave(self) -> None:
-        """See Lineage."""
+        pass
 
     def end(self) -> None:
-        """See Lineage."""
+        pass
 
 
 class _TakenId(msgspec.Struct):
@@ -186,7 +185,6 @@ class StoredLineage:
         return cls(folder, lineage_id, epoch, last_id, random, key, savepoints)
 
     def take_id(self, folder_uri: str = "") -> int:
-        """See Lineage."""
         record = _TakenId(self.epoch, folder_uri)
         for _ in range(_ATTEMPTS_MAX):
             taken = _taken_in(self._folder)
@@ -202,18 +200,15 @@ class StoredLineage:
         )
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
-        """See Lineage."""
         content = self._sealed(checkpoint_id, _TakenId(self.epoch, "", savepoint_uri))
         replace_file(_id_uri(self._folder, checkpoint_id), content, self._token())
         # Not before: see above.
         self.validate_epoch()
 
     def decided(self, checkpoint_id: int) -> None:
-        """See Lineage."""
         self._undecided.discard(checkpoint_id)
 
     def validate_epoch(self) -> None:
-        """See Lineage."""
         self._validate_epoch(_taken_in(self._folder).epochs)
 
     def _validate_epoch(self, epochs: list[int]) -> None:
@@ -223,7 +218,6 @@ class StoredLineage:
             raise CheckpointFencedError(self.lineage_id, self.epoch, 0)
 
     def leave(self) -> None:
-        """See Lineage."""
         taken = _taken_in(self._folder).ids
         self._forget_decided(number for number in taken if number != self._last_id)
         for number in taken:
@@ -232,7 +226,6 @@ class StoredLineage:
                 replace_file(_id_uri(self._folder, number), content, self._token())
 
     def end(self) -> None:
-        """See Lineage."""
         remove_folder(self._folder)
 
     def _forget_decided(self, earlier: Iterable[int]) -> None:

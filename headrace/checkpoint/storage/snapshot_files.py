@@ -59,11 +59,9 @@ class RevocableWriter:
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
     ) -> StateFile:
-        """See SnapshotWriter."""
         return self._noted(self._writer.write(name, content, is_shared=is_shared))
 
     def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
-        """See SnapshotWriter."""
         return self._noted(self._writer.write_file(name, path, is_shared=is_shared))
 
     def revoke(self) -> None:

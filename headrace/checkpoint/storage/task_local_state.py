@@ -83,7 +83,6 @@ class CopyingWriter:
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
     ) -> StateFile:
-        """See SnapshotWriter."""
         file = self._writer.write(name, content, is_shared=is_shared)
         self._copies.keep(file, lambda path: path.write_bytes(content))
         return file
@@ -104,7 +103,6 @@ class CopiesFirstReader:
         self.found_count = 0
 
     def read(self, file: StateFile) -> memoryview:
-        """See SnapshotReader."""
         copy = self._copy_of(file)
         if copy is not None:
             with self._dropping_unfit(file):
@@ -114,7 +112,6 @@ class CopiesFirstReader:
         return self._reader.read(file)
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """See SnapshotReader."""
         copy = self._copy_of(file)
         if copy is not None:
             with self._dropping_unfit(file):

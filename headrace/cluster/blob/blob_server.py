@@ -70,7 +70,6 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
             await self._run_blocking("remove blobs", self._files.close)
 
     async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
-        """See BlobServerGateway."""
         self._ledger.expect(job_id, key, self.clock.monotonic_ms())
         self._files.make_directory()
         upload = self._uploads.setdefault((job_id, key), asyncio.Lock())
@@ -111,7 +110,6 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     async def get_chunk(
         self, job_id: JobId, key: BlobKey, offset: int, size_bytes_max: int
     ) -> bytes:
-        """See BlobServerGateway."""
         if not self._ledger.is_complete(job_id, key):
             raise BlobNotFoundError(
                 str(job_id), str(key), "the job is over, or the blob was never uploaded"
@@ -122,12 +120,10 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         )
 
     async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
-        """See BlobServerGateway."""
         self._ledger.retain(job_id, keys, self.clock.monotonic_ms())
         return Acknowledge()
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
-        """See BlobServerGateway."""
         if self._forget(job_id):
             await self._delete(job_id)
         return Acknowledge()

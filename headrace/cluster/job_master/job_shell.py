@@ -112,48 +112,38 @@ class JobShell:
         self.slots.return_idle()
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """See SchedulerShell."""
         self._restore.restore(scope, version)
 
     def declare_slots(self) -> None:
-        """See SchedulerShell."""
         self.resource_manager.declare()
 
     def await_slots(self) -> None:
-        """See SchedulerShell."""
         self.slots.request()
 
     def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
-        """See SchedulerShell."""
         self._data_sets.find(data_sets, version)
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See SchedulerShell."""
         self._data_sets.release(data_set)
 
     def register_partitions(
         self, registrations: Sequence[PartitionRegistration], version: int
     ) -> None:
-        """See SchedulerShell."""
         scheduler = self.scheduler
         self.partitions.register(
             registrations, version, scheduler.partitions_registered, scheduler.registration_failed
         )
 
     def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """See SchedulerShell."""
         self.partitions.release(descriptors)
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
-        """See SchedulerShell."""
         return self._endpoint.schedule_run_async(delay_ms, action)
 
     def commit(self) -> None:
-        """See SchedulerShell."""
         self.coordination.commit(self.checkpointing.commits.await_all)
 
     def restarts(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
-        """See SchedulerShell."""
         newest_id = self.checkpointing.newest_id
         self.notices.tell(
             "restarts",
@@ -164,14 +154,12 @@ class JobShell:
         )
 
     def execution_changed(self, execution: Execution) -> None:
-        """See SchedulerShell."""
         self.coordination.execution_changed(execution)
         if execution.state.is_terminal:
             is_failure = execution.state is not ExecutionState.FINISHED
             self.checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def status_changed(self, status: JobStatus) -> None:
-        """See SchedulerShell."""
         graph = self.scheduler.graph
         _LOG.info("job %s (%s) is %s", graph.name, graph.job_id, status.name)
         self.checkpointing.status_changed(status)

@@ -77,7 +77,6 @@ class JobTable:
             self._close_if_over(attempt_id.job_id)
 
     def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        """See JobConnectionOwner."""
         return self.slots.table.offers_for(job_id)
 
     def slots_answered(
@@ -86,15 +85,12 @@ class JobTable:
         offered: tuple[SlotOffer, ...],
         accepted: tuple[AllocationId, ...],
     ) -> None:
-        """See JobConnectionOwner."""
         self.slots.answered(connection, offered, accepted)
 
     def job_master_rejected(self, job_id: JobId, reason: str) -> None:
-        """See JobConnectionOwner."""
         self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
 
     def job_master_lost(self, job_id: JobId, cause: str) -> None:
-        """See JobConnectionOwner."""
         for entry in self.tasks.of_job(job_id):
             entry.outbox.close()
             if entry.has_ended:
@@ -104,7 +100,6 @@ class JobTable:
         self.slots.await_job_master(job_id)
 
     def slot_freed(self, freed: FreedSlot) -> None:
-        """See TaskSlotsOwner."""
         slot_id = SlotId(self._setup.resource_id, freed.slot_index)
         self._on_slot_freed(slot_id, freed.allocation_id)
         self._close_if_over(freed.job_id)

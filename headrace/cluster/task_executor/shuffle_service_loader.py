@@ -50,13 +50,11 @@ class CreditBasedShuffleServiceFactory:
     """The built-in service: TaskManagers keep what they produce and send it to whoever has given credit."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
-        """See ShuffleServiceFactory."""
         return CreditBasedShuffleMaster()
 
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        """See ShuffleServiceFactory."""
         from headrace.cluster.task_executor.credit_based_environment import (
             create_credit_based_environment,
         )

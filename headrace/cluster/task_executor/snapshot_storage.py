@@ -25,14 +25,12 @@ class CheckpointFiles:
         self._copies: Final = copies
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
-        """See SnapshotStorage."""
         writer = SubtaskStorage(options, name_prefix, self._settings)
         if self._copies is None or not self._settings.get_option(LOCAL_BACKUP):
             return writer
         return CopyingWriter(writer, self._copies)
 
     def reader(self) -> SnapshotReader:
-        """See SnapshotStorage."""
         reader = open_reader(self._settings)
         if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
             return reader

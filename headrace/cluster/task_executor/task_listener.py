@@ -55,7 +55,6 @@ class TaskReporter:
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
-        """See TaskListener."""
         self._endpoint.run_async(lambda: self._state_changed(attempt_id, state, error))
 
     def operator_event(
@@ -80,7 +79,6 @@ class TaskReporter:
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> None:
-        """See TaskListener."""
         self._put(attempt_id, CheckpointAcknowledged(checkpoint_id, snapshot, metrics))
 
     def checkpoint_declined(
@@ -90,11 +88,9 @@ class TaskReporter:
         reason: CheckpointFailureReason,
         text: str,
     ) -> None:
-        """See TaskListener."""
         self._put(attempt_id, CheckpointDeclined(checkpoint_id, reason, text))
 
     def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
-        """See TaskListener."""
         self._put(attempt_id, DataEnded())
 
     def _put(self, attempt_id: ExecutionAttemptId, message: CheckpointMessage) -> None:

@@ -40,14 +40,13 @@ class NoPartitions:
     partition_count = 0
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """See StoredPartitions."""
+        pass
 
     def holds(self, partition_id: ResultPartitionId) -> bool:
-        """See StoredPartitions."""
         return False
 
     def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """See StoredPartitions."""
+        pass
 
 
 @dataclass(frozen=True)

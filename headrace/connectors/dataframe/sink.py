@@ -115,7 +115,6 @@ class DataFrameSink(Sink):
         return f"{parent}/.{name}.staging-{self.staging_name}"
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         _check_columns("DataFrameSink", value_type)
         unwritable = unwritable_column(value_type, self.format)
         if unwritable is not None:
@@ -150,7 +149,6 @@ class DataFrameSink(Sink):
         return SINK_COORDINATOR, msgspec.msgpack.encode(payload)
 
     def committer(self) -> tuple[str, bytes]:
-        """See Sink."""
         payload = CommitPayload(
             self.target,
             self.format,
@@ -189,7 +187,6 @@ class IdempotentForeachBatchSink(Sink):
         object.__setattr__(self, "staging_path", state["staging_path"])
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         _check_columns("IdempotentForeachBatchSink", value_type)
         unwritable = unwritable_column(value_type, "parquet")
         if unwritable is not None:
@@ -204,7 +201,6 @@ class IdempotentForeachBatchSink(Sink):
         return PartStagingWriter(self.staging_path, context)
 
     def committer(self) -> tuple[str, bytes]:
-        """See Sink."""
         function_id: str = getattr(self, "function_id", "")
         return SINK_COMMITTER, msgspec.msgpack.encode(CommitPayload(function_id=function_id))
 

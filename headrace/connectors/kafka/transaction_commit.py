@@ -200,7 +200,6 @@ class KafkaCommitter:
         return self._last_ids.get(scope)
 
     def close(self) -> None:
-        """See Committer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()

@@ -85,7 +85,6 @@ class JdbcSink(Sink):
         )
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         if isinstance(value_type, PickledBytesTypeInfo):
             raise ProgramError(
                 "JdbcSink needs records with columns, and this stream's records have no declared type: give it one, "
@@ -105,7 +104,6 @@ class JdbcSink(Sink):
         return DirectWriter(self.statement, self.connection, self.execution, context)
 
     def committer(self) -> tuple[str, bytes] | None:
-        """See Sink."""
         if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
         connection = self.connection

@@ -48,13 +48,11 @@ class StagedRowsCommitter:
             self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits."""
         query = "SELECT last_id FROM headrace_commits WHERE scope = %s"
         row = self._in_transaction(lambda: self._connection.execute(query, (scope,)).fetchone())
         return None if row is None else row[0]
 
     def close(self) -> None:
-        """See Committer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -68,11 +68,9 @@ class SingleChannelSelector:
     deals_rows = False
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         return [(0, batch)]
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         return np.zeros(batch.num_rows, dtype=np.int32)
 
 
@@ -83,11 +81,9 @@ class BroadcastSelector:
     deals_rows = False
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         raise AssertionError("a broadcast selects no channel")
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         raise AssertionError("a broadcast selects no channel")
 
 
@@ -103,7 +99,6 @@ class RoundRobinSelector:
         self._whole_batch_rows = whole_batch_rows
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         count = self._channel_count
         if count == 1:
             return [(0, batch)]
@@ -121,7 +116,6 @@ class RoundRobinSelector:
         ]
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         count, rows = self._channel_count, batch.num_rows
         first = (self._last_channel + 1) % count
         if 0 < self._whole_batch_rows <= rows:
@@ -156,13 +150,11 @@ class LoadAwareSelector:
         self._load_of = load_of
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         if self._is_whole(batch):
             return [(self._next_channel(), batch)]
         return deal(batch, self.channels_of(batch), self._channel_count)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         if self._is_whole(batch):
             return np.full(batch.num_rows, self._next_channel(), dtype=np.int32)
         following: dict[int, int] = {}
@@ -200,14 +192,12 @@ class ShuffleSelector:
         self._whole_batch_rows = whole_batch_rows
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         count = self._channel_count
         if count == 1 or batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
             return [(self._random.randrange(count), batch)]
         return deal(batch, self.channels_of(batch), count)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         count, rows = self._channel_count, batch.num_rows
         if 0 < self._whole_batch_rows <= rows:
             return np.full(rows, self._random.randrange(count), dtype=np.int32)
@@ -226,13 +216,11 @@ class KeyGroupSelector:
         self._max_parallelism = max_parallelism
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         if self._channel_count == 1:
             return [(0, batch)]
         return deal(batch, self.channels_of(batch), self._channel_count)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         assert batch.key_hashes is not None, "a keyed edge carries batches with key hashes"
         return subtasks_of(batch.key_hashes, self._channel_count, self._max_parallelism)
 

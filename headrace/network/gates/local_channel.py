@@ -74,20 +74,17 @@ class LocalInputChannel:
 
     @property
     def queued_count(self) -> int:
-        """See InputChannel."""
         # Read once: a reader of metrics may meet a canceller that takes the view away.
         view = self._view
         return 0 if view is None else view.queued_count
 
     @property
     def queued_bytes(self) -> int:
-        """See InputChannel."""
         view = self._view
         return 0 if view is None else view.queued_bytes
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputChannel."""
         view = self._view
         return view is not None and view.has_priority_event
 
@@ -97,7 +94,6 @@ class LocalInputChannel:
             self._transport.post(self._wait_for_producer)
 
     def poll(self) -> ChannelElement | None:
-        """See InputChannel."""
         if self._error is not None:
             raise self._error
         if self._view is None:
@@ -120,7 +116,6 @@ class LocalInputChannel:
         return element.event
 
     def resume(self) -> None:
-        """See InputChannel."""
         view = self._view
         if view is not None:
             view.resume()
@@ -130,11 +125,9 @@ class LocalInputChannel:
         raise AssertionError("a channel of this process announces nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See InputChannel."""
         self._capture_id, self._captured = checkpoint_id, []
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """See InputChannel."""
         if checkpoint_id != self._capture_id:
             return []
         self._capture_id = 0
@@ -142,25 +135,21 @@ class LocalInputChannel:
         return captured
 
     def acknowledge_all_data(self) -> None:
-        """See InputChannel."""
         view = self._view
         if view is not None:
             view.acknowledge_all_data()
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See InputChannel."""
         self._in_flight_rows = in_flight_rows
         view = self._view
         if view is not None:
             self._tell_wish(view)
 
     def send_task_event(self, event: bytes) -> None:
-        """See InputChannel."""
         if not self._is_closed:
             self._transport.post(partial(self._send_or_keep, event))
 
     def close(self) -> None:
-        """See InputChannel."""
         self._is_closed = True
         view, self._view = self._view, None
         if view is not None:

@@ -105,7 +105,6 @@ class ReceivedQueue:
                     break
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See InputChannel."""
         capture = self._capture
         with capture.lock:
             end = capture.start(checkpoint_id)
@@ -114,7 +113,6 @@ class ReceivedQueue:
                     capture.add(self._captured(item))
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """See InputChannel."""
         with self._capture.lock:
             return self._capture.stop(checkpoint_id)
 

@@ -54,7 +54,6 @@ class RecoveredInputChannel:
 
     @property
     def queued_count(self) -> int:
-        """See InputChannel."""
         return len(self._queue)
 
     @property
@@ -71,15 +70,12 @@ class RecoveredInputChannel:
         self._queue.append(EndOfInputChannelState())
 
     def poll(self) -> ChannelElement | None:
-        """See InputChannel."""
         return self._queue.popleft() if self._queue else None
 
     def resume(self) -> None:
-        """See InputChannel."""
         raise AssertionError("a recovered channel has delivered nothing that blocks")
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel."""
         raise AssertionError("a recovered channel has announced nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
@@ -90,23 +86,18 @@ class RecoveredInputChannel:
                 self._capture.add(CapturedBatch(each.arrow, each.markers))
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """See InputChannel."""
         return self._capture.stop(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
-        """See InputChannel."""
         raise AssertionError("a recovered channel has delivered no end of data")
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See InputChannel."""
         self.successor.request_in_flight_rows(in_flight_rows)
 
     def send_task_event(self, event: bytes) -> None:
-        """See InputChannel."""
         self.successor.send_task_event(event)
 
     def close(self) -> None:
-        """See InputChannel."""
         self.successor.close()
 
 

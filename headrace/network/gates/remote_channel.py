@@ -93,25 +93,20 @@ class RemoteInputChannel:
 
     @property
     def queued_count(self) -> int:
-        """See InputChannel."""
         return len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
-        """See InputChannel."""
         return self._queue.size_bytes
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputChannel."""
         return self._queue.has_priority_event
 
     def request(self) -> None:
-        """See InputChannel."""
         self._receiver.transport.post(self._connect)
 
     def poll(self) -> ChannelElement | None:
-        """See InputChannel."""
         if self._error is not None:
             raise self._error
         item = self._queue.take()
@@ -138,7 +133,6 @@ class RemoteInputChannel:
         return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
 
     def resume(self) -> None:
-        """See InputChannel."""
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))
 
     def prioritise(self, sequence: int) -> None:
@@ -147,20 +141,15 @@ class RemoteInputChannel:
         self._notify()
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See InputChannel."""
         self._queue.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """See InputChannel."""
         return self._queue.stop_capture(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
-        """See InputChannel."""
         self._tell_producer(lambda consumer, channel: consumer.acknowledge_all_data(channel))
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See InputChannel."""
-
         def request() -> None:
             self._early.in_flight_rows = in_flight_rows
             if self._session is not None:
@@ -169,8 +158,6 @@ class RemoteInputChannel:
         self._receiver.transport.post(request)
 
     def send_task_event(self, event: bytes) -> None:
-        """See InputChannel."""
-
         def send() -> None:
             if self._session is not None:
                 self._session.consumer.send_task_event(self._channel, event)
@@ -182,18 +169,15 @@ class RemoteInputChannel:
         self._receiver.transport.post(send)
 
     def close(self) -> None:
-        """See InputChannel."""
         if not self._is_closed:
             self._is_closed = True
             self._receiver.transport.post(self._leave)
 
     def grant(self, credit_count: int) -> None:
-        """See receiver.CreditedChannel."""
         if self._session is not None:
             self._session.consumer.add_credit(self._channel, credit_count)
 
     def place_data(self, frame: Data, body_length: int) -> Segment | None:
-        """See consumer_session.ChannelReceiver."""
         if body_length > frame.credit_count * self._receiver.segment_size:
             raise ProtocolError(
                 self._peer,
@@ -208,11 +192,9 @@ class RemoteInputChannel:
         return segment
 
     def schema_received(self, frame: Schema) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._schema.announced(frame.fingerprint, frame.body)
 
     def data_received(self, frame: Data) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._check_sequence(frame.sequence)
         if frame.credit_count < 1:
             raise ProtocolError(self._peer, f"data without a price on channel {self._name()}")
@@ -232,7 +214,6 @@ class RemoteInputChannel:
         self._receiver.heard_of(self._index)
 
     def event_received(self, frame: Event) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._check_sequence(frame.sequence)
         event = decode_event(frame.kind, frame.value, frame.body, self._peer)
         if frame.traits & ~EventTrait.ALL:
@@ -244,12 +225,10 @@ class RemoteInputChannel:
         self._announce_arrival()
 
     def backlog_received(self, frame: Backlog) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._receiver.credits.backlog_announced(self._index, frame.backlog)
         self._receiver.heard_of(self._index)
 
     def error_received(self, code: int, text: str) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._end(tell_producer=False)
         partition_text = str(self._partition_id)
         if code == ErrorCode.PARTITION_NOT_FOUND:
@@ -280,7 +259,6 @@ class RemoteInputChannel:
             self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
 
     def lost(self, error: NetworkError) -> None:
-        """See consumer_session.ChannelReceiver."""
         self._end(tell_producer=False)
         self._read_on_or_fail(error)
 

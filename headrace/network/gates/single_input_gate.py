@@ -230,12 +230,10 @@ class SingleInputGate:
 
     @property
     def number_of_channels(self) -> int:
-        """See InputGate."""
         return len(self._channels)
 
     @property
     def is_finished(self) -> bool:
-        """See InputGate."""
         return self._open_count == 0
 
     @property
@@ -245,12 +243,10 @@ class SingleInputGate:
 
     @property
     def is_available(self) -> bool:
-        """See InputGate."""
         return self._turns.is_available or self._is_closed
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputGate."""
         return self._turns.has_priority
 
     @property
@@ -321,7 +317,6 @@ class SingleInputGate:
             channel.request()
 
     def poll(self) -> GateElement | None:
-        """See InputGate."""
         while True:
             if self._is_closed:
                 raise CancelTaskException("the task's input was closed")
@@ -346,7 +341,6 @@ class SingleInputGate:
             return self._to_element(index, channel.is_local, received)
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """See InputGate."""
         self._turns.on_available(callback)
 
     def limit_in_flight(self, in_flight_rows: int) -> None:
@@ -366,15 +360,12 @@ class SingleInputGate:
         return max(min(BATCHES_IN_FLIGHT, row_count), -(-size_bytes // receiver.segment_size))
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
-        """See InputGate."""
         self._turns.on_priority(callback)
 
     def resume(self, channel_index: int) -> None:
-        """See InputGate."""
         self._channels[channel_index].resume()
 
     def prioritise(self, channel_index: int, sequence: int) -> None:
-        """See InputGate."""
         self._channels[channel_index].prioritise(sequence)
 
     def start_capture(self, checkpoint_id: int) -> None:
@@ -405,7 +396,6 @@ class SingleInputGate:
         return captured
 
     def acknowledge_all_data(self, channel_index: int) -> None:
-        """See InputGate."""
         self._channels[channel_index].acknowledge_all_data()
 
     def notify(self, index: int) -> None:

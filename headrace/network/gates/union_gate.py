@@ -30,26 +30,21 @@ class UnionInputGate:
 
     @property
     def number_of_channels(self) -> int:
-        """See InputGate."""
         return self._offsets[-1]
 
     @property
     def is_finished(self) -> bool:
-        """See InputGate."""
         return all(gate.is_finished for gate in self._gates)
 
     @property
     def is_available(self) -> bool:
-        """See InputGate."""
         return self._turns.is_available
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputGate."""
         return any(gate.has_priority_event for gate in self._gates)
 
     def poll(self) -> GateElement | None:
-        """See InputGate."""
         index = next((k for k, gate in enumerate(self._gates) if gate.has_priority_event), None)
         if index is not None:
             element = self._gates[index].poll()
@@ -68,7 +63,6 @@ class UnionInputGate:
         return None
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """See InputGate."""
         self._turns.on_available(callback)
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
@@ -77,17 +71,14 @@ class UnionInputGate:
             gate.on_priority_event(callback)
 
     def resume(self, channel_index: int) -> None:
-        """See InputGate."""
         index = self._gate_of(channel_index)
         self._gates[index].resume(channel_index - self._offsets[index])
 
     def prioritise(self, channel_index: int, sequence: int) -> None:
-        """See InputGate."""
         index = self._gate_of(channel_index)
         self._gates[index].prioritise(channel_index - self._offsets[index], sequence)
 
     def acknowledge_all_data(self, channel_index: int) -> None:
-        """See InputGate."""
         index = self._gate_of(channel_index)
         self._gates[index].acknowledge_all_data(channel_index - self._offsets[index])
 

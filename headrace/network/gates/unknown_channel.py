@@ -19,56 +19,45 @@ class UnknownInputChannel:
 
     @property
     def queued_count(self) -> int:
-        """See InputChannel."""
         return 0
 
     @property
     def queued_bytes(self) -> int:
-        """See InputChannel."""
         return 0
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputChannel."""
         return False
 
     def request(self) -> None:
-        """See InputChannel."""
         self._is_requested = True
 
     def poll(self) -> ChannelElement | None:
-        """See InputChannel."""
         return None
 
     def resume(self) -> None:
-        """See InputChannel."""
         raise AssertionError("an unknown channel has delivered nothing that blocks")
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel."""
         raise AssertionError("an unknown channel has announced nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
         """See InputChannel. Its gate begins anew with its successor."""
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """See InputChannel."""
         return []
 
     def acknowledge_all_data(self) -> None:
-        """See InputChannel."""
         raise AssertionError("an unknown channel has delivered no data")
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See InputChannel."""
         self._in_flight_rows = in_flight_rows
 
     def send_task_event(self, event: bytes) -> None:
-        """See InputChannel."""
         self._task_events.append(event)
 
     def close(self) -> None:
-        """See InputChannel."""
+        pass
 
     def hand_over(self, successor: InputChannel) -> None:
         """Do with `successor`, which took this channel's place, what was done with this one.

@@ -183,7 +183,6 @@ class IngestServer:
         return receiver
 
     def unregister(self, receiver: IngestReceiver) -> None:
-        """See IngestReceiver.close."""
         with self._lock:
             known = self._receivers.get(receiver.target)
             if known is not None and known[1] is receiver:
@@ -239,7 +238,6 @@ class IngestSession:
         self._is_over = False
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
-        """See Session."""
         if body_length > INGEST_BODY_BYTES_MAX:
             raise ProtocolError(
                 self._link.peer,
@@ -249,7 +247,6 @@ class IngestSession:
             raise ProtocolError(self._link.peer, "a pushed batch without credit")
 
     def frame_received(self, frame: Frame) -> None:
-        """See Session."""
         if self._is_over:
             return
         match frame:
@@ -305,12 +302,10 @@ class IngestSession:
             self._send(Error(channel, ErrorCode.INGEST_REFUSED, reason.encode()[:TEXT_BYTES_MAX]))
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """See Session."""
         output, self._output = self._output, []
         return output
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self._is_over = True
         if self._receiver is not None and self._request is not None:
             partition = self._receiver.partitions[self._request.partition]

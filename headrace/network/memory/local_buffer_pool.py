@@ -29,7 +29,6 @@ class BlockingWait:
     """Sleeps until a segment comes back: for tasks that have a thread."""
 
     def wait(self, condition: threading.Condition) -> None:
-        """See WaitStrategy."""
         condition.wait()
 
 
@@ -37,7 +36,6 @@ class NeverWait:
     """For tasks that share one thread, where waiting for another task would wait for ever."""
 
     def wait(self, condition: threading.Condition) -> None:
-        """See WaitStrategy."""
         raise AssertionError(
             "a cooperative task would block on network memory: give the simulation more of it"
         )

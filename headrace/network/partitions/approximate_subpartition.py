@@ -73,22 +73,18 @@ class ApproximateSubpartitionView:
 
     @property
     def queued_count(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.queued_count if self._is_current else 0
 
     @property
     def queued_bytes(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.queued_bytes if self._is_current else 0
 
     @property
     def has_priority_event(self) -> bool:
-        """See SubpartitionView."""
         return self._is_current and self._subpartition.has_priority_event
 
     @property
     def backlog(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.backlog if self._is_current else 0
 
     def poll(self, credit: int) -> Element | Stalled | None:
@@ -103,7 +99,6 @@ class ApproximateSubpartitionView:
         return element
 
     def resume(self) -> None:
-        """See SubpartitionView."""
         if self._is_current:
             self._subpartition.resume()
 

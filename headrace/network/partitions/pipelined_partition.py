@@ -53,22 +53,18 @@ class PipelinedResultPartition:
 
     @property
     def subpartition_count(self) -> int:
-        """See ResultPartition."""
         return len(self.subpartitions)
 
     @property
     def queued_count(self) -> int:
-        """See ResultPartition."""
         return sum(subpartition.queued_count for subpartition in self.subpartitions)
 
     @property
     def queued_bytes(self) -> int:
-        """See ResultPartition."""
         return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
 
     @property
     def longest_queue(self) -> int:
-        """See ResultPartition."""
         return max(subpartition.queued_count for subpartition in self.subpartitions)
 
     def create_view(
@@ -95,11 +91,9 @@ class PipelinedResultPartition:
         return subpartition.queued_count, subpartition.queued_bytes
 
     def in_flight_rows(self, index: int) -> int | None:
-        """See ResultPartition."""
         return self.subpartitions[index].in_flight_rows
 
     def limit_at_first(self, in_flight_rows: int) -> None:
-        """See ResultPartition."""
         for subpartition in self.subpartitions:
             subpartition.limit_at_first(in_flight_rows)
 
@@ -116,26 +110,22 @@ class PipelinedResultPartition:
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition."""
         for subpartition in self.subpartitions:
             subpartition.add_event(event, is_priority=is_priority, blocks_upstream=blocks_upstream)
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
     ) -> OutputCapture:
-        """See ResultPartition."""
         capture = OutputCapture(self.subpartition_count)
         for subpartition in self.subpartitions:
             subpartition.add_barrier(barrier, capture, unsealed.get(subpartition.index))
         return capture
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
-        """See ResultPartition."""
         for subpartition in self.subpartitions:
             subpartition.time_out_barrier(checkpoint_id)
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """See ResultPartition."""
         with self._lock:
             if self._unacknowledged_count:
                 self._on_all_data_processed.append(callback)

@@ -50,22 +50,18 @@ class PipelinedSubpartitionView:
 
     @property
     def queued_count(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.queued_count
 
     @property
     def queued_bytes(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.queued_bytes
 
     @property
     def has_priority_event(self) -> bool:
-        """See SubpartitionView."""
         return self._subpartition.has_priority_event
 
     @property
     def backlog(self) -> int:
-        """See SubpartitionView."""
         return self._subpartition.backlog
 
     def release(self) -> None:
@@ -230,7 +226,6 @@ class PipelinedSubpartition:
             call()
 
     def resume(self) -> None:
-        """See subpartition.SubpartitionView."""
         with self._lock:
             assert self._is_blocked, f"{self._partition_text} is resumed without being blocked"
             self._is_blocked = self._is_recovering = False
@@ -242,7 +237,6 @@ class PipelinedSubpartition:
             call()
 
     def acknowledge_all_data(self) -> None:
-        """See subpartition.SubpartitionView."""
         self._on_acknowledged()
 
     def limit_at_first(self, in_flight_rows: int) -> None:
@@ -251,7 +245,6 @@ class PipelinedSubpartition:
             self.notify_in_flight_rows(in_flight_rows)
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See subpartition.SubpartitionView."""
         with self._lock:
             self._in_flight_rows = in_flight_rows
             calls = self._fullness_changes()
@@ -319,7 +312,6 @@ class PipelinedSubpartition:
         self._on_released()
 
     def poll(self, credit: int) -> Element | Stalled | None:
-        """See subpartition.SubpartitionView."""
         calls: list[Callable[[], None]] = []
         capture: OutputCapture | None = None
         with self._lock:

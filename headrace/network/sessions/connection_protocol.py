@@ -74,7 +74,6 @@ class WireEndpoint:
 
     @property
     def has_output_left(self) -> bool:
-        """See Session."""
         return self.session is not None and self.session.has_output_left
 
     def buffer(self) -> memoryview:

@@ -120,7 +120,6 @@ class ConsumerSession:
         self._send_for(TaskEvent(channel, event))
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
-        """See assembler.BodyCheck."""
         if isinstance(frame, Data):
             receiver = self._channels.get(frame.channel)
             if receiver is None:

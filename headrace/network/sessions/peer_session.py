@@ -53,9 +53,7 @@ class Session(Protocol):
         """
         ...
 
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
-        """See assembler.BodyCheck."""
-        ...
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None: ...
 
     def frame_received(self, frame: Frame) -> None:
         """Take a frame; a NetworkError ends the connection."""
@@ -85,7 +83,6 @@ class PeerSession:
 
     @property
     def is_spent(self) -> bool:
-        """See Session."""
         if not self._is_retired:
             return False
         is_idle = not self.consumer.channel_count and not self.producer.reader_count
@@ -93,7 +90,6 @@ class PeerSession:
 
     @property
     def has_output_left(self) -> bool:
-        """See Session."""
         return self.producer.has_output_left
 
     def retire(self, role: Role) -> None:
@@ -108,11 +104,9 @@ class PeerSession:
             self._link.wake()
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
-        """See Session."""
         return self.consumer.check_body(cls, frame, body_length)
 
     def frame_received(self, frame: Frame) -> None:
-        """See Session."""
         match frame:
             case Error() if frame.channel == NO_CHANNEL:
                 text = bytes(frame.body).decode(errors="replace")
@@ -138,7 +132,6 @@ class PeerSession:
                 )
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """See Session."""
         output = self.consumer.take_output()
         # Behind the requests that were made before.
         output += self._words
@@ -147,7 +140,6 @@ class PeerSession:
         return output
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self.producer.close()
         self.consumer.close(error)
 

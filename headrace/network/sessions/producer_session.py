@@ -126,7 +126,6 @@ class ProducerSession:
 
     @property
     def has_output_left(self) -> bool:
-        """See Session."""
         return bool(self._ready)
 
     def partition_requested(self, request: PartitionRequest) -> None:

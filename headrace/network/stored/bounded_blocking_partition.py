@@ -79,7 +79,6 @@ class BoundedBlockingPartition(StoredPartition):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition."""
         self._append(self._indexes, prepare_event(event))
 
     def _encode(self, sealed: SealedBatch) -> PreparedElement:
@@ -146,5 +145,4 @@ class _Cursor:
         return elements
 
     def close(self) -> None:
-        """See SubpartitionCursor."""
         self._file.let_go()

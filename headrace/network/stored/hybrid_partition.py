@@ -232,7 +232,6 @@ class HybridPartition(StoredPartition):
 
     @property
     def queued_count(self) -> int:
-        """See ResultPartition."""
         return super().queued_count + sum(each.held_count for each in self._subpartitions)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
@@ -363,7 +362,6 @@ class _Cursor:
 
     @property
     def next_offset(self) -> int | None:
-        """See SubpartitionCursor."""
         if self._position >= self._subpartition.element_count:
             return None
         return self._subpartition.offset_of(self._position)
@@ -373,7 +371,6 @@ class _Cursor:
         return 0
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[StoredElement]:
-        """See SubpartitionCursor."""
         count, elements = self._subpartition.take(
             self._position, limit_bytes, self._file, self._schemas
         )
@@ -381,6 +378,5 @@ class _Cursor:
         return elements
 
     def close(self) -> None:
-        """See SubpartitionCursor."""
         self._subpartition.detach()
         self._file.let_go()

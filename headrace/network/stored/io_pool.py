@@ -47,7 +47,6 @@ class ThreadIoPool:
         self._is_closed = False
 
     def submit(self, job: Callable[[], None]) -> None:
-        """See IoExecutor."""
         with self._lock:
             is_closed = self._is_closed
             if not is_closed:
@@ -59,7 +58,6 @@ class ThreadIoPool:
             job()
 
     def close(self) -> None:
-        """See IoExecutor."""
         with self._lock:
             if self._is_closed:
                 return
@@ -88,7 +86,6 @@ class PostingIo:
         self._post = post
 
     def submit(self, job: Callable[[], None]) -> None:
-        """See IoExecutor."""
         self._post(job)
 
     def close(self) -> None:
@@ -101,7 +98,6 @@ class InlineIo:
     is_concurrent = False
 
     def submit(self, job: Callable[[], None]) -> None:
-        """See IoExecutor."""
         job()
 
     def close(self) -> None:

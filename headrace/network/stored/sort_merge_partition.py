@@ -115,7 +115,6 @@ class SortMergePartition(StoredPartition):
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
 
     def make_room(self) -> None:
-        """See ResultPartition."""
         self.spill()
 
     def spill(self) -> None:

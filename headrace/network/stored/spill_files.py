@@ -63,28 +63,22 @@ class OsFileLayer:
     """The real one."""
 
     def create(self, path: Path) -> int:
-        """See FileLayer."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, pieces: Sequence[Any], offset: int) -> int:
-        """See FileLayer."""
         return os.pwritev(descriptor, pieces, offset)
 
     def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
-        """See FileLayer."""
         return os.preadv(descriptor, targets, offset)
 
     def open(self, path: Path) -> tuple[int, int]:
-        """See FileLayer."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         return descriptor, os.fstat(descriptor).st_size
 
     def rename(self, path: Path, new_path: Path) -> None:
-        """See FileLayer."""
         path.rename(new_path)
 
     def close(self, descriptor: int) -> None:
-        """See FileLayer."""
         os.close(descriptor)
 
 

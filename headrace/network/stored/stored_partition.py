@@ -110,11 +110,11 @@ class StoredPartition(ABC):
 
     @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition."""
+        pass
 
     @abstractmethod
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition."""
+        pass
 
     @abstractmethod
     def emit_event(
@@ -175,7 +175,6 @@ class StoredPartition(ABC):
             self._read_loop.request(view)
 
     def fail(self, cause: BaseException | None) -> None:
-        """See ResultPartition."""
         text = describe_cause(cause)
         self._end(ProducerFailedError(str(self.partition_id), text), text)
 

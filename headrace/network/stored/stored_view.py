@@ -135,7 +135,6 @@ class StoredView:
         return self._backlog
 
     def poll(self, credit: int) -> Element | Stalled | None:
-        """See SubpartitionView."""
         taken = 0
         with self._lock:
             if not self._queue and self._failure is not None:
@@ -224,7 +223,6 @@ class StoredView:
         self._notify()
 
     def release(self) -> None:
-        """See SubpartitionView."""
         with self._lock:
             if self._is_released:
                 return

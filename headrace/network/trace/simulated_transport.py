@@ -91,21 +91,17 @@ class SimulatedTransport:
         return self._host
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
-        """See Transport."""
         self._host = host
         self._network.transports[host.name] = self
         return TaskManagerLocation(ResourceId(host.name), host.name, 0, None, "simulation")
 
     def post(self, callback: Callable[[], None]) -> None:
-        """See Transport."""
         self._network.schedule(0, callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
-        """See Transport."""
         return self._network.schedule(delay_ms, callback)
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
-        """See Transport."""
         name = str(location.resource_id)
         if self.peers.use(name, on_ready, on_error):
             peer = self._network.transports.get(name)
@@ -133,13 +129,11 @@ class SimulatedTransport:
         return create(self.host.name, near.peer, deliver)
 
     def close(self) -> None:
-        """See Transport."""
         self._network.transports.pop(self.host.name, None)
         for connection in list(self._connections):
             connection.close()
 
     def vanish(self) -> None:
-        """See SimulatedNetwork.kill."""
         for connection in list(self._connections):
             connection.cut()
 
@@ -181,11 +175,9 @@ class _SimulatedConnection:
 
     @property
     def peer(self) -> str:
-        """See Link."""
         return self._peer
 
     def wake(self) -> None:
-        """See Link."""
         if not self._is_wake_pending:
             self._is_wake_pending = True
             self._network.schedule(0, self._flush)

@@ -36,7 +36,6 @@ class WireTap:
         return self
 
     def carry(self, role: Role, data: bytes) -> None:
-        """See Relay."""
         for cut in self._cutters[role].cut(data):
             self._on_wire[role].append((cut.frame, cut.raw))
             source = _NAMES[role]

@@ -87,7 +87,6 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> str:
-        """See Link."""
         return self._peer
 
     @property
@@ -96,7 +95,6 @@ class SocketConnection(asyncio.BufferedProtocol):
         return self._endpoint.session
 
     def wake(self) -> None:
-        """See Link."""
         if not self._is_wake_pending:
             self._is_wake_pending = True
             self._post(self._flush)
@@ -125,7 +123,6 @@ class SocketConnection(asyncio.BufferedProtocol):
         self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
         if self._drop is not None:
             # It was abandoned before.
@@ -147,11 +144,9 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._flush()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol."""
         return self._endpoint.buffer() if self._drop is None else memoryview(self._drop)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol."""
         if self._drop is not None:
             self._dropped(nbytes)
             return
@@ -169,11 +164,9 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._flush()
 
     def eof_received(self) -> bool:
-        """See asyncio.BufferedProtocol."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.BaseProtocol."""
         self._transport = None
         error = self._error
         if error is None:
@@ -184,11 +177,9 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._on_closed(self)
 
     def pause_writing(self) -> None:
-        """See asyncio.BaseProtocol."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """See asyncio.BaseProtocol."""
         self._is_paused = False
         self._flush()
 

@@ -85,7 +85,6 @@ class SocketTransport:
         )
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
-        """See Transport."""
         self._host = host
         self._thread = NetworkThread(f"network {host.name}")
         unix_path = None
@@ -110,24 +109,20 @@ class SocketTransport:
         )
 
     def post(self, callback: Callable[[], None]) -> None:
-        """See Transport."""
         assert self._thread is not None, "the shuffle environment was not started"
         self._thread.post(callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
-        """See Transport."""
         assert self._thread is not None
         return self._thread.call_later(delay_ms, callback)
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
-        """See Transport."""
         if self._is_closed:
             on_error("this side is being closed")
             return
         self._table.connect(location, on_ready, on_error)
 
     def close(self) -> None:
-        """See Transport."""
         if self._thread is None or self._is_closed:
             return
         self._is_closed = True

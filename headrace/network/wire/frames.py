@@ -73,7 +73,6 @@ class PartitionRequest(Frame, frozen=True, gc=False):
     first_sequence: int = 0  # u64: the first element wanted; not 0 where a stored result is read on
 
     def header_values(self) -> tuple[Any, ...]:
-        """See Frame."""
         return (
             self.channel,
             *partition_values(self.partition_id),
@@ -88,7 +87,6 @@ class PartitionRequest(Frame, frozen=True, gc=False):
     def from_header(
         cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Self:
-        """See Frame."""
         return cls(values[0], partition_of(values[1:7]), *values[7:])
 
 
@@ -239,7 +237,6 @@ class IngestOpen(Frame, frozen=True, gc=False):
     spark_attempt: int  # u32
 
     def header_values(self) -> tuple[Any, ...]:
-        """See Frame."""
         target = (self.job_id.value, self.operator_id.value, self.subtask_index)
         return (self.channel, *target, self.partition, self.spark_attempt)
 
@@ -247,7 +244,6 @@ class IngestOpen(Frame, frozen=True, gc=False):
     def from_header(
         cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Self:
-        """See Frame."""
         channel, job_id, operator_id, *rest = values
         return cls(channel, JobId(job_id), OperatorId(operator_id), *rest)
 

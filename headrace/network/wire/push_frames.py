@@ -29,14 +29,12 @@ class PushOpen(Frame, frozen=True, gc=False):
     subpartition_count: int  # u32, > 0
 
     def header_values(self) -> tuple[Any, ...]:
-        """See Frame."""
         return (self.channel, *partition_values(self.partition_id), self.subpartition_count)
 
     @classmethod
     def from_header(
         cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Self:
-        """See Frame."""
         return cls(values[0], partition_of(values[1:7]), values[7])
 
 

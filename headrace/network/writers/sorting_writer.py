@@ -53,7 +53,6 @@ class SortingRecordWriter(RecordWriter):
             self.flush_all()
 
     def emit_marker(self, marker: TimeMarker) -> None:
-        """See RecordWriter."""
         self._rows.append_marker(marker)
         if self._rows.is_crowded:
             self.flush_all()

@@ -126,7 +126,6 @@ class InternalTimerService:
         self._schedule_wake_up()
 
     def live_source(self) -> LiveSource:
-        """See LiveReadable."""
         opaque = (KEY,) if is_opaque(self._key_space.key_type) else ()
         return LiveSource(StateTable.TIMERS, self._name, self._live_rows, opaque=opaque)
 
@@ -142,7 +141,6 @@ class InternalTimerService:
         return PiecedRows(pieces, partial(no_timers, self._name, self._key_space), release)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
-        """See Snapshotable."""
         queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}
         return FrozenTimers(self._name, queues, self._key_space)
 
@@ -150,7 +148,7 @@ class InternalTimerService:
         """See Snapshotable: the backend knows what its own files hold."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def _queue(self, domain: TimeDomain) -> TimerQueue:
         return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
@@ -209,10 +207,8 @@ class FrozenTimers:
         self._key_space = key_space
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         return write_timers(self._name, self._queues, self._key_space, writer)
 
     def discard(self) -> None:
-        """See FrozenState."""
         for queue in self._queues.values():
             queue.release()

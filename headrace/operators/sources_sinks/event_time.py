@@ -131,7 +131,6 @@ class EventTimeOutput:
 
     @property
     def rows_wanted(self) -> int:
-        """See SourceOutput."""
         return self._context.rows_wanted()
 
     def add_split(self, split_id: str, /) -> None:

@@ -83,7 +83,6 @@ class AggregateSnapshots:
             self._load(table)
 
     def live_source(self) -> LiveSource:
-        """See LiveReadable."""
         return LiveSource(StateTable.COLUMNAR, NAME, self._live_rows)
 
     def _live_rows(self, keys: pa.Array | None) -> LiveRows:
@@ -99,10 +98,10 @@ class AggregateSnapshots:
         return FrozenWindowAggregates(self._slots.freeze(), self._aggregates.freeze(), self._keys)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def _load(self, table: pa.Table) -> None:
         key_structs = table.column(KEY).combine_chunks()
@@ -142,7 +141,6 @@ class FrozenWindowAggregates:
         self._keys = keys
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         assert self._aggregates is not None
         if not self._windows:
             return ()
@@ -155,7 +153,6 @@ class FrozenWindowAggregates:
         return files.finish()
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._windows, self._aggregates = (), None
 
 

@@ -93,7 +93,7 @@ class DataFrameCommitter:
             remove_if_spent(file_system, path.rpartition("/")[0])
 
     def close(self) -> None:
-        """See Committer."""
+        pass
 
     def _write(self, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
         payload = self._payload

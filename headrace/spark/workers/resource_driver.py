@@ -76,7 +76,6 @@ class SparkResourceDriver:
         return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         slot_count = self._slot_count
         if slot_count is None:
             return (

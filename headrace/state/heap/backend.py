@@ -143,7 +143,6 @@ class HeapKeyedStateBackend:
             handle.merge_entry((key, target), (key, source))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
-        """See Snapshotable."""
         tables = [
             _FrozenTable(
                 self._form(handle),
@@ -159,7 +158,7 @@ class HeapKeyedStateBackend:
         """See Snapshotable. Every snapshot is a full one."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def forms(self) -> list[KeyedStateForm]:
         """Return the forms of all states that were asked for."""
@@ -240,7 +239,6 @@ class FrozenHeap:
         self._max_parallelism = max_parallelism
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         chunks: list[StateChunk] = []
         for table in self._tables:
             chunks += write_keyed_state(
@@ -256,7 +254,6 @@ class FrozenHeap:
         return chunks
 
     def discard(self) -> None:
-        """See FrozenState."""
         for table in self._tables:
             table.entries.release()
 

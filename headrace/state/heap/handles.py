@@ -103,7 +103,6 @@ class HeapState(State):
 
     @staticmethod
     def flatten(held: list[Any], rows: KeyedRows) -> list[int] | None:
-        """See Flatten."""
         rows.values = held
         return None
 

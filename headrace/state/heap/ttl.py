@@ -86,7 +86,7 @@ class TtlHeapState(HeapState):
     @staticmethod
     @abstractmethod
     def flatten_stamped(held: list[Any], rows: KeyedRows) -> list[int] | None:
-        """See Flatten."""
+        pass
 
     def flatten_all_at(self) -> Flatten:
         # Of this moment: the clocks go on while the rows are written.

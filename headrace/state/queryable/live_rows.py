@@ -97,16 +97,13 @@ class PiecedRows:
         self._release = release
 
     def schema(self) -> pa.Schema:
-        """See LiveRows."""
         return self._no_rows().schema
 
     def take(self, count: int) -> LivePiece | None:
-        """See LiveRows."""
         self._count = count
         return next(self._pieces, None)
 
     def release(self) -> None:
-        """See LiveRows."""
         self._pieces = iter(())
         self._release()
 

@@ -247,7 +247,6 @@ class RocksDBKeyedStateBackend:
             }
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
         self._uploads.pop(checkpoint_id, None)
 
     def forms(self) -> list[KeyedStateForm]:
@@ -351,11 +350,9 @@ class FrozenRocksDB:
         self._unclaimed = FrozenUnclaimed(restored)
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         return [*self._database.write(writer), *self._unclaimed.write(writer)]
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._database.discard()
 
 

@@ -54,7 +54,6 @@ class FrozenFiles:
         self._on_uploaded = on_uploaded
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         tables: dict[str, StateFile] = {}
         chunks: list[StateChunk] = []
         for path in files_of(self._directory):
@@ -73,7 +72,6 @@ class FrozenFiles:
         return chunks
 
     def discard(self) -> None:
-        """See FrozenState."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
@@ -99,7 +97,6 @@ class FrozenRows:
         self._keys = keys
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         chunks: list[StateChunk] = []
         for table in self._tables:
             form = table.form

@@ -98,14 +98,12 @@ class OperatorOutput:
         self._all.append(target)
 
     def emit(self, batch: RecordBatch) -> None:
-        """See Output."""
         self.check_interrupted()
         if batch.num_rows:
             self.records_out += batch.num_rows
             self._serve(self._main, batch)
 
     def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
-        """See Output."""
         if batch.num_rows:
             self._serve(self._sides.get(tag_id, ()), batch)
 
@@ -116,7 +114,6 @@ class OperatorOutput:
             target.receive(with_private_rows(batch) if is_shared else batch)
 
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """See Output."""
         if timestamp_ms <= self.watermark:
             return
         if self._is_idle:
@@ -129,7 +126,6 @@ class OperatorOutput:
             target.receive_watermark(timestamp_ms)
 
     def emit_status(self, is_idle: bool) -> None:
-        """See Output."""
         if is_idle != self._is_idle:
             self._is_idle = is_idle
             for target in self._all:

@@ -43,12 +43,10 @@ class AtLeastOnceBarrierTracker:
         self._last_id = 0  # taken or aborted; older ones are of no interest
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
-        """See BarrierHandler."""
         tracked = self._tracked.get(checkpoint_id)
         return None if tracked is None else frozenset(tracked.waiting)
 
     def handle(self, event: BarrierEvent) -> list[BarrierAction]:
-        """See BarrierHandler."""
         match event:
             case BarrierReceived(channel, barrier):
                 resume = [ResumeChannels((channel,))] if blocks_upstream(barrier) else []

@@ -214,13 +214,11 @@ class ExactlyOnceBarrierHandler:
         return self._pending is not None
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
-        """See BarrierHandler."""
         # One look at each, as another thread may ask; copying a set of numbers is one step of the interpreter.
         waiting, pending = frozenset(self._waiting), self._pending
         return waiting if pending is not None and pending.checkpoint_id == checkpoint_id else None
 
     def handle(self, event: BarrierEvent) -> list[BarrierAction]:
-        """See BarrierHandler."""
         match event:
             case BarrierReceived(channel, barrier):
                 return self._barrier_received(channel, barrier)

@@ -107,7 +107,6 @@ class ProcessDriver:
             return [each for each in wanted if each.is_alive]
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         return "processes are started as they are needed"
 
     def initialize(self, listener: WorkerListener) -> None:

@@ -56,7 +56,6 @@ class RecordingListener:
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
-        """See TaskListener."""
         with self.ended:
             self.states.setdefault(attempt_id, []).append(state)
             if error is not None:
@@ -66,7 +65,6 @@ class RecordingListener:
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """See TaskListener."""
         with self.ended:
             self.events.append((operator_id, payload))
 

@@ -37,7 +37,6 @@ class TaskCalls:
         self._after_tasks_finish: Final = after_tasks_finish
 
     def plan(self) -> CheckpointPlan:
-        """See CheckpointedTasks."""
         graph = self._scheduler.execution_graph
         is_stored = any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges)
         if is_stored or graph.job_graph.has_cached_streams:
@@ -53,7 +52,6 @@ class TaskCalls:
 
     @property
     def ending(self) -> list[ExecutionAttemptId]:
-        """See CheckpointedTasks."""
         return [
             execution.attempt_id
             for execution in self._scheduler.executions
@@ -62,7 +60,6 @@ class TaskCalls:
 
     @property
     def has_all_data_ended(self) -> bool:
-        """See CheckpointedTasks."""
         return self._scheduler.executions.has_all_data_ended
 
     def trigger_checkpoint(
@@ -72,7 +69,6 @@ class TaskCalls:
         timestamp_ms: int,
         options: CheckpointOptions,
     ) -> None:
-        """See CheckpointedTasks."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.trigger_checkpoint(
@@ -82,7 +78,6 @@ class TaskCalls:
     async def checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """See CheckpointedTasks."""
         gateway = self._gateway_of(attempt_id)
         if gateway is None:
             return None
@@ -96,7 +91,6 @@ class TaskCalls:
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> None:
-        """See CheckpointedTasks."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_complete(
@@ -106,7 +100,6 @@ class TaskCalls:
     def notify_checkpoint_aborted(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
     ) -> None:
-        """See CheckpointedTasks."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_aborted(

@@ -179,7 +179,6 @@ class CollectCoordinator:
         return b""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See CheckpointedCoordinator."""
         if self._uncommitted is not None:
             self._show(self._uncommitted.published(checkpoint_id))
 
@@ -187,12 +186,10 @@ class CollectCoordinator:
         """See CheckpointedCoordinator. A later one covers it."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """See CheckpointedCoordinator."""
         if self._uncommitted is not None:
             self._show(self._uncommitted.all_restored(checkpoint_id))
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """See CheckpointedCoordinator."""
         if self._uncommitted is not None:
             self._show(self._uncommitted.restored(subtask_index, checkpoint_id))
 

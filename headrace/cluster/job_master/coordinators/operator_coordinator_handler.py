@@ -108,7 +108,6 @@ class JobCoordination:
         self._endpoint.spawn(self._commit(others), "commit")
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
-        """See LaterCalls."""
         return self._endpoint.schedule_run_async(delay_ms, lambda: self._guarded(action))
 
     def call_blocking(
@@ -118,7 +117,6 @@ class JobCoordination:
         handler: Callable[[Any, BaseException | None], None],
         /,
     ) -> None:
-        """See LaterCalls."""
         self._endpoint.spawn(self._call_blocking(name, work, handler), name)
 
     async def _call_blocking(

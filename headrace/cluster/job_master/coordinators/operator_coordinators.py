@@ -94,7 +94,6 @@ class OperatorCoordinators:
             coordinator.start()
 
     def when_backlog_changes(self, action: Callable[[bool], None]) -> None:
-        """See CheckpointedCoordinators."""
         self._backlog_changed = action
         if self._backlogs:
             action(True)

@@ -69,7 +69,6 @@ class AlignedCoordinators:
         self._alignment: Final = WatermarkAlignment()
 
     def create(self, context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
-        """See CoordinatorFactory."""
         source = decode_aligned_source(payload)
         return AlignedCoordinator(context, source, self._alignment, self._own(context, source))
 

@@ -49,7 +49,6 @@ class RestartAll:
     def subtasks_to_restart(
         self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
     ) -> frozenset[ExecutionVertexId]:
-        """See FailoverStrategy."""
         return self._all
 
 
@@ -74,7 +73,6 @@ class RestartPipelinedRegions:
     def subtasks_to_restart(
         self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
     ) -> frozenset[ExecutionVertexId]:
-        """See FailoverStrategy."""
         waiting = deque(sorted({self._region_of[subtask] for subtask in failed}))
         chosen = set(waiting)
         while waiting:

@@ -102,7 +102,6 @@ class NoRestart:
     name = "none"
 
     def failure(self, monotonic_ms: float) -> float | None:
-        """See RestartStrategy."""
         return None
 
 
@@ -116,7 +115,6 @@ class FixedDelayRestart:
         self._delay_ms = delay_ms
 
     def failure(self, monotonic_ms: float) -> float | None:
-        """See RestartStrategy."""
         if self._left <= 0:
             return None
         self._left -= 1
@@ -135,7 +133,6 @@ class FailureRateRestart:
         self._failures_ms: list[float] = []
 
     def failure(self, monotonic_ms: float) -> float | None:
-        """See RestartStrategy."""
         self._failures_ms = [*self._failures_ms, monotonic_ms][-(self._max_failures + 1) :]
         if len(self._failures_ms) <= self._max_failures:
             return self._delay_ms
@@ -172,7 +169,6 @@ class ExponentialDelayRestart:
         self._restart_at_ms = float("-inf")
 
     def failure(self, monotonic_ms: float) -> float | None:
-        """See RestartStrategy."""
         if monotonic_ms < self._restart_at_ms:
             return self._restart_at_ms - monotonic_ms
         if monotonic_ms - self._restart_at_ms >= self._reset_after_ms:

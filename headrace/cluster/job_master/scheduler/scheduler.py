@@ -238,24 +238,20 @@ class Scheduler:
     # SchedulerContext
 
     def restore(self) -> None:
-        """See SchedulerContext."""
         self._version += 1
         self._shell.restore(self._scope, self._version)
 
     def declare_slots(self) -> None:
-        """See SchedulerContext."""
         self.pool.require(self._slots.profiles)
         self._shell.declare_slots()
 
     def await_slots(self) -> None:
-        """See SchedulerContext."""
         for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
         self.pool.require(self._slots.profiles)
         self._shell.await_slots()
 
     def reserve_slots(self) -> bool:
-        """See SchedulerContext."""
         slots = self._slots.reserve(self._scope)
         if slots is None:
             return False
@@ -264,7 +260,6 @@ class Scheduler:
         return True
 
     def register_partitions(self) -> None:
-        """See SchedulerContext."""
         self._version += 1
         needed = self.cluster_inputs.needed_by(self._scope)
         if needed:
@@ -273,7 +268,6 @@ class Scheduler:
             self._deployer.register_partitions(self.executions.of(self._scope), self._version)
 
     def deploy(self) -> None:
-        """See SchedulerContext."""
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
@@ -281,12 +275,10 @@ class Scheduler:
         self._deployer.deploy(starting, restores)
 
     def cancel_executions(self) -> None:
-        """See SchedulerContext."""
         self._failures.not_restarting()
         self._cancel(self.executions)
 
     def cancel_scope(self) -> None:
-        """See SchedulerContext."""
         self._cancel(self.executions.of(self._scope))
 
     def _cancel(self, executions: Iterable[Execution]) -> None:
@@ -300,30 +292,24 @@ class Scheduler:
 
     @property
     def has_scope_ended(self) -> bool:
-        """See SchedulerContext."""
         return self._scope_end.holds
 
     def decide_failover(self, failure: Failure) -> float | None:
-        """See SchedulerContext."""
         delay_ms = self._failures.decide(failure)
         if delay_ms is not None:
             self.widen_scope(failure)
         return delay_ms
 
     def forbid_restart(self) -> None:
-        """See SchedulerContext."""
         self._failures.forbid_restart()
 
     def widen_scope(self, failure: Failure) -> None:
-        """See SchedulerContext."""
         self._set_scope(self._failures.subtasks_to_restart(failure, self._scope))
 
     def refine_failure(self, failure: Failure) -> None:
-        """See SchedulerContext."""
         self._failures.refine(failure)
 
     def start_backoff_timer(self, delay_ms: float) -> None:
-        """See SchedulerContext."""
         self._version += 1
         version = self._version
 
@@ -334,7 +320,6 @@ class Scheduler:
         self._shell.schedule_run_async(delay_ms, is_over)
 
     def prepare_restart(self) -> None:
-        """See SchedulerContext."""
         self._version += 1
         self._failures.restarting()
         self._deployer.restarted(self._scope)
@@ -343,7 +328,6 @@ class Scheduler:
         self._set_scope(self._scope)
 
     def commit(self) -> None:
-        """See SchedulerContext."""
         self._shell.commit()
 
     @property

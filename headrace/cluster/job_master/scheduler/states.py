@@ -181,7 +181,6 @@ class Restoring(SchedulerState):
         return WaitingForSlots(self.context)
 
     def savepoint_completed(self) -> SchedulerState:
-        """See Restarting."""
         self.context.forbid_restart()
         return Failing(self.context)
 

@@ -177,7 +177,6 @@ class CutRecords:
 
     @property
     def unread_bytes(self) -> int | None:
-        """See FileRecords."""
         return self._records.unread_bytes
 
     def next_batch(self, row_count_max: int) -> RecordBatch | None:
@@ -201,5 +200,4 @@ class CutRecords:
         return batch
 
     def close(self) -> None:
-        """See FileRecords."""
         self._records.close()

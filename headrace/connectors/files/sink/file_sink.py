@@ -72,14 +72,12 @@ class FileSink(Sink, SupportsPreprocessing):
         return BulkFileSinkBuilder(fixed_place(str(base_path)), writer_factory)
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         self._settings.file_format.check_input(value_type)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         return FileWriter(self._settings, context)
 
     def committer(self) -> tuple[str, bytes]:
-        """See Sink."""
         config = self._settings.file_config
         payload = FileSinkPayload(
             self._settings.base_path,

@@ -144,7 +144,6 @@ class SinkCommits:
         return tuple(self._sinks[key].name for key in self._ledger.blocking_sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """See CommitLedger."""
         return self._ledger.complete(metadata)
 
     def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:

@@ -114,12 +114,10 @@ class DurableCheckpointStore:
 
     @property
     def lineage_id(self) -> str:
-        """See CheckpointStore."""
         return self._taken_over().lineage_id
 
     @property
     def epoch(self) -> int:
-        """See CheckpointStore."""
         return self._taken_over().epoch
 
     @property
@@ -158,15 +156,12 @@ class DurableCheckpointStore:
         return latest
 
     def latest(self) -> CompletedCheckpoint | None:
-        """See CheckpointStore."""
         return self._completed.latest
 
     def take_id(self) -> int:
-        """See CheckpointStore."""
         return self._taken_over().take_id(self._opened().checkpoint_folder)
 
     def give_up_id(self, checkpoint_id: int) -> None:
-        """See CheckpointStore."""
         self._taken_over().decided(checkpoint_id)
 
     def locate(
@@ -194,7 +189,6 @@ class DurableCheckpointStore:
         return checkpoint
 
     def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """See CheckpointStore."""
         with self._lock:
             self._completed.shared.register(checkpoint_id, files)
 
