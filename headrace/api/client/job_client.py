@@ -5,7 +5,7 @@ JobExecutionResult: what `execute` returns for a job that FINISHED.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from headrace.api.client.completable_future import ClusterClosedError, CompletableFuture
 from headrace.core.errors import (
@@ -137,6 +137,11 @@ class JobClient:
         `advance_to_end_of_event_time` lets every window fire before; such a savepoint is an end, no job can go on from
         it. Without a directory the savepoint goes where `execution.checkpointing.savepoint-dir` says.
         """
+        if not isinstance(cast(object, advance_to_end_of_event_time), bool):
+            raise TypeError(
+                "stop_with_savepoint takes advance_to_end_of_event_time first, True or False, and not "
+                f"{advance_to_end_of_event_time!r}: name a path as savepoint_directory"
+            )
         return self._ask(
             self._dispatcher.stop_with_savepoint(
                 self._job_id, savepoint_directory or "", advance_to_end_of_event_time

@@ -4,7 +4,7 @@ import concurrent.futures
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -187,6 +187,8 @@ def test_savepoints_answer_with_their_paths(
     assert client.trigger_savepoint().result() == "/savepoint"
     assert client.stop_with_savepoint(True, "there").result() == "there/stopped, drained"
     assert client.stop_with_savepoint(False).result() == "/stopped"
+    with pytest.raises(TypeError, match="name a path as savepoint_directory"):
+        client.stop_with_savepoint(cast(bool, "there"))
     assert dispatcher.cancel_count == 0
     assert client.cancel_with_savepoint("here").result() == "here/savepoint"
     assert dispatcher.cancel_count == 1
