@@ -8,8 +8,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 |  +- graph.operator_ids: DuplicateUidError
-|  +- spark.dataframe_coordinator: DataFrameChangedError
-|  +- spark.python_files: LateFilesError
+|  +- spark.dataframes.coordinator: DataFrameChangedError
+|  +- spark.session.python_files: LateFilesError
 +- ConfigurationError            an option has a value that cannot be
 +- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
 +- RecordTypeError               a record does not fit its declared type
@@ -19,7 +19,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
 +- JobCancelledError             the job was cancelled while its result was awaited
-|  +- api.left_behind: JobLeftBehindError  the program ended before it
+|  +- api.client.left_behind: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
 +- RemoteError                   of another process, and of no class that is known here
 +- HostError                     Spark cannot host us, or something that we need is not there
@@ -27,21 +27,21 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- VersionMismatchError
 |  +- cluster.entrypoint: ClusterFailedError
 |  +- connectors.kafka.clients: KafkaClientMissingError
-|  +- connectors.postgres.connections: PostgresClientMissingError
+|  +- connectors.postgres.options: PostgresClientMissingError
 |  +- shuffle_service.errors: DirectoryInUseError
-|  +- spark.authentication: UnknownSparkSecretError
-|  +- spark.checklist: ChecklistError
-|  +- spark.dataframe_commit: SinkCommitError
-|  +- spark.dataframe_coordinator: DataFramePushError
+|  +- spark.session.authentication: UnknownSparkSecretError
+|  +- spark.session.checklist: ChecklistError
+|  +- spark.dataframes.commit: SinkCommitError
+|  +- spark.dataframes.coordinator: DataFramePushError
 |  +- spark.executor: NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
-|  +- spark.class_archive: ClassArchiveError
-|  +- spark.java_runtime: JavaNotFoundError
-|  +- spark.master: MasterUnreachableError, UnknownMasterError
-|  +- spark.program_sessions: UnobeyedSettingError
-|  +- spark.resource_driver: SparkHostLostError
-|  +- spark.session: SparkStartError
-|  +- spark.spark_errors: UnusableWorkerError, WorkerRefusedError
+|  +- spark.session.class_archive: ClassArchiveError
+|  +- spark.session.java_runtime: JavaNotFoundError
+|  +- spark.session.master: MasterUnreachableError, UnknownMasterError
+|  +- spark.session.program_sessions: UnobeyedSettingError
+|  +- spark.workers.resource_driver: SparkHostLostError
+|  +- spark.session.session: SparkStartError
+|  +- spark.session.spark_errors: UnusableWorkerError, WorkerRefusedError
 +- rpc.errors: RpcError          a call between endpoints failed
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError
@@ -53,24 +53,24 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError
 +- state.snapshots: StateNotStorableError
-+- cluster.job_master.checkpointing.plan: CheckpointRefusedError
-+- cluster.job_master.checkpointing.sink_commits: CommitFailedError, OutputAheadError
-+- cluster.job_master.collect_coordinator: CollectBufferExceededError
-+- cluster.job_master.data_set_lookup: DataSetLookupError
++- cluster.job_master.checkpointing.protocol.plan: CheckpointRefusedError
++- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
++- cluster.job_master.coordinators.collect: CollectBufferExceededError
++- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.shuffle.shuffle_master: PartitionRegistrationError
-+- cluster.task_executor.setup: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
++- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
-+- connectors.files.confinement: PathOutsideError
-+- connectors.files.file_commit: FileCommitError
-+- connectors.files.notes: NoteChangedError, NoteDamagedError, NoteLostError
-+- connectors.files.splits: FileChangedError
++- connectors.files.paths: PathOutsideError
++- connectors.files.sink.file_commit: FileCommitError
++- connectors.files.sink.notes: NoteChangedError, NoteDamagedError, NoteLostError
++- connectors.files.formats.splits: FileChangedError
 +- connectors.kafka.clients: KafkaError
 +- connectors.kafka.staged_records: StagedFileChangedError
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
-+- api.completable_future: ClusterClosedError
-+- api.job_state: NoCommittedStateError
++- api.client.completable_future: ClusterClosedError
++- api.client.job_state: NoCommittedStateError
 """
 
 import asyncio

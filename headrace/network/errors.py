@@ -8,7 +8,7 @@ NetworkError
 |  +- CreditOverspentError       data came without credit
 |  +- CorruptFrameError          a frame is not what was sent: its checksum differs
 |  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
-|  +- network.frame_cutter: EncryptedStreamError
+|  +- network.trace.frame_splitter: EncryptedStreamError
 +- HandshakeError                the two sides could not agree or did not prove the shared secret
 +- ConnectionLostError           the peer or the link is gone
 +- PartitionError                about one partition: its producer has to be restarted too
@@ -21,7 +21,7 @@ NetworkError
 +- IngestRefusedError            a source subtask takes no pushed data (any more)
 +- InsufficientBuffersError      network memory does not suffice for a task's minimum
 +- RecordTooLargeError           one record does not fit what a channel may hold
-+- network.network_memory: NetworkMemoryError
++- network.memory.sizing: NetworkMemoryError
 +- shuffle_service.errors: PushNotAdmittedError, PushRefusedError, PushStalledError, ShuffleServiceLostError
 +- InvalidChannelError           a custom partitioner chose a channel that does not exist
 """

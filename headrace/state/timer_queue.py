@@ -1,6 +1,6 @@
 """What a keyed state backend offers for timers: a set of (time, key, namespace), taken out in order of time.
 
-An operator has one queue per time domain. `state.heap_timers` keeps them in memory, `state.rocksdb.timers` on disk.
+An operator has one queue per time domain. `state.heap.timers` keeps them in memory, `state.rocksdb.timers` on disk.
 Source: Flink KeyGroupedInternalPriorityQueue, PriorityQueueSetFactory.
 """
 

@@ -12,7 +12,9 @@ from headrace.core.errors import HeadraceError
 
 PACKAGE = Path(headrace.__file__).parent
 FILES = sorted(PACKAGE.rglob("errors.py"))
-BRANCH = re.compile(r"^(?P<above>[| ]*)\+- (?:[\w.]+: )?(?P<names>\w+Error(?:, \w+Error)*)")
+BRANCH = re.compile(
+    r"^(?P<above>[| ]*)\+- (?:(?P<module>[\w.]+): )?(?P<names>\w+Error(?:, \w+Error)*)"
+)
 ROOT = re.compile(r"^(?P<name>\w+Error)\b")
 INDENT = 3
 
@@ -48,6 +50,24 @@ def drawn_edges(drawing: str) -> Iterator[Edge]:
             names = branch["names"].split(", ")
             yield from ((above[depth - 1] if depth <= len(above) else "", name) for name in names)
             above = [*above[:depth], names[-1]]
+
+
+def drawn_modules(drawing: str) -> Iterator[tuple[str, str]]:
+    """Error and module, of each line that names a module."""
+    for line in drawing.splitlines():
+        branch = BRANCH.match(line)
+        if branch and branch["module"]:
+            yield from ((name, branch["module"]) for name in branch["names"].split(", "))
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_of)
+def test_a_drawing_names_the_module_that_defines_each_error(file: Path) -> None:
+    drawing = importlib.import_module(module_of(file)).__doc__ or ""
+    defining = {
+        error.__name__: error.__module__.removeprefix("headrace.") for error in every_error()
+    }
+    drawn = list(drawn_modules(drawing))
+    assert [(name, module) for name, module in drawn if defining.get(name) != module] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=module_of)

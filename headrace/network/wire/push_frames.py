@@ -1,4 +1,4 @@
-"""The frames with which a result is pushed to a shuffle service; the wire's other frames stand in wire.py.
+"""The frames with which a result is pushed to a shuffle service; the wire's other frames stand in frames.py.
 
     producer                                  shuffle service
     PushOpen ─────────────────────────────►   gives it memory
