@@ -119,7 +119,7 @@ class UpstreamRecovery:
 
 
 class RecoveringGate(Protocol):
-    """What is asked of a gate. The task's thread."""
+    """Operations of an input gate that recovery uses. The task's thread."""
 
     @property
     def number_of_channels(self) -> int:

@@ -69,7 +69,7 @@ class Session(Protocol):
 
 
 class PeerSession:
-    """See Session."""
+    """Speaks for both roles of a TaskManager, producer and consumer, on one connection to a peer."""
 
     is_kept_alive = True
 

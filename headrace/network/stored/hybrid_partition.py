@@ -106,7 +106,7 @@ class HybridSubpartition:
                 lease.release()
 
     def offset_of(self, position: int) -> int:
-        """Where to read on: 0 for what is in memory, which costs no way."""
+        """Return the file offset of an element, or 0 for one in memory, for which the disk need not seek."""
         return 0 if position in self._held else self._index.offset_of(position)
 
     def take(
@@ -169,12 +169,12 @@ def _release(leases: Sequence[SegmentLease]) -> None:
 MEMORY_QUEUED_MAX: Final = 3
 """A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
 SEGMENTS_KEPT_FREE: Final = 2
-"""So that the next batch can be sealed, whatever consumers do."""
+"""Segments left free so that the next batch can be sealed, whatever consumers do."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """What the choice depends on; `free_segments` of the partition are left besides those of this batch."""
+    """Input of the choice of a tier. `free_segments` are those of the partition left after this batch."""
 
     is_full: bool
     is_broadcast: bool
@@ -185,7 +185,7 @@ class TierState:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch goes; somewhere in any case."""
+    """Tiers that take a batch; at least one is set."""
 
     in_memory: bool
     on_disk: bool

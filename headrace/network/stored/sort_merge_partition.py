@@ -223,7 +223,7 @@ class SortMergePartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """What was written, once it is finished. Any thread."""
+        """The partition's file, or None until it is finished. Any thread."""
         return self._file
 
     @property
