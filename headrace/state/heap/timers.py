@@ -20,7 +20,7 @@ Bucket = dict[tuple[Any, Any], None]
 
 
 class FrozenHeapTimers:
-    """See FrozenTimerQueue."""
+    """Frozen timers of a heap queue, in order of their time buckets."""
 
     is_by_key_group: ClassVar[bool] = False
 
