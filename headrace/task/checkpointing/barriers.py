@@ -318,7 +318,7 @@ class ExactlyOnceBarrierHandler:
         return [*actions, BeginAlignment(barrier)]
 
     def _timer(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """When the checkpoint that has just begun turns unaligned, if it can and is not over yet."""
+        """Return the timer of the alignment timeout for a checkpoint just begun, if it may time out and is not over."""
         options = barrier.options
         if not self.is_pending or self._is_unaligned or not options.is_timeoutable:
             return []
