@@ -35,7 +35,9 @@ from headrace.network.gates.in_flight_input import CapturedBatch, ChannelCapture
 
 
 class RecoveredInputChannel:
-    """See InputChannel. Batches, and EndOfInputChannelState once it was requested. The task's thread, but for readings.
+    """Input channel of restored in-flight batches; once they are read and it is requested, EndOfInputChannelState.
+
+    The task's thread, except for metrics, which any thread reads.
 
     `successor`: the local, remote or unknown channel that reads what is sent from now on.
     """

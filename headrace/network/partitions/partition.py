@@ -32,7 +32,7 @@ class ResultPartition(Protocol):
 
     @property
     def subpartition_count(self) -> int:
-        """Number of subpartitions, one for each consumer."""
+        """Number of subpartitions, which are the shares of consumers."""
         ...
 
     @property

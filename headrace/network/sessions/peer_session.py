@@ -35,7 +35,7 @@ from headrace.network.wire.framing import Body, Frame, encode
 
 
 class Session(Protocol):
-    """Whoever speaks on an established connection; all calls on the transport's thread."""
+    """Session on an established connection; all calls on the transport's thread."""
 
     is_kept_alive: bool
     """Whether both sides send signs of life, and are given up without."""

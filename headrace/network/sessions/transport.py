@@ -48,7 +48,7 @@ class TransportHost(Protocol):
 
     @property
     def keep_alive(self) -> KeepAlivePolicy:
-        """Interval of keep-alive signs and the timeout of a silent connection."""
+        """Interval of keep-alive signs, and timeout after which a connection is given up."""
         ...
 
     @property

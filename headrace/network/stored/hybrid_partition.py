@@ -1,7 +1,7 @@
-"""HybridPartition: read while the task produces, or later; what memory cannot hold goes to the disk, and nobody waits.
+"""HybridPartition: read while the task produces, or later; batches beyond its memory go to the disk, without a wait.
 
-    HYBRID_FULL        everything is in the file, memory only saves the way: may be read again
-    HYBRID_SELECTIVE   the file has what memory did not take: read once
+    HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
+    HYBRID_SELECTIVE   the file has only the batches that memory did not take: read once
 
 Source: Flink TieredResultPartition, HsResultPartition.
 
@@ -9,10 +9,10 @@ HybridSubpartition: one consumer's batches in the order of emission, each in mem
 
 Source: Flink TieredStorage's nettyConnectionReader and SubpartitionConsumerMemoryDataManager, in one.
 
-Which tier takes a batch of a hybrid partition: memory, disk, or both. Pure.
+Choice of the tier for each batch of a hybrid partition: memory, disk, or both. Pure.
 
-Memory takes what a consumer that keeps up will fetch in a moment; the disk takes the rest, so that a slow or absent
-consumer never stops the producer. A full partition has everything on disk besides, to be read again.
+Memory takes the batches that a consumer which keeps up will fetch at once; the disk takes the rest, so that a slow or
+absent consumer never stops the producer. A full partition also has every batch on disk, to be read again.
 Source: Flink TierProducerAgent, MemoryTierProducerAgent, DiskTierProducerAgent.
 """
 
@@ -169,7 +169,7 @@ def _release(leases: Sequence[SegmentLease]) -> None:
 MEMORY_QUEUED_MAX: Final = 3
 """A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
 SEGMENTS_KEPT_FREE: Final = 2
-"""Segments left free so that the next batch can be sealed, whatever consumers do."""
+"""So that the next batch can be sealed, whatever consumers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def choose_tiers(state: TierState) -> Placement:
 
 
 class HybridPartition(StoredPartition):
-    """See the module."""
+    """Stored partition that consumers may read while it is produced: batches are in memory, in its file, or in both."""
 
     def __init__(
         self,

@@ -132,7 +132,7 @@ class ChunkWriter:
         self._chunk: list[PreparedElement] = []
         self._gathered_bytes = 0
         self.position = 0
-        """File offset of the next element."""
+        """Where in the file the next element will lie."""
 
     @property
     def pending_bytes(self) -> int:

@@ -79,7 +79,7 @@ class Liveness:
 
     @property
     def due_ns(self) -> int:
-        """Time of the next check, in monotonic ns."""
+        """Time of the next check, in ns."""
         policy = self._policy
         own = self._sent_ns + policy.interval_ns
         if self._pending_since_ns is not None:

@@ -301,7 +301,7 @@ class ResultChecks:
 
 
 def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
-    """Return a check of one value. It tries the conversion to Arrow only where the quick test is not sure."""
+    """Return a check of one value: a quick test, else a conversion, as only the columns know all that they take."""
     if isinstance(batch_type.value_type, PickledBytesTypeInfo):
         return lambda value: None
     fits = _fits_at_a_glance(batch_type.value_type)

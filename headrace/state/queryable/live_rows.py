@@ -75,7 +75,7 @@ class LiveReadable(Protocol):
     """State that an operator keeps outside of keyed and operator state, but that can be read."""
 
     def live_source(self) -> LiveSource:
-        """Return the source that reads it."""
+        """Return the readable state."""
         ...
 
 

@@ -188,7 +188,7 @@ def blocks_upstream(barrier: CheckpointBarrier) -> bool:
 
 
 class ExactlyOnceBarrierHandler:
-    """See BarrierHandler. One checkpoint at a time: a newer one ends it.
+    """Aligns barriers, or lets them overtake. One checkpoint at a time: a newer one ends it.
 
     A cancel marker ends the checkpoint it names also where that was only announced: Flink waits for a barrier on
     another channel then, and holds that channel up until the coordinator's abort comes.

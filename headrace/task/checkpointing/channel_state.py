@@ -165,7 +165,7 @@ class InFlightData:
 
 
 class ChannelStates:
-    """See the module. Mailbox thread only."""
+    """Captures and restores a subtask's in-flight data. Mailbox thread only."""
 
     def __init__(self, environment: TaskEnvironment, writers: Sequence[RecordWriter]) -> None:
         self._environment: Final = environment
