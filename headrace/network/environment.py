@@ -46,7 +46,7 @@ from headrace.network.wire.keepalive import KeepAlivePolicy
 
 
 class CreditBasedShuffleEnvironment:
-    """Shuffle environment that keeps results on their TaskManager and sends them to consumers that have given credit."""
+    """Shuffle environment that keeps results on their TaskManager and sends them to consumers that gave credit."""
 
     def __init__(
         self,

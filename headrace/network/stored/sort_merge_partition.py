@@ -48,7 +48,7 @@ REGION_BYTES_MAX: Final = 256 << 20
 
 
 class SortMergePartition(StoredPartition):
-    """Stores rows in regions sorted by consumer. Best written by a SortingRecordWriter, which does not split batches."""
+    """Stores rows in regions sorted by consumer. Best written by SortingRecordWriter, which does not split batches."""
 
     def __init__(
         self,
