@@ -1,1 +1,1 @@
-"""What the project's own tests and chaos runs are made of; no part of the wheel."""
+"""Tools of the project's own tests and chaos runs; not part of the wheel."""

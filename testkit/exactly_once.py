@@ -33,9 +33,9 @@ class Reordered:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with output. `corrupted`: values nobody expected at all; counts are of records too few or too many.
+    """Differences between actual and expected output; all fields are empty where the output is exact.
 
-    Empty throughout where the output is exact.
+    `corrupted`: values that were not expected at all. Counts are of records too few or too many.
     """
 
     lost: Counter[Hashable] = field(default_factory=Counter[Hashable])

@@ -33,9 +33,9 @@ from headrace.core.randomness import SeededRandom
 
 @dataclass
 class StorageFaults:
-    """What goes wrong: chances in [0, 1], `full_after` in bytes, `slow_ms` per operation.
+    """Faults to inject: chances in [0, 1], `full_after` in bytes, `slow_ms` per operation.
 
-    Changed while it is in use, it counts from then on.
+    A change while it is in use takes effect from then on.
     """
 
     seed: int = 0

@@ -1,7 +1,7 @@
-"""What an exchange looks like from one task, in words: queues, credit and memory of each channel.
+"""Describes a task's side of an exchange in words: queues, credit and memory of each channel.
 
-For whoever must know whether it is slow or stuck. Reads without locks, a moment's view; safe from any thread and after
-release.
+Shows whether an exchange is slow or stuck. Reads without locks, so that the view is of one moment only; safe from any
+thread and after release.
 """
 
 from collections.abc import Iterator, Sequence

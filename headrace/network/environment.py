@@ -46,7 +46,7 @@ from headrace.network.wire.keepalive import KeepAlivePolicy
 
 
 class CreditBasedShuffleEnvironment:
-    """See ShuffleEnvironment: results stay on their TaskManager, and are sent to whoever has given credit."""
+    """Shuffle environment that keeps results on their TaskManager and sends them to consumers that gave credit."""
 
     def __init__(
         self,

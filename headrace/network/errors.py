@@ -68,7 +68,7 @@ class CreditOverspentError(ProtocolError):
 
 
 class CorruptFrameError(ProtocolError):
-    """What arrived is not what was sent, or carries no checksum where both sides had agreed on one."""
+    """A received frame differs from the one sent, or lacks the checksum that both sides agreed on."""
 
 
 class CorruptBatchError(ProtocolError):
@@ -215,7 +215,7 @@ class StorageError(NetworkError):
 
 
 class CorruptFileError(StorageError):
-    """What was read of a stored partition is not what was written."""
+    """Data read from a stored partition differs from the data written."""
 
 
 class IngestRefusedError(NetworkError):

@@ -29,7 +29,7 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 
 @dataclass(frozen=True)
 class ShuffleEnvironmentContext:
-    """What a TaskManager gives its shuffle environment. Source: Flink ShuffleEnvironmentContext."""
+    """Dependencies that a TaskManager gives its shuffle environment. Source: Flink ShuffleEnvironmentContext."""
 
     resource_id: ResourceId
     settings: Settings

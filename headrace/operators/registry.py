@@ -1,4 +1,4 @@
-"""Which operator serves which kind of spec: the one table."""
+"""Table of the operator class for each kind of operator spec."""
 
 from collections.abc import Callable
 from typing import Any, Final

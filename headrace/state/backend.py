@@ -1,4 +1,4 @@
-"""What a keyed state backend offers: states by descriptor, found under the current key and namespace.
+"""Interface of keyed state backends: states by descriptor, found under the current key and namespace.
 
 An operator owns one backend. It sets the current key before each record and each timer; the handles that user code
 holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is addressed by

@@ -89,7 +89,7 @@ class ColumnarRows:
 
 
 class FrozenColumnarRows:
-    """See FrozenState."""
+    """Frozen rows of a columnar state, written as state chunks by key group."""
 
     def __init__(self, name: str, rows: FrozenTables, max_parallelism: int) -> None:
         self._name = name

@@ -1,7 +1,7 @@
-"""How keys, namespaces and values of keyed state stand in columns, and back.
+"""Converts keys, namespaces and values of keyed state to Arrow columns and back.
 
 Declared types become typed columns, undeclared ones binary columns with a pickle per row. Time windows become a struct
-of start and end and times a number, so that whoever reads a snapshot needs no code of ours.
+of start and end, and times become numbers, so that a snapshot can be read without Headrace's code.
 """
 
 from collections.abc import Sequence

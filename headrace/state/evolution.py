@@ -1,4 +1,4 @@
-"""Which changes of a state's declared type stored values can follow, and how they do.
+"""Migration of stored values to a changed state type, and the check of whether it is possible.
 
 Allowed, at any depth of structs, lists and the values of maps: a field added (null, or the default that the program
 declares), dropped, moved, renamed as declared, and a number or date widened. Everything else is refused with the field
@@ -21,7 +21,7 @@ FieldChanges = Mapping[str, FieldChange]
 
 
 class StateIncompatibleError(HeadraceError):
-    """What was stored under a state's name is not what the program asks for now."""
+    """The state stored under a name does not fit the state that the program declares now."""
 
     domain, recoverable = ErrorDomain.USER, False
 

@@ -51,7 +51,7 @@ _FILE_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True)
 class KeyedStateForm:
-    """What must be known of a state to store it: its kind, where its entries stand, and its types.
+    """Description of a state for storage: its kind, the scope of its entries, and its types.
 
     `scope`: "key" where entries are found by key, "window" by (key, namespace). `value_type` is that of a single value:
     of a list's elements, of a map's values.
@@ -83,7 +83,7 @@ class KeyedStateForm:
         return pa.schema([*fields, pa.field(VALUE, arrow_type_of(self.value_type))])
 
     def attributes(self) -> dict[str, str]:
-        """What a chunk says of its state."""
+        """Return the attributes by which a chunk describes its state."""
         opaque = [KEY] if is_opaque(self.key_type) else []
         if self.map_key_type is not None and is_opaque(self.map_key_type):
             opaque.append(MAP_KEY)
@@ -107,7 +107,7 @@ class EntriesView(Protocol):
         ...
 
     def values_of(self, entries: Sequence[Any]) -> list[Any]:
-        """What the entries hold, in their order: values, lists or dicts, as the state's handle keeps them."""
+        """Return the values of `entries`, in their order: values, lists or dicts, as the state's handle keeps them."""
         ...
 
 
@@ -162,9 +162,9 @@ def write_keyed_state(
 
 
 class Flatten(Protocol):
-    """How what entries hold becomes rows: appended to all columns but keys and namespaces.
+    """Appends the values of entries as rows, to all columns except keys and namespaces.
 
-    Returns the number of rows of each entry, or None where each is one. Loops in C where there is nothing to decide,
+    Returns the number of rows of each entry, or None where each is one. Loops run in C where no row needs a decision,
     since the task waits for the interpreter meanwhile.
     """
 

@@ -66,7 +66,7 @@ class ItemState:
 
 
 class FrozenItems:
-    """See FrozenState."""
+    """Frozen items of one operator state, each as bytes."""
 
     def __init__(self, table: StateTable, name: str, items: tuple[bytes, ...]) -> None:
         self._table = table
@@ -74,7 +74,7 @@ class FrozenItems:
         self._items = items
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState. Without items there is nothing to write."""
+        """Write the items as one table; nothing where there are none."""
         if not self._items:
             return ()
         sink = io.BytesIO()
@@ -99,7 +99,7 @@ def read_items(chunks: Sequence[StateChunk], reader: SnapshotReader) -> list[byt
 
 
 def item_slice(chunk: StateChunk) -> slice:
-    """Which items of an assigned chunk are the subtask's own."""
+    """Return the slice of an assigned chunk's items that belongs to the subtask."""
     text = chunk.attributes.get(ITEM_RANGE)
     if text is None:
         return slice(None)
@@ -128,7 +128,7 @@ class OperatorStateSnapshots:
 
 
 class FrozenOperatorStates:
-    """See FrozenState."""
+    """Frozen operator states of one operator, written one chunk each."""
 
     def __init__(self, states: Sequence[FrozenOperatorState]) -> None:
         self._states = states

@@ -131,7 +131,7 @@ class UnclaimedStates:
 
 
 class FrozenUnclaimed:
-    """See FrozenState: what was restored and nobody had asked for."""
+    """Frozen state of the restored states that were never requested."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
         self._restored = restored

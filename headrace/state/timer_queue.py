@@ -1,4 +1,4 @@
-"""What a keyed state backend offers for timers: a set of (time, key, namespace), taken out in order of time.
+"""Timer queues of keyed state backends: a set of (time, key, namespace), polled in order of time.
 
 An operator has one queue per time domain. `state.heap.timers` keeps them in memory, `state.rocksdb.timers` on disk.
 Source: Flink KeyGroupedInternalPriorityQueue, PriorityQueueSetFactory.

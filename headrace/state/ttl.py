@@ -28,18 +28,18 @@ _MAX_TIME_MS: Final = 2**63 - 1
 
 
 class TtlClock(Protocol):
-    """What a time to live is counted by. Mailbox thread only."""
+    """Clock by which a time to live is counted. Mailbox thread only."""
 
     def now_ms(self) -> int:
-        """The time by which values have expired or not."""
+        """Return the time that decides whether a value has expired."""
         ...
 
     def access_ms(self) -> int:
-        """The time that an access leaves on a value; not before `now_ms`."""
+        """Return the time with which an access stamps a value; not before `now_ms`."""
         ...
 
     def untimed_ms(self) -> int:
-        """From when values live whose last access is NO_STAMP."""
+        """Return the time of last access for values whose stamp is NO_STAMP."""
         ...
 
 
@@ -123,7 +123,7 @@ class EventClock:
 
 @dataclass(frozen=True)
 class TtlRules:
-    """What a state's StateTtlConfig says. `cleanup_size`: entries that are looked at per access (0: none)."""
+    """The settings of a state's StateTtlConfig. `cleanup_size`: entries examined per access (0: none)."""
 
     ttl_ms: int
     is_event_time: bool

@@ -30,7 +30,7 @@ from headrace.network.partitions.partition import ResultPartition
 
 
 class TaskListener(Protocol):
-    """How a task reports; every method may be called from any thread."""
+    """Receives the reports of a task; every method may be called from any thread."""
 
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
@@ -79,14 +79,14 @@ class TaskListener(Protocol):
 
 
 class SnapshotStorage(Protocol):
-    """Where the files of checkpoints go and come from."""
+    """Writes and reads the files of checkpoints."""
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
-        """A writer for one subtask's part of one checkpoint; file names begin with `name_prefix`."""
+        """Return a writer for one subtask's part of one checkpoint; file names begin with `name_prefix`."""
         ...
 
     def reader(self) -> SnapshotReader:
-        """A reader of whatever a restored checkpoint refers to."""
+        """Return a reader of all files that a restored checkpoint refers to."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 Source: Flink OneInputStreamTask, TwoInputStreamTask.
 
-InputTurns: which of two inputs is read next, and when the data of both has ended.
+InputTurns: chooses which of two inputs is read next, and decides when the data of both has ended.
 
 Source: Flink StreamMultipleInputProcessor, MultipleInputSelectionHandler.
 """
@@ -30,11 +30,11 @@ from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
 
 
 class InputInTurn(Protocol):
-    """What the turns need of an input; see input_processor.LogicalInput."""
+    """An input as InputTurns sees it; implemented by input_processor.LogicalInput."""
 
     @property
     def stop_mode(self) -> StopMode:
-        """How its data ended, once it has."""
+        """Mode in which its data ended; valid once it has."""
         ...
 
     @property
@@ -92,7 +92,7 @@ _NAMED_MAX: Final = 8
 
 
 class InputStreamTask(StreamTask):
-    """What tasks with inputs have in common: barriers over all channels, and the ends of all inputs."""
+    """Base of tasks with inputs: handles barriers over all channels, and the ends of all inputs."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class InputStreamTask(StreamTask):
             self.chain.pass_latency_marker(self.chain.head_id, marker)
 
     def _input_handlers(self) -> Sequence[InputHandler]:
-        """Who takes what comes, one for each logical input."""
+        """Return the handlers of the logical inputs, one for each."""
         raise NotImplementedError
 
     def _process_priority_event(self) -> bool:
@@ -309,7 +309,7 @@ def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
 
 
 def _producers(environment: TaskEnvironment) -> list[ExecutionAttemptId]:
-    """Who writes each channel, numbered over all inputs as `InputBarriers` does."""
+    """Return the producer of each channel, numbered over all inputs as in `InputBarriers`."""
     in_order = sorted(environment.inputs, key=lambda each: each.descriptor.input_number)
     return [
         channel.shuffle.partition_id.producer

@@ -141,7 +141,7 @@ class Mailbox:
 
     @property
     def size(self) -> int:
-        """How many mails wait."""
+        """Number of mails that wait."""
         return len(self._mails)
 
 

@@ -1,4 +1,4 @@
-"""What a task measures of itself: records, watermarks, and how its time was spent.
+"""Metrics of a task: records, watermarks, and the use of its time.
 
 Written by the mailbox thread once per batch; read by any thread, which may see a value that is one batch old.
 Source: Flink TaskIOMetricGroup; formulas as in the network reference, back pressure and metrics.
@@ -15,7 +15,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Occupation(enum.Enum):
-    """What a task does with its time."""
+    """Uses of a task's time."""
 
     BUSY = "busy"
     IDLE = "idle"
@@ -66,7 +66,7 @@ class TaskTimes:
 
     @property
     def occupation(self) -> Occupation:
-        """What the task does now."""
+        """Current use of the task's time."""
         return self._occupation
 
     def occupy(self, occupation: Occupation) -> None:
@@ -135,7 +135,7 @@ class TaskTimes:
 
 
 class EdgeTimes:
-    """Which output holds the task up, and since when: where several are full, the first of them is to blame."""
+    """Measures how long each output holds the task up; where several are full, the first of them is blamed."""
 
     def __init__(self, clock: Clock, output_count: int) -> None:
         self._clock = clock

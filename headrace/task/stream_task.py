@@ -141,7 +141,7 @@ class LatencyMarkerEmitter:
 
 
 class Progress(enum.Enum):
-    """What the default action found."""
+    """Results of the default action."""
 
     MORE = "MORE"
     NO_INPUT = "NO_INPUT"
@@ -298,7 +298,7 @@ class StreamTask(ABC):
         return Progress.FINISHED
 
     def _mode_of_inputs(self) -> StopMode:
-        """How the data ended: DRAIN unless somebody upstream was stopped without."""
+        """Return the mode in which the inputs ended: DRAIN unless an upstream task was stopped without draining."""
         return StopMode.DRAIN
 
     def _end(self, mode: StopMode) -> None:
@@ -319,7 +319,7 @@ class StreamTask(ABC):
             self.take_checkpoint(self._stop_barrier, BarrierTimes())
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """How far this subtask is with a checkpoint. Any thread, a moment's view: the task itself may be stuck."""
+        """Return this subtask's progress with a checkpoint. Any thread, a moment's view: the task may be stuck."""
         queued_bytes = sum(each.gate.queued_bytes for each in self.environment.inputs)
         return msgspec.structs.replace(
             self.checkpoints.progress(checkpoint_id),

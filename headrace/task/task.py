@@ -108,7 +108,7 @@ class Task:
         self.mailbox.put(deliver)
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """How far this task is with a checkpoint; None where it does not run yet. Any thread."""
+        """Return this task's progress with a checkpoint, or None while it does not run yet. Any thread."""
         stream_task = self._stream_task
         return None if stream_task is None else stream_task.checkpoint_progress(checkpoint_id)
 
@@ -170,7 +170,7 @@ class Task:
         return SubtaskNotReadableError("the subtask", f"it is {self._state.name}")
 
     def _ended(self) -> StateReadError:
-        """What is said from the moment on at which no mail is taken, some time before the final state is reached."""
+        """Return the error for a read after the mailbox closed, which is some time before the task's final state."""
         name = self._environment.vertex.subtask_name(self.attempt_id.subtask_index)
         state = self._state
         reason = f"is {state.name}" if state.is_terminal else "is ending"

@@ -1,4 +1,4 @@
-"""How a task's loop is driven: by a thread of its own, or step by step on somebody else's loop."""
+"""Drivers of a task's loop: a thread of its own, or single steps on an event loop of the caller."""
 
 import enum
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from headrace.task.mailbox import Mailbox
 
 
 class Step(enum.Enum):
-    """What a step of the loop asks for next."""
+    """Requests of a step of the loop to its driver."""
 
     AGAIN = "AGAIN"
     WAIT = "WAIT"

@@ -20,22 +20,22 @@ _TURN_NS: Final = TURN_MS * 1_000_000
 
 
 class Pace:
-    """How many rows are worked off in one go. Begins with one: nobody knows what a record costs."""
+    """Limits the rows processed in one turn. Begins with one row, as the cost of a record is not known yet."""
 
     def __init__(self) -> None:
         self._row_count = 1
 
     def rows_now(self, row_count: int) -> int:
-        """Of so many rows, how many to take now; what would leave little behind is taken whole."""
+        """Return how many of `row_count` rows to take now; all of them where few would be left."""
         return row_count if row_count <= 2 * self._row_count else self._row_count
 
     @property
     def rows_wanted(self) -> int:
-        """Rows that should come at once at most: their rest waits, and barriers behind it."""
+        """The most rows that a batch should have: the rows beyond a turn wait, and so do barriers behind them."""
         return 2 * self._row_count
 
     def took(self, row_count: int, duration_ns: int) -> None:
-        """So many rows took so long. What was slow once is believed at once, what was fast step by step."""
+        """Adapt to the time of a turn. One slow turn lowers the limit at once; fast ones raise it step by step."""
         fitting = _TURN_NS * row_count // max(1, duration_ns)
         self._row_count = max(1, min(self._row_count * _GROWTH, fitting, _ROWS_MAX))
 

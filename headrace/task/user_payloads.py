@@ -58,7 +58,7 @@ def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorType
 
 
 def load_specs(vertex: JobVertex, payloads: VertexPayloads) -> list[Any]:
-    """What each operator is made from, functions and collections, in order. UserCodeError names the operator."""
+    """Load the functions and collections of the operators, in order. UserCodeError names the operator."""
     return [
         _load(operator, "function", payload)
         for operator, payload in zip(vertex.operators, payloads.specs, strict=True)

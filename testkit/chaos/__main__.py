@@ -165,7 +165,7 @@ def _report(outcomes: list[Outcome]) -> int:
 
 
 def _begin(name: str, arguments: argparse.Namespace) -> None:
-    """What stood in the file of this group before is not of this run, unless only some of it is done again."""
+    """Mark the start of this group in the file, so that its earlier lines do not count; not for a part of it."""
     if arguments.only:
         return
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")

@@ -36,7 +36,7 @@ _POISON: Final = OutputTag("poison", Types.PICKLED_BYTE_ARRAY())
 
 
 class PoisonPolicy(enum.Enum):
-    """What becomes of a record on which a function raises."""
+    """Handling of a record on which a function raises."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -45,7 +45,7 @@ class PoisonPolicy(enum.Enum):
 
 @dataclass(frozen=True)
 class DigestJob:
-    """What runs: `count` numbers at `rows_per_second`, over `key_count` keys.
+    """A job over `count` numbers at `rows_per_second`, with `key_count` keys.
 
     `key_count` is a multiple of `parallelism`, so that one reader makes all numbers of a key, in order. One number in
     `poison_every` is poison, where that is not 0.
@@ -189,7 +189,7 @@ def next_checksum(checksum: int, number: int) -> int:
 
 
 def timer_of(number: int) -> int:
-    """When the timer fires that a number sets."""
+    """Return the time of the timer that a number sets."""
     return number - number % TIMER_SPAN_MS + TIMER_SPAN_MS - 1
 
 

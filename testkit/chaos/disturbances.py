@@ -1,4 +1,4 @@
-"""What is done to a running job from outside: TaskManagers killed at random or all at once, frozen; bad storage."""
+"""Disturbances of a running job from outside: TaskManagers killed at random or all at once, or frozen; bad storage."""
 
 import os
 import signal

@@ -54,7 +54,7 @@ _RULES: Final = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
 
 @dataclass(frozen=True)
 class EventsJob:
-    """What runs: `count` events at `rows_per_second`, and as many orders and rules as belong to their time."""
+    """A job over `count` events at `rows_per_second`, with the orders and rules that belong to their time."""
 
     count: int = 8_000
     rows_per_second: float = 2_000

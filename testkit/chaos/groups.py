@@ -1,4 +1,4 @@
-"""What runs together in one Spark application: settings, and the runs under them."""
+"""Groups of runs that share one Spark application and its settings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ class Group:
     needs_in_flight: bool = False
 
     def count(self, repeats: int, only: str = "") -> int:
-        """How many runs there are."""
+        """Return the number of runs."""
         names = [*(scenario.name for scenario in self.scenarios), *self.plays]
         return sum(only in name for name in names) * min(repeats, self.repeats_max)
 

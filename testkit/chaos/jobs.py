@@ -1,4 +1,4 @@
-"""What every job of the chaos suite has: a program, and its answer, which plain Python computes without the engine."""
+"""Interface of the chaos suite's jobs: a program, and its output computed in plain Python, without the engine."""
 
 from collections.abc import Hashable
 from pathlib import Path

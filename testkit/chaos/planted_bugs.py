@@ -118,7 +118,7 @@ def wrong_key_group() -> None:
 
 
 def leak_credit() -> None:
-    """What a batch occupied is given back only for some."""
+    """Credit is given back for only some of the batches."""
     original: Any = GateReceiver.batch_taken
     counts = {"taken": 0}
 
@@ -216,7 +216,7 @@ def lose_a_join_side_at_restore() -> None:
 
 
 def lose_broadcast_state_at_restore() -> None:
-    """What was broadcast before a checkpoint is not known any more behind it."""
+    """Broadcast state is lost when a checkpoint is restored."""
     _replace(HeapBroadcastState, "take_items", lambda self, items: None)
 
 
@@ -256,7 +256,7 @@ def begin_afresh() -> None:
 
 
 def forget_what_was_prepared() -> None:
-    """What was prepared for a checkpoint that came to nothing is not handed on with the next one."""
+    """Committables prepared for a failed checkpoint are not handed on with the next one."""
     original: Any = UndecidedCommittables.snapshot
 
     def snapshot(self: Any, checkpoint_id: int) -> Any:

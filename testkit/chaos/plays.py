@@ -1,4 +1,4 @@
-"""What runs beside kills: the job stopped with a savepoint, started from damaged checkpoints, fed with poison."""
+"""Runs other than kills: the job stopped with a savepoint, started from damaged checkpoints, fed with poison."""
 
 import contextlib
 import time

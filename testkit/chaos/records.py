@@ -34,7 +34,7 @@ class RecordKind(enum.Enum):
     RULES = "rules"
 
     def count(self, event_count: int) -> int:
-        """How many there are in the time of so many events."""
+        """Return the number of records in the time span of `event_count` events."""
         span_ms = event_count * _EVENT_MS
         match self:
             case RecordKind.EVENTS:
@@ -45,7 +45,7 @@ class RecordKind(enum.Enum):
                 return rule_of(BEGIN_MS + span_ms) + 1
 
     def key(self, number: int, key_count: int) -> int:
-        """Which key an event or order belongs to."""
+        """Return the key of an event or order."""
         return self._drawn(number) % key_count
 
     def is_behind(self, number: int) -> bool:
@@ -86,17 +86,17 @@ def rule_of(time_ms: int) -> int:
 
 
 def rules_of(time_ms: int) -> tuple[int, int]:
-    """What an event of that time asks: the newest rule, and the first of all, which only state still knows."""
+    """Return the rules that an event of that time looks up: the newest, and the first, which only state still has."""
     return rule_of(time_ms), 0
 
 
 def rule_content(rule: int) -> int:
-    """What a rule says."""
+    """Return the content of a rule."""
     return zlib.crc32(b"%d" % rule)
 
 
 def session_row(key: int, start_ms: int, end_ms: int, events: Sequence[int]) -> str:
-    """What a session holds when it fires; `events` ascend."""
+    """Return the row that a session emits when it fires; `events` ascend."""
     checksum = zlib.crc32(" ".join(map(str, events)).encode())
     return f"s {key} {start_ms} {end_ms} {len(events)} {checksum}"
 

@@ -58,9 +58,9 @@ def main() -> int:
 
 
 def newest_of_each_group(lines: Sequence[Line]) -> list[Line]:
-    """What was written of each group since it was last begun as a whole.
+    """Return the lines of each group since it was last begun as a whole.
 
-    A run that was done again counts once, but for one that was not exact: no repetition takes its place.
+    A repeated run counts once; a run that was not exact always counts, as no repetition replaces it.
     """
     found: dict[str, dict[object, Line]] = {}
     for line in lines:
@@ -84,7 +84,7 @@ def recovery_times(lines: Sequence[Line]) -> dict[str, list[float]]:
 
 
 def _kind_of(group: str) -> str:
-    """What tells the moments of a group apart from those of the same name in "kills"."""
+    """Return the suffix that tells the moments of a group apart from those of the same name in "kills"."""
     return group if group.startswith("events") else group.partition("kills-")[2]
 
 
@@ -154,7 +154,7 @@ def _not_exact(runs: Sequence[Line]) -> list[str]:
 
 
 def _remark_on(run: Line) -> str:
-    """What was found out about a run, which somebody has added to its line in the file."""
+    """Return the remark on a run that somebody added by hand to its line in the file, after a space."""
     return f" {run['remark']}" if "remark" in run else ""
 
 

@@ -36,10 +36,10 @@ SEED: Final = 7
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run went. `mistakes` is empty where the output was exact and the moment was reached.
+    """Result of one run. `mistakes` is empty where the output was exact and the moment was reached.
 
-    `recoveries_s`: each from a disturbance until every task ran again, as far as that was seen. `in_flight_bytes`: the
-    most that a checkpoint held of what its barriers overtook.
+    `recoveries_s`: time from each disturbance until every task ran again, as far as that was seen. `in_flight_bytes`:
+    the most in-flight data that a checkpoint stored.
     """
 
     scenario: str
@@ -149,7 +149,7 @@ class ChaosRunner:
         )
 
     def _without_place(self, text: str) -> str:
-        """Where a run happened is of no use to who reads of it."""
+        """Return `text` without the path of the run's directory, which is of no use to a reader."""
         return text.replace(str(self._directory), "…")
 
     def _judge(self, stage: Stage, play: Play) -> list[str]:

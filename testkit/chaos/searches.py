@@ -1,4 +1,4 @@
-"""Where each planted bug is looked for: the runs of a group that must not all be exact with it."""
+"""Searches for the planted bugs: for each, the runs of a group that must not all be exact with it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class Stage:
 
     @property
     def output(self) -> Path:
-        """Where the job commits to."""
+        """Directory that the job commits to."""
         return self.directory / OUTPUT
 
     @property
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def happened_count(self) -> int:
-        """How many tokens and signs there are."""
+        """Number of tokens and signs."""
         return len(self.tokens) + len(list(self.directory.glob("sign-*")))
 
     def leave_sign(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Stage:
 
     @property
     def committed_count(self) -> int:
-        """How many files are committed."""
+        """Number of committed files."""
         return len(list(self.output.glob("part-*")))
 
 
@@ -134,7 +134,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90.0
 
 
 def _say(client: JobClient) -> str:
-    """What people would look at first."""
+    """Return the job's status, its subtasks' states and its checkpoint counts, for messages."""
     details = client.get_job_details().result(30)
     if details.status is not JobStatus.RUNNING:
         return f"{details.status.name}; {details.explanation}"

@@ -132,7 +132,7 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
                 yield consumer
 
     def leaks(self) -> list[str]:
-        """What it still holds, once no task is left."""
+        """Return descriptions of the resources still held, once no task is left."""
         self._forget_what_is_over()
         pool = self.buffer_pool
         sessions = [session for each in self._sessions if (session := each()) is not None]

@@ -19,7 +19,7 @@ _GAP_NS: Final = 1000
 
 @dataclass(frozen=True)
 class LinkFaults:
-    """What a link does to messages. Probabilities lie in [0, 1], delays in ms are uniform between the two."""
+    """Faults of a link. Probabilities lie in [0, 1]; delays, in ms, are uniform between minimum and maximum."""
 
     loss: float = 0.0
     duplication: float = 0.0

@@ -105,7 +105,7 @@ class SimulatedTaskManager:
         self.executor.start()
 
     def exchange_leaks(self) -> list[str]:
-        """What its data plane still holds, once no task is left."""
+        """Return descriptions of what its data plane still holds, once no task is left."""
         return self._shuffle.leaks()
 
     def die(self, reason: str) -> None:
@@ -146,7 +146,7 @@ class SimulatedDriver:
 
     @property
     def max_worker_count(self) -> int | None:
-        """As many as the simulated host has room for."""
+        """Number of workers that the simulated host has room for."""
         return self._max_worker_count
 
     def describe_shortage(self) -> str:
@@ -279,7 +279,7 @@ class SimulatedCluster:
         self.loop.run_for(duration_ms)
 
     def resources(self) -> ResourceOverview:
-        """What the ResourceManager sees."""
+        """Return the ResourceManager's overview of resources."""
         manager = self.cluster.resource_manager.self_gateway(ResourceManagerGateway)
         return self.loop.run_until(manager.request_resource_overview())
 
@@ -317,7 +317,7 @@ class SimulatedCluster:
         )
 
     def leaks(self) -> list[str]:
-        """What live TaskManagers still hold of jobs, for a cluster on which all jobs have ended."""
+        """Return descriptions of what live TaskManagers still hold of jobs, once all jobs of the cluster have ended."""
         found: list[str] = []
         for worker in self.driver.live_workers():
             for attempt_id in worker.executor.attempt_ids:

@@ -1,4 +1,4 @@
-"""How messages and data of a simulated cluster arrive: each message is traced, and connections keep their order."""
+"""Delivery of messages and data in a simulated cluster: each message is traced, and connections keep their order."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage
 
 @dataclass
 class Trace:
-    """What happened, line by line; `digest` is the same for the same events in the same order."""
+    """Trace of events, line by line; `digest` is the same for the same events in the same order."""
 
     lines: list[str] = field(default_factory=list[str])
 

@@ -36,7 +36,7 @@ class SimulatedFaults:
 
 
 class SimulatedFaultRelay:
-    """See simulated_transport.Relay."""
+    """Relays the bytes of a simulated connection through a fault injector."""
 
     def __init__(
         self, injector: FaultInjector, schedule: Schedule, clock: Clock, deliver: LetArrive

@@ -152,13 +152,13 @@ def counting_job(
 
 
 def expected_output(count: int) -> Counter[Counted]:
-    """What the job must bring out, whatever the order of arrival."""
+    """Return the output that the job must have, whatever the order of arrival."""
     per_key = Counter(number % KEY_COUNT for number in range(count))
     return Counter((key, n) for key, total in per_key.items() for n in range(1, total + 1))
 
 
 def output_of(job_name: str) -> Counter[Counted]:
-    """What the job's sinks brought out."""
+    """Return the output of the job's sinks."""
     return Counter(row for rows in _outputs.get(job_name, {}).values() for row in _tuples(rows))
 
 
@@ -180,7 +180,7 @@ def _line_with_key(line: str) -> Counted:
 
 
 def _counted(number: int) -> Counted:
-    """What counting would come to, by the number alone."""
+    """Return the counted row expected for a number, computed from the number alone."""
     return number % KEY_COUNT, number // KEY_COUNT + 1
 
 

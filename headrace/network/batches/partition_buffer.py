@@ -27,7 +27,7 @@ SHARE_WEIGHT: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ChannelShare:
-    """What one channel gets, with the markers between; `rows` is None where it has only markers."""
+    """Rows for one channel, with the markers between them; `rows` is None where there are only markers."""
 
     channel: int
     rows: WireRows | None

@@ -1,9 +1,9 @@
-"""What is looked at before anything follows the offsets of rows that came without a checksum.
+"""Validation of rows that came without a checksum, before anything follows their offsets.
 
-Arrow follows offsets blindly: one wrong bit in them kills the process. Its own full validation looks at them and at
-every text by itself, and the latter is nearly all of its cost. So offsets are looked at with texts taken for bytes, and
-texts at once: bytes below 128 are UTF-8 however they are cut. Where a column has others, or lies nested, Arrow looks at
-it. That takes a half to a quarter of the time (4096 texts of 10 and 100 characters).
+Arrow follows offsets blindly: one wrong bit in them kills the process. Its own full validation checks the offsets, and
+then each text by itself, which is nearly all of its cost. So the offsets are checked with texts cast to bytes, and all
+texts of a column at once: bytes below 128 are UTF-8 however they are cut. A column with other bytes, or a nested one,
+is left to Arrow's full validation. This takes a half to a quarter of the time (4096 texts of 10 and 100 characters).
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ _CHECKS_MAX: Final = 1024
 
 
 class RowCheck:
-    """How rows of one schema are looked at. Any thread."""
+    """Validates rows of one schema. Any thread."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema: Final = schema

@@ -30,7 +30,7 @@ class CreditExceeded(Exception):
 
 
 class SenderAccount:
-    """What a producer may still send on one channel, in segments."""
+    """Credit that a producer has left on one channel, in segments."""
 
     __slots__ = ("announced_backlog", "credit", "is_stalled")
 

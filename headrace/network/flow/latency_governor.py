@@ -51,7 +51,7 @@ PERIOD_NS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """What the writer does until the next choice: at most so long, at most so many rows for one channel."""
+    """Limits of a batch until the next choice: how long it may wait, and its rows for one channel."""
 
     hold_ms: float
     rows: int
@@ -59,10 +59,10 @@ class BatchChoice:
 
 @dataclass(frozen=True, slots=True)
 class FlushObserved:
-    """What an output knows when it hands over what waits.
+    """Measurements of an output at a flush.
 
-    `row_count`: emitted in all until now; `queued_count`: batches in the longest queue before this flush;
-    `waited_ms`: how long the first row that is handed over has waited.
+    `row_count`: rows emitted in all until now; `queued_count`: batches in the longest queue before this flush;
+    `waited_ms`: how long the first row of this flush has waited.
     """
 
     now_ns: int

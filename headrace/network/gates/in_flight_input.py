@@ -1,7 +1,7 @@
-r"""What is on its way into a task and belongs to an unaligned checkpoint, channel by channel.
+r"""Captures the in-flight input of a task for an unaligned checkpoint, channel by channel.
 
     IDLE --start, its barrier is not here--> COLLECTING --its barrier arrives--> IDLE
-      \--start, its barrier is here: what stands before it--> IDLE
+      \--start, its barrier is here: takes the batches queued before it--> IDLE
 
 Rows are copied out of network memory, so that a slow checkpoint storage never holds credit back.
 Source: Flink ChannelStatePersister.
@@ -59,9 +59,10 @@ class CapturedBatch:
 
 
 class ChannelCapture:
-    """What one channel captures of its queue.
+    """Captures batches from the queue of one channel.
 
-    Where another thread queues what arrives, the caller holds `lock` around each call and what it does to the queue.
+    Where another thread fills the queue, the caller holds `lock` around each call together with its own access to the
+    queue.
     """
 
     def __init__(self) -> None:

@@ -120,7 +120,7 @@ def _may_pass(error: NetworkError) -> bool:
 
 
 class ProducerVerdict(enum.Enum):
-    """What a consumer does about a partition that was not found."""
+    """Reactions of a consumer to a partition that was not found."""
 
     ASK_AGAIN = "ASK_AGAIN"
     CANCEL = "CANCEL"

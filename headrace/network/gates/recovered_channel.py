@@ -35,7 +35,9 @@ from headrace.network.gates.in_flight_input import CapturedBatch, ChannelCapture
 
 
 class RecoveredInputChannel:
-    """See InputChannel. Batches, and EndOfInputChannelState once it was requested. The task's thread, but for readings.
+    """Input channel of restored in-flight batches; once they are read and it is requested, EndOfInputChannelState.
+
+    The task's thread, except for metrics, which any thread reads.
 
     `successor`: the local, remote or unknown channel that reads what is sent from now on.
     """
@@ -119,7 +121,7 @@ class UpstreamRecovery:
 
 
 class RecoveringGate(Protocol):
-    """What is asked of a gate. The task's thread."""
+    """Operations of an input gate that recovery uses. The task's thread."""
 
     @property
     def number_of_channels(self) -> int:

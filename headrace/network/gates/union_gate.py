@@ -16,7 +16,7 @@ from headrace.network.gates.single_input_gate import ChannelTurns
 
 
 class UnionInputGate:
-    """See InputGate. Gates that have something are read in turn, one element each."""
+    """Reads several gates as one. Gates with elements are read in turn, one element each."""
 
     def __init__(self, gates: Sequence[InputGate]) -> None:
         assert gates

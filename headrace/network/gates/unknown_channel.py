@@ -8,7 +8,7 @@ from headrace.network.gates.in_flight_input import CapturedBatch
 
 
 class UnknownInputChannel:
-    """See InputChannel. Nothing comes of it; what is asked of it is done by its successor."""
+    """Input channel whose producer is not known yet. It yields no elements; its successor carries out its requests."""
 
     is_local = False
 

@@ -47,7 +47,7 @@ _NOTHING_ACCEPTED: Final[Mapping[int, int]] = {}
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of one partition of the DataFrame; the transport's thread."""
+    """State of one partition of the DataFrame. The transport's thread."""
 
     accepted_row_count: int = 0
     attempt: int = -1

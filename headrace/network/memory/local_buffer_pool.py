@@ -18,7 +18,7 @@ Callback = Callable[[], None]
 
 
 class WaitStrategy(Protocol):
-    """What a task thread does when not even the overdraft is left."""
+    """Strategy by which a task thread waits when not even the overdraft is left."""
 
     def wait(self, condition: threading.Condition) -> None:
         """Return after `condition` was notified; called with its lock held."""

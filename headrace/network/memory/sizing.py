@@ -1,4 +1,4 @@
-"""How much network memory there is, and how it is cut: the options, and the sizes that follow from them."""
+"""Options for the size and the division of network memory, and the sizes derived from them."""
 
 from typing import Final
 

@@ -32,7 +32,7 @@ class ResultPartition(Protocol):
 
     @property
     def subpartition_count(self) -> int:
-        """How many consumers' shares it has."""
+        """Number of subpartitions, which are the shares of consumers."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class ResultPartition(Protocol):
         ...
 
     def in_flight_rows(self, index: int) -> int | None:
-        """What the consumer of a subpartition wants on its way at most; None without a wish."""
+        """Return the most rows that the consumer of a subpartition wants in flight, or None if it set no limit."""
         ...
 
     def limit_at_first(self, in_flight_rows: int) -> None:

@@ -38,7 +38,7 @@ class AttachedView(SubpartitionView, Protocol):
 
 
 class PipelinedSubpartitionView:
-    """See SubpartitionView."""
+    """Gives one consumer the elements queued in a pipelined subpartition."""
 
     def __init__(self, subpartition: "PipelinedSubpartition", listener: Callable[[], None]) -> None:
         self._subpartition = subpartition
@@ -137,7 +137,7 @@ class PipelinedSubpartition:
 
     @property
     def in_flight_rows(self) -> int | None:
-        """What the consumer wants between the two tasks; None while it has not said. Any thread."""
+        """The most rows that the consumer wants in flight, or None until it sets a limit. Any thread."""
         return self._in_flight_rows
 
     @property
@@ -395,7 +395,7 @@ class PipelinedSubpartition:
         return [view.listener]
 
     def _fullness_changes(self) -> list[Callable[[], None]]:
-        """What to tell the pool, once the lock is free, about holding too much or no longer so."""
+        """Return the calls that tell the pool of a change of fullness; to be made once the lock is free."""
         limit = self._in_flight_rows
         is_full = self._data_count >= self._max_queued or (
             limit is not None and self._data_rows >= limit

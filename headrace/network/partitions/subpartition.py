@@ -1,4 +1,4 @@
-"""What a consumer, or the connection that serves it, sees of a subpartition, whatever the kind of its partition.
+"""Views of a subpartition for its consumer, or the connection that serves it, for every kind of partition.
 
 Source: Flink ResultSubpartitionView.
 """

@@ -36,7 +36,7 @@ REFUSED_BYTES_MAX: Final = 32 << 20
 
 
 class ChannelReceiver(Protocol):
-    """What an open channel does with its frames, on the transport's thread. A ProtocolError ends the channel."""
+    """Receives the frames of one open channel, on the transport's thread. A ProtocolError ends the channel."""
 
     def place_data(self, frame: Data, body_length: int) -> Segment | None:
         """Refuse data that was not granted; return the segment for its body, None for memory of its own."""

@@ -35,7 +35,7 @@ from headrace.network.wire.framing import Body, Frame, encode
 
 
 class Session(Protocol):
-    """Whoever speaks on an established connection; all calls on the transport's thread."""
+    """Session on an established connection; all calls on the transport's thread."""
 
     is_kept_alive: bool
     """Whether both sides send signs of life, and are given up without."""
@@ -69,7 +69,7 @@ class Session(Protocol):
 
 
 class PeerSession:
-    """See Session."""
+    """Speaks for both roles of a TaskManager, producer and consumer, on one connection to a peer."""
 
     is_kept_alive = True
 

@@ -1,4 +1,4 @@
-"""What the exchange asks of a transport, and a transport of the exchange. Sockets and the simulation both fit.
+"""Interfaces between the exchange and its transport, implemented by sockets and by the simulation.
 
 All state of sessions, credits and remote channels belongs to the transport's thread; `post` is the way in.
 """
@@ -20,7 +20,7 @@ class Link(Protocol):
 
     @property
     def peer(self) -> str:
-        """Who is at the other end, for messages."""
+        """Name of the peer, for messages."""
         ...
 
     def wake(self) -> None:
@@ -29,7 +29,7 @@ class Link(Protocol):
 
 
 class TransportHost(Protocol):
-    """What a transport needs to know of the ShuffleEnvironment that it serves."""
+    """The ShuffleEnvironment as its transport sees it."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class TransportHost(Protocol):
 
     @property
     def keep_alive(self) -> KeepAlivePolicy:
-        """When connections say that they live, and when they are given up."""
+        """Interval of keep-alive signs, and timeout after which a connection is given up."""
         ...
 
     @property

@@ -1,8 +1,8 @@
 """BoundedBlockingPartition: batches go to one file as they come, and are read once the task has finished.
 
 The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
-them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` subpartitions it is sort-merge's turn.
-A broadcast batch is stored once. The task says where each element will lie; the I/O pool makes the checksums and
+them would gain little. From `taskmanager.network.sort-shuffle.min-parallelism` subpartitions on, sort-merge is used.
+A broadcast batch is stored once. The task assigns the offset of each element; the I/O pool computes the checksums and
 writes, while the task goes on (see writing.py).
 Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
 """
@@ -40,7 +40,7 @@ BEHIND_BYTES: Final = 4 << 20
 
 
 class BoundedBlockingPartition(StoredPartition):
-    """See the module. Besides its pool it holds a chunk and what is on its way to the disk, whatever it stores."""
+    """Stores batches in one file as they come. It holds its pool, a chunk and the pending writes, whatever its size."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class ElementIndex:
         return self._offsets[position] != NOT_STORED
 
     def offset_of(self, position: int) -> int:
-        """Where element `position` begins."""
+        """Return the file offset of element `position`."""
         return self._offsets[position]
 
     def run_from(self, position: int, limit_bytes: int) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class PreparedElement(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the file."""
+        """Size in the file, with padding."""
         return padded(HEADER_BYTES + len(self.markers)) + padded(self.stored_bytes)
 
     def pieces(self, seal: FileSeal | None = None, place: int = 0) -> list[Any]:
@@ -273,7 +273,7 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What a batch takes in memory, as `SealedBatch.size_bytes`; 0 for an event."""
+        """Size of a batch in memory, as `SealedBatch.size_bytes`; 0 for an event."""
         return self.header.raw_bytes if self.header.kind == _DATA else 0
 
     @property

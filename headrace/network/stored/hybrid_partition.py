@@ -1,7 +1,7 @@
-"""HybridPartition: read while the task produces, or later; what memory cannot hold goes to the disk, and nobody waits.
+"""HybridPartition: read while the task produces, or later; batches beyond its memory go to the disk, without a wait.
 
-    HYBRID_FULL        everything is in the file, memory only saves the way: may be read again
-    HYBRID_SELECTIVE   the file has what memory did not take: read once
+    HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
+    HYBRID_SELECTIVE   the file has only the batches that memory did not take: read once
 
 Source: Flink TieredResultPartition, HsResultPartition.
 
@@ -9,10 +9,10 @@ HybridSubpartition: one consumer's batches in the order of emission, each in mem
 
 Source: Flink TieredStorage's nettyConnectionReader and SubpartitionConsumerMemoryDataManager, in one.
 
-Which tier takes a batch of a hybrid partition: memory, disk, or both. Pure.
+Choice of the tier for each batch of a hybrid partition: memory, disk, or both. Pure.
 
-Memory takes what a consumer that keeps up will fetch in a moment; the disk takes the rest, so that a slow or absent
-consumer never stops the producer. A full partition has everything on disk besides, to be read again.
+Memory takes the batches that a consumer which keeps up will fetch at once; the disk takes the rest, so that a slow or
+absent consumer never stops the producer. A full partition also has every batch on disk, to be read again.
 Source: Flink TierProducerAgent, MemoryTierProducerAgent, DiskTierProducerAgent.
 """
 
@@ -106,7 +106,7 @@ class HybridSubpartition:
                 lease.release()
 
     def offset_of(self, position: int) -> int:
-        """Where to read on: 0 for what is in memory, which costs no way."""
+        """Return the file offset of an element, or 0 for one in memory, for which the disk need not seek."""
         return 0 if position in self._held else self._index.offset_of(position)
 
     def take(
@@ -174,7 +174,7 @@ SEGMENTS_KEPT_FREE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """What the choice depends on; `free_segments` of the partition are left besides those of this batch."""
+    """Input of the choice of a tier. `free_segments` are those of the partition left after this batch."""
 
     is_full: bool
     is_broadcast: bool
@@ -185,7 +185,7 @@ class TierState:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a batch goes; somewhere in any case."""
+    """Tiers that take a batch; at least one is set."""
 
     in_memory: bool
     on_disk: bool
@@ -206,7 +206,7 @@ def choose_tiers(state: TierState) -> Placement:
 
 
 class HybridPartition(StoredPartition):
-    """See the module."""
+    """Stored partition that consumers may read while it is produced: batches are in memory, in its file, or in both."""
 
     def __init__(
         self,

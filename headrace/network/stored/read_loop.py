@@ -91,7 +91,7 @@ class ReadLoop:
             self.forget(view)
 
     def _next_stretch(self) -> Candidates | None:
-        """Whom to read for next, together; None where this job is to end."""
+        """Return the candidates to read for next, together, or None if this job must end."""
         while True:
             with self._lock:
                 if self._plan:

@@ -1,13 +1,14 @@
-"""Which consumer of a stored partition is read for next, and how far ahead. Pure.
+"""Order and size of reads from a stored partition for its consumers. Pure.
 
-A disk is fastest where it is read in one direction: among those who wait the lowest offset goes first, so that one
-sweep over the file serves everybody, and consumers of one broadcast region find its pages in memory. Who has nothing
-at all goes before who only wants more. Source: Flink SortMergeResultPartitionReadScheduler.
+A disk is fastest when it is read in one direction: among the waiting consumers the one with the lowest offset is served
+first, so that one sweep over the file serves all of them, and consumers of one broadcast region find its pages in
+memory. A consumer with an empty queue is served before one that only reads ahead. Source: Flink
+SortMergeResultPartitionReadScheduler.
 
-Stretch: neighbouring parts of one file, for several consumers, that are read in one go.
+Stretch: adjacent parts of one file, for several consumers, that are read together.
 
-With hundreds of consumers each has little of a region; what lies side by side for those who wait comes by one call to
-the operating system, into memory of each one's own, so that none holds the memory of another. Source: Flink
+With hundreds of consumers each has little of a region. The adjacent parts of those that wait are read by one system
+call, into separate memory for each consumer, so that none holds the memory of another. Source: Flink
 PartitionedFileReader, which reads a region buffer by buffer.
 """
 

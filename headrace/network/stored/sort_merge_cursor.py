@@ -10,11 +10,11 @@ from headrace.network.stored.sort_merge_index import Extent, PartitionedFile
 
 
 class RegionSource(Protocol):
-    """What a cursor needs of a partition whose file is there once it is finished."""
+    """A partition as its cursor sees it; its file exists once it is finished."""
 
     @property
     def file(self) -> PartitionedFile | None:
-        """What was written, once it is finished. Any thread."""
+        """The partition's file, or None until it is finished. Any thread."""
         ...
 
     @property

@@ -75,7 +75,7 @@ class RegionIndex:
             self._numbers.extend((extent.offset, extent.length))
 
     def extent(self, region: int, subpartition: int) -> Extent:
-        """Where a subpartition of a region lies."""
+        """Return the extent of a subpartition in a region."""
         at = 2 * (region * self.subpartition_count + subpartition)
         return Extent(self._numbers[at], self._numbers[at + 1])
 
@@ -97,7 +97,7 @@ class RegionIndex:
 
 @dataclass(frozen=True)
 class IndexFooter:
-    """What the end of an index file says."""
+    """Footer of an index file."""
 
     subpartition_count: int
     region_count: int
@@ -208,7 +208,7 @@ class PartitionedFile:
         return cls(data, index, footer, SchemaTable(footer.schemas, seal), in_memory)
 
     def extent(self, region: int, subpartition: int) -> Extent:
-        """Where a subpartition of a region lies; may read the index file. StorageError."""
+        """Return the extent of a subpartition in a region; may read the index file. StorageError."""
         if self._in_memory is not None:
             return self._in_memory.extent(region, subpartition)
         at = (region * self.subpartition_count + subpartition) * ENTRY_BYTES

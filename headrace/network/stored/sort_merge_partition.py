@@ -1,8 +1,8 @@
-"""SortMergePartition: rows are collected in memory, brought into the order of their consumers, and stored by regions.
+"""SortMergePartition: rows are collected in memory, sorted by consumer, and stored in regions.
 
-Two files, however many consumers there are; each consumer reads long stretches of them. What is the same for all of
-them is stored once. Rows wait, in order already, in half of the partition's memory; the other half has the region
-before, which the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
+It has two files, however many consumers there are; each consumer reads long stretches of them. Broadcast rows are
+stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the region before, which
+the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ REGION_BYTES_MAX: Final = 256 << 20
 
 
 class SortMergePartition(StoredPartition):
-    """See the module. Best written to by a SortingRecordWriter, which does not split batches by consumer first."""
+    """Stores rows in regions sorted by consumer. Best written by SortingRecordWriter, which does not split batches."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class SortMergePartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """What was written, once it is finished. Any thread."""
+        """The partition's file, or None until it is finished. Any thread."""
         return self._file
 
     @property

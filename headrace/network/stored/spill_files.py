@@ -240,7 +240,7 @@ class SpillDirectories:
         return SpillFile.create(path, self._layer, self._submit_to_disk)
 
     def files(self) -> list[Path]:
-        """What lies there now."""
+        """Return the files that exist now, sorted."""
         return sorted(file for folder in self._folders for file in folder.iterdir())
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ def _make_folder(parent: Path) -> Path:
 
 
 def _after(pieces: Sequence[Any], done: int) -> list[Any]:
-    """What is left of pieces of which the first `done` bytes were written or read."""
+    """Return the rest of `pieces` after the first `done` bytes."""
     left: list[Any] = []
     for piece in pieces:
         view = memoryview(piece).cast("B")

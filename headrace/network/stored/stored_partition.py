@@ -29,7 +29,7 @@ from headrace.network.stored.stored_view import ReadMemory, StoredView, Subparti
 
 @dataclass(frozen=True)
 class PartitionStorage:
-    """What all stored partitions of a TaskManager share."""
+    """I/O threads, directories and read memory shared by all stored partitions of a TaskManager."""
 
     io: IoExecutor
     directories: SpillDirectories
@@ -43,7 +43,7 @@ class PartitionStorage:
 
 @dataclass(frozen=True)
 class PartitionOwner:
-    """Who hears of the end of a partition: its manager."""
+    """Callbacks to the partition manager at the end of a partition."""
 
     on_released: Callable[[ResultPartition], None]
     on_failed: Callable[[ResultPartition, str], None]

@@ -43,11 +43,11 @@ ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
 
 
 class SubpartitionCursor(Protocol):
-    """Where one consumer is in its subpartition."""
+    """Read position of one consumer in its subpartition."""
 
     @property
     def next_offset(self) -> int | None:
-        """Where in the file the next element lies, or None if there is none now. Any thread."""
+        """File offset of the next element, or None if there is none now. Any thread."""
         ...
 
     def next_length(self, limit_bytes: int) -> int:
@@ -164,7 +164,7 @@ class StoredView:
         """See SubpartitionView; what is in flight is bounded by the read memory."""
 
     def candidate(self) -> ReadCandidate["StoredView"] | None:
-        """What the scheduler should know of this view, or None where it is not to be read for now."""
+        """Return this view as a candidate for the read scheduler, or None while nothing is to be read for it."""
         with self._lock:
             offset = self._offset_to_read()
             if offset is None:
@@ -183,7 +183,7 @@ class StoredView:
             stretch = None
 
     def _read(self, stretch: Stretch | None) -> int:
-        """Read once, if it is to be read for; return how many bytes came."""
+        """Read once, unless nothing is to be read; return how many bytes were added."""
         with self._lock:
             if self._offset_to_read() is None:
                 return 0
@@ -235,7 +235,7 @@ class StoredView:
         self._on_released(self)
 
     def _offset_to_read(self) -> int | None:
-        """Where reading would go on, or None where it should not for now. Lock held."""
+        """Return the file offset of the next read, or None while nothing is to be read. Lock held."""
         if self._is_released or self._is_reading or self._failure is not None:
             return None
         if not may_read(self._queued_bytes, self._memory.used_bytes, self._memory.limit_bytes):
@@ -250,7 +250,7 @@ class StoredView:
             _LOG.exception("a consumer of a stored result failed when it was told of rows")
 
     def _decoded(self, element: UndecodedElement) -> Element:
-        """What a consumer of this process takes. CorruptFileError, now and from then on."""
+        """Decode an element for a consumer in this process. CorruptFileError, on this and every later call."""
         try:
             stored = element.decode()
         except NetworkError as error:

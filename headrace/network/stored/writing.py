@@ -94,7 +94,7 @@ class WriteBehind:
 
 
 class ChunkedFile(Protocol):
-    """What chunks are written to: a file, or several that come and go together."""
+    """Destination of chunks: one file, or several that are created and deleted together."""
 
     def retain(self) -> bool:
         """Become one more user; False if it is gone."""
@@ -218,7 +218,7 @@ class RegionWriter:
 
     @property
     def position(self) -> int:
-        """Where in the file the next element will lie."""
+        """File offset of the next element."""
         return self._chunks.position
 
     @property

@@ -65,7 +65,7 @@ _STEPS_MAX: Final = 100_000
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """What is traced. Without a seed things happen in the order that teaches most; with one, in any."""
+    """Settings of a traced exchange. Without a seed, steps come in a fixed instructive order; with one, at random."""
 
     row_count: int = 5
     exclusive_count: int = BUFFERS_PER_CHANNEL.default

@@ -31,7 +31,7 @@ LinkDelay = Callable[[str, str], float]
 
 
 class Relay(Protocol):
-    """Somebody between the two sides of one connection: observes, holds back or changes what passes."""
+    """Relay between the two sides of one connection: observes, delays or changes the bytes that pass."""
 
     def carry(self, role: Role, data: bytes) -> None:
         """The side of this role has sent `data`, or, where that is empty, its last: deliver what is to arrive."""
@@ -76,7 +76,7 @@ class SimulatedNetwork:
 
 
 class SimulatedTransport:
-    """See Transport. Everything runs on the simulation's thread."""
+    """Moves frames between simulated TaskManagers. Everything runs on the simulation's thread."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network

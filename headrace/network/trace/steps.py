@@ -1,4 +1,4 @@
-"""What a trace writes down: one step after the other, each with the frames it caused and the accounts behind it."""
+"""Steps of a trace, each with the frames it caused and the accounts after it."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -91,7 +91,7 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     @property
     def session(self) -> Session | None:
-        """Who speaks here, once the peer has proved itself."""
+        """The session on this connection, or None until the peer is authenticated."""
         return self._endpoint.session
 
     def wake(self) -> None:

@@ -34,7 +34,7 @@ class PeerConnection(Protocol):
 
     @property
     def role(self) -> Role:
-        """Which side of it this is."""
+        """Role of this side in the connection."""
         ...
 
 

@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class SocketTransport:
-    """See Transport."""
+    """Moves frames between TaskManagers over TCP and Unix sockets."""
 
     def __init__(
         self,

@@ -1,18 +1,18 @@
-"""What every frame of the data plane looks like on the wire, and how one is declared, written and read.
+"""Wire format of the data plane's frames: their declaration, encoding and decoding.
 
     prefix (16 bytes)   magic u32 · version u8 · id u8 · flags u16 · header length u32 · body length u32
     header              the fields of the frame in the order of its class, big-endian, then its markers if it has any,
                         then, with CHECKSUM_FLAG, 8 bytes: CRC-32 of the body, CRC-32 of prefix and header up to here
     body                opaque bytes: an Arrow message, a schema, UTF-8 text
 
-The header has a checksum of its own so that nothing of it is believed, no credit charged and no memory taken, before it
-is known to be what was sent. Other flags are zero in version 1. Which frames there are stands in wire.py and
+The header has a checksum of its own, so that no field is trusted, no credit charged and no memory allocated before the
+header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py and
 push_frames.py.
 
 crc32: the checksum of frames and of stored batches.
 
-CRC-32 of IEEE 802.3, the one that zlib computes, by zlib-ng, which has the processor multiply without carries: three
-to four times as fast, and each byte that leaves a host or is stored is counted twice.
+CRC-32 of IEEE 802.3, the one that zlib computes, by zlib-ng, which uses the processor's carry-less multiplication:
+three to four times as fast. Each byte that leaves a host or is stored is checksummed twice.
 """
 
 import struct

@@ -86,7 +86,7 @@ class Handshake:
 
     @property
     def claimed_name(self) -> str | None:
-        """Who the peer says that it is, once it has; not proved yet."""
+        """The name that the peer claims, not proved yet, or None before it introduces itself."""
         return None if self._peer is None else bytes(self._peer.body).decode(errors="replace")
 
     def opening(self) -> bytes:

@@ -26,7 +26,7 @@ PROGRESS_BYTES: Final = 64 * 1024
 
 
 class LivenessAction(enum.Enum):
-    """What is to be done now."""
+    """Actions that keep a connection alive or give it up."""
 
     NOTHING = enum.auto()
     SEND = enum.auto()
@@ -79,7 +79,7 @@ class Liveness:
 
     @property
     def due_ns(self) -> int:
-        """When to check next."""
+        """Time of the next check, in ns."""
         policy = self._policy
         own = self._sent_ns + policy.interval_ns
         if self._pending_since_ns is not None:

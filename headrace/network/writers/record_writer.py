@@ -100,7 +100,7 @@ class RecordWriter:
 
     @property
     def hold_ms(self) -> float:
-        """How long the task may hold back rows before it calls `flush_all`; see `buffer_timeout_ms`."""
+        """Longest time that the task may hold back rows before it calls `flush_all`; see `buffer_timeout_ms`."""
         return self.buffer_timeout_ms if self.governor is None else self.governor.choice.hold_ms
 
     @property
@@ -298,7 +298,7 @@ class RecordWriter:
         )
 
     def _unsealed(self) -> dict[int, SealedBatch]:
-        """What waits for each channel, where something does."""
+        """Return the unsealed rows of each channel that has some."""
         count = self.partition.subpartition_count
         pending = self._pending * count if self._selector.is_broadcast else self._pending
         return {channel: one.peek() for channel, one in enumerate(pending) if not one.is_empty}

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=InFlight)
 
 
 class AsyncQueue(Protocol[T]):
-    """What both kinds offer."""
+    """Queue of asynchronous calls, ordered or unordered."""
 
     @property
     def is_empty(self) -> bool:

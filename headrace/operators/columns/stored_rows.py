@@ -1,10 +1,9 @@
-"""How a table leaves an operator: as batches, each with the timestamps of its own rows.
+"""Helpers of operators that keep their rows in columnar state.
 
-Rows that came too late: they are dropped, and counted with those that they stand for.
-
-When rows that have come are brought together with those that are in state already. Pure.
-
-Rows with the hash of their key beside their data, as ColumnarRows stores them. Pure.
+`emit_table` emits a table as batches, each with the timestamps of its own rows. `without_late` drops late rows and
+counts them, a pre-aggregated row as the records that it stands for. `are_enough_to_settle` is the threshold for merging
+new rows into state (pure). `table_with_hashes` adds the hash of each row's key to its data, as ColumnarRows stores it
+(pure).
 """
 
 from typing import Final

@@ -57,7 +57,7 @@ from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 
 class RowSelection(ABC):
-    """Which rows stay. `state_name`: of what is kept, in snapshots."""
+    """Rule that selects the rows to keep. `state_name`: name of their state in snapshots."""
 
     state_name: ClassVar[str]
 

@@ -78,7 +78,7 @@ class SidedContents(WindowContents):
 
 
 class TaggedRecords(TimedRecords):
-    """How a TaggedUnion stands in state beside its timestamp: in a row with a column for each stream's records."""
+    """Stores a TaggedUnion with its timestamp as a row that has one column for the records of each stream."""
 
     def __init__(self, record_types: Sequence[TypeInformation]) -> None:
         names = ["is_one", "one", "two", "timestamp"]

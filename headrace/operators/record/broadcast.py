@@ -115,7 +115,7 @@ class BroadcastStates:
 
 
 class _Clocks:
-    """What every context tells of time. `current_timestamp` is MIN_TIMESTAMP where the record has none."""
+    """Clocks common to all contexts. `current_timestamp` is MIN_TIMESTAMP where the record has none."""
 
     def __init__(self, timer_service: TimerService, states: BroadcastStates) -> None:
         self._timer_service = timer_service

@@ -35,7 +35,7 @@ ElementFunction = Callable[[Any, Any], Any]
 
 
 class _ProcessingOperator(FunctionOperator):
-    """What all of them share: the loop over rows."""
+    """Base of the operators for process functions: the loop over rows."""
 
     _scope: EntryScope
     _collector: ResultCollector

@@ -1,1 +1,1 @@
-"""What operators are made of: the interface, user functions and their contexts, emission, timers."""
+"""Building blocks of operators: the interface, user functions and their contexts, emission, timers."""

@@ -301,7 +301,7 @@ class ResultChecks:
 
 
 def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
-    """Whatever is not seen at a glance to fit is tried: only the columns themselves know all that they take."""
+    """Return a check of one value: a quick test, else a conversion, as only the columns know all that they take."""
     if isinstance(batch_type.value_type, PickledBytesTypeInfo):
         return lambda value: None
     fits = _fits_at_a_glance(batch_type.value_type)

@@ -1,6 +1,6 @@
-"""What is told of a fold whose result is not of the type that it is kept under: its own file and line.
+"""State in which built-in operators keep records of a stream, under the type that the stream declares.
 
-State in which built-in operators keep records of a stream, under the type that the stream declares.
+A user's fold whose result is not of the declared type is reported with the function's own file and line.
 """
 
 from typing import Any

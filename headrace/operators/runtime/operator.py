@@ -40,9 +40,9 @@ TURN_MS: Final = 20
 
 
 class Output(Protocol):
-    """Where an operator sends what it makes; the same object for its whole life.
+    """Output of an operator; the same object for the operator's whole life.
 
-    `reads_rows`: whether something that follows asks for rows of the main output as Python values.
+    `reads_rows`: whether a downstream operator reads rows of the main output as Python values.
     """
 
     reads_rows: bool

@@ -194,7 +194,7 @@ class InternalTimerService:
 
 
 class FrozenTimers:
-    """See FrozenState."""
+    """Frozen timers of one timer service, written as state chunks."""
 
     def __init__(
         self,

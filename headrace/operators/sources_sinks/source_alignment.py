@@ -26,7 +26,7 @@ from headrace.operators.sources_sinks.watermarks import SplitWatermarks
 
 @dataclass(frozen=True)
 class Pauses:
-    """What a bound means for a reader: whether it waits as a whole, and which of its splits must not be read."""
+    """Effect of an alignment bound on a reader: whether all of it waits, and the splits that must not be read."""
 
     is_waiting: bool
     split_ids: frozenset[str]

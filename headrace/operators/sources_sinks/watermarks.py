@@ -17,7 +17,7 @@ from headrace.functions.watermarks import (
 
 
 class _Said(WatermarkOutput):
-    """What a generator of the program's own has said since it was asked last."""
+    """Collects the watermark and idleness that a user's generator reported since the last poll."""
 
     def __init__(self) -> None:
         self.watermark_ms: int | None = None

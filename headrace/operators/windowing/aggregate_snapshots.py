@@ -131,7 +131,7 @@ class AggregateSnapshots:
 
 
 class FrozenWindowAggregates:
-    """See FrozenState."""
+    """Frozen window aggregates, written as state chunks."""
 
     def __init__(
         self, windows: Sequence[FrozenWindow], aggregates: FrozenAggregates, keys: KeyColumns

@@ -1,8 +1,7 @@
-"""What a window holds and what its function makes of it: one value folded as records come, or the list of records.
+"""Contents of windows, and the calls of window functions on them: one folded value, or the list of records.
 
+Also the contexts that window operators give to assigners, triggers, evictors and window functions.
 Source: Flink InternalWindowFunction and its variants, EvictingWindowOperator.
-
-Contexts of window operators: what assigners, triggers, evictors and window functions may ask and keep.
 """
 
 from abc import ABC, abstractmethod
@@ -149,13 +148,13 @@ class FoldedContents(ContentsInOneState):
 
 
 class TimedRecords:
-    """How a record stands in state beside its timestamp: in a row, whose kind is that of the record."""
+    """Stores a record with its timestamp as a row, whose kind is that of the record."""
 
     def __init__(self, record_type: TypeInformation) -> None:
         self.row_type = RowTypeInfo([record_type, Types.LONG()], ["value", "timestamp"])
 
     def row_of(self, value: Any, timestamp: int) -> Any:
-        """Return what is kept."""
+        """Return the row to store."""
         return row_around(value, self.row_type.field_names, (value, timestamp))
 
     def value_of(self, row: Any) -> TimestampedValue:

@@ -226,7 +226,7 @@ class _FrozenTable:
 
 
 class FrozenHeap:
-    """See FrozenState: the entries of all states, and what was restored and nobody asked for."""
+    """Frozen state of the heap backend: the entries of all states, and restored states that were never requested."""
 
     def __init__(
         self,

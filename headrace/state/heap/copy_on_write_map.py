@@ -64,7 +64,7 @@ class FrozenEntries:
         return False
 
     def values_of(self, entries: Sequence[Any]) -> list[Any]:
-        """What the entries, all of them there, hold: in their order."""
+        """Return the values of `entries`, in their order; every entry must exist."""
         if len(self._layers) == 1:
             return list(map(self._layers[0].__getitem__, entries))
         values: list[Any] = [_MISSING] * len(entries)

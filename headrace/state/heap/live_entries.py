@@ -23,7 +23,7 @@ _PART_ROWS: Final = 256
 
 @dataclass(frozen=True)
 class _Part:
-    """What an entry holds, or a part of it: `begin` is the position of its first element. `size`: rows, at least 1."""
+    """The value of an entry, or a part of it. `begin`: position of its first element. `size`: rows, at least 1."""
 
     entry: Any
     held: Any

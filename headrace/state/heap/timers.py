@@ -20,7 +20,7 @@ Bucket = dict[tuple[Any, Any], None]
 
 
 class FrozenHeapTimers:
-    """See FrozenTimerQueue."""
+    """Frozen timers of a heap queue, grouped by time."""
 
     is_by_key_group: ClassVar[bool] = False
 
@@ -41,7 +41,7 @@ class FrozenHeapTimers:
 
 
 class HeapTimerQueue:
-    """See TimerQueue.
+    """Timer queue in memory.
 
     Timers of one time share a bucket, so that the heap holds each distinct time once: many keys set timers for the
     same window's end.

@@ -75,7 +75,7 @@ class TtlHeapState(HeapState):
         return self.rules.expired_until_ms(self._now_ms())
 
     def _stamp(self, held: Stamped | None) -> int:
-        """When a value was accessed last that is accessed now; records may come out of order."""
+        """Return the time of last access for a value accessed now; an earlier record never moves it back."""
         access_ms = self._access_ms()
         return max(access_ms, held[1]) if held is not None and self._keeps_latest else access_ms
 

@@ -1,9 +1,9 @@
 """The rows of a state while its task runs, as a snapshot taken in the same moment would store them.
 
-Whoever reads freezes the state between two batches, as a checkpoint does, and takes its rows in pieces, each between
-two other batches. All of it is on the mailbox thread: only what checkpoints write is touched by another.
+A reader freezes the state between two batches, as a checkpoint does, and takes its rows in pieces, each between two
+other batches. All of this runs on the mailbox thread; only the frozen state of checkpoints is read by another.
 
-How many bytes each row of a table takes in Arrow's layout, without what validity takes.
+Also computes the bytes of each row of a table in Arrow's layout, without its validity bits.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ AS_ROWS: Final = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
 
 @dataclass(frozen=True)
 class LivePiece:
-    """What one look gave. `looked_at`: entries that were looked at, more than rows where keys were asked for."""
+    """Rows of one step of a read. `looked_at`: entries examined; more than the rows if only certain keys are read."""
 
     table: pa.Table | None
     looked_at: int
@@ -72,10 +72,10 @@ class LiveSource:
 
 @runtime_checkable
 class LiveReadable(Protocol):
-    """What an operator keeps besides keyed and operator state, where it can be read."""
+    """State that an operator keeps outside of keyed and operator state, but that can be read."""
 
     def live_source(self) -> LiveSource:
-        """Return how it is read."""
+        """Return the readable state."""
         ...
 
 

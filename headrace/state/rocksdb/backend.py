@@ -343,7 +343,7 @@ class RocksDBKeyedStateBackend:
 
 
 class FrozenRocksDB:
-    """See FrozenState: the database, and what was restored as rows and nobody asked for."""
+    """Frozen state of the RocksDB backend: the database, and states restored as rows that were never requested."""
 
     def __init__(self, database: FrozenState, restored: RestoredKeyedState) -> None:
         self._database = database

@@ -58,7 +58,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class StateHome:
-    """What the handles of a backend share."""
+    """Key encoding, clocks and positions shared by all state handles of a backend."""
 
     keys: CompositeKeys
     clocks: TtlClocks

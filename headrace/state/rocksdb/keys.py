@@ -1,14 +1,14 @@
-"""How keys, namespaces and positions stand in RocksDB's keys, so that what is equal is equal as bytes, and back.
+"""Encodes keys, namespaces and positions as RocksDB keys and back, so that equal ones have equal bytes.
 
 A composite key is the key group (one byte where there are at most 128, else two, big-endian), then the key and, in
-states of windows, the namespace, each with its length before it, so that no entry is the beginning of another; then
-the map key, or the position in a list. Undeclared keys that Python calls equal have one form, as they have one place in
-a dict: True, 1 and 1.0 come back as 1, named tuples as tuples, decimals without zeros at their end, and what has a time
+states of windows, the namespace, each with its length before it, so that no entry is a prefix of another; then the map
+key, or the position in a list. Undeclared keys that are equal in Python share one encoding, as they share one place in
+a dict: True, 1 and 1.0 come back as 1, named tuples as tuples, decimals without trailing zeros, and times with a time
 zone in UTC.
 
 Source: Flink CompositeKeySerializationUtils.
 
-A value as it is stored: its last access (8 bytes, epoch ms) and a pickle.
+A stored value is its last access (8 bytes, epoch ms) and a pickle.
 """
 
 import struct

@@ -26,7 +26,7 @@ from headrace.state.rocksdb.snapshots import (
 
 @dataclass(frozen=True)
 class RestoredDatabase:
-    """What is known of a database that was opened. `base`: files that the next checkpoint may refer to."""
+    """Description of a database opened for a restore. `base`: files that the next checkpoint may refer to."""
 
     forms: Sequence[KeyedStateForm] = ()
     base: Uploaded | None = None

@@ -37,7 +37,7 @@ Uploaded = Mapping[str, StateFile]
 
 
 class FrozenFiles:
-    """See FrozenState: hard links to a database's files, written unless `base` has them."""
+    """Frozen hard links to a database's files; those that `base` has are not written again."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class FrozenTable:
 
 
 class FrozenRows:
-    """See FrozenState: every row of every state, in Parquet."""
+    """Frozen rows of all states of a database, written as Parquet."""
 
     def __init__(self, tables: Sequence[FrozenTable], keys: CompositeKeys) -> None:
         self._tables = tables

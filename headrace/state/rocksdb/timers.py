@@ -78,7 +78,7 @@ class _GroupHead:
 
 
 class FrozenRocksTimers:
-    """See FrozenTimerQueue: an iterator over the table, which sees the rows of the moment at which it was made."""
+    """Frozen timers of a RocksDB table: an iterator, which sees the rows as they were when it was made."""
 
     is_by_key_group: ClassVar[bool] = True
 
@@ -96,10 +96,10 @@ class FrozenRocksTimers:
 
 
 class RocksTimerQueue:
-    """See TimerQueue. `name`: of the column family; `head_size`: how many timers of a key group are in memory too.
+    """Timer queue on disk. `name`: its column family; `head_size`: timers of a key group that are also in memory.
 
-    A head holds the first timers of its group: whatever comes before its last one, or before the end of a whole group,
-    is in it. It is filled again, from where it was, as soon as it is empty, so that firing reads no deleted rows.
+    A head holds the first timers of its group: every timer before its last one, or before the end of a whole group, is
+    in it. An empty head is filled again at once, from where it ended, so that firing reads no deleted rows.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ TRACKED_MAX: Final = 50
 
 
 class AtLeastOnceBarrierTracker:
-    """See BarrierHandler. Counts; several checkpoints may be under way, and nothing is ever blocked.
+    """Counts barriers. Several checkpoints may be under way, and no channel is ever blocked.
 
     Rows that come after the barrier on a fast channel are in the state by then, and come again after a failure.
     """

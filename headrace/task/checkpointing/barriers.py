@@ -188,7 +188,7 @@ def blocks_upstream(barrier: CheckpointBarrier) -> bool:
 
 
 class ExactlyOnceBarrierHandler:
-    """See BarrierHandler. One checkpoint at a time: a newer one ends it.
+    """Aligns barriers, or lets them overtake. One checkpoint at a time: a newer one ends it.
 
     A cancel marker ends the checkpoint it names also where that was only announced: Flink waits for a barrier on
     another channel then, and holds that channel up until the coordinator's abort comes.
@@ -318,7 +318,7 @@ class ExactlyOnceBarrierHandler:
         return [*actions, BeginAlignment(barrier)]
 
     def _timer(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """When the checkpoint that has just begun turns unaligned, if it can and is not over yet."""
+        """Return the timer of the alignment timeout for a checkpoint just begun, if it may time out and is not over."""
         options = barrier.options
         if not self.is_pending or self._is_unaligned or not options.is_timeoutable:
             return []

@@ -56,7 +56,7 @@ from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironmen
 
 
 class InFlightData:
-    """What one checkpoint stores of the data in flight; known once `on_ready` calls."""
+    """In-flight data that one checkpoint stores; complete once `on_ready` calls."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class InFlightData:
 
 
 class ChannelStates:
-    """See the module. Mailbox thread only."""
+    """Captures and restores a subtask's in-flight data. Mailbox thread only."""
 
     def __init__(self, environment: TaskEnvironment, writers: Sequence[RecordWriter]) -> None:
         self._environment: Final = environment
@@ -306,7 +306,7 @@ class ChannelStates:
 
 
 def _owners(rows: pa.RecordBatch, parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Whose key groups the rows belong to; shape (num_rows,)."""
+    """Return the index of the subtask that owns the key group of each row, shape (num_rows,)."""
     return subtasks_of(key_hashes_of(rows), parallelism, max_parallelism)
 
 

@@ -104,9 +104,9 @@ class InputBarriers:
         self._start_delay_ms = 0
 
     def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
-        """How many ms barriers have been coming, over how many channels, and those without; None where none does.
+        """Return ms since the first barrier, the number of channels, and the channels that lack one, or None.
 
-        Any thread: what it finds may be one barrier old.
+        None: no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
         """
         waiting = self._handler.missing(checkpoint_id)
         if waiting is None:
@@ -141,7 +141,7 @@ class InputBarriers:
         return any(each.is_amid_batch for each in self._inputs)
 
     def batch_ended(self) -> None:
-        """What came in the midst of a batch is handled now."""
+        """Handle the events that arrived in the middle of a batch."""
         while self._waiting and not self.is_amid_batch:
             self._handle(self._waiting.popleft())
 

@@ -43,7 +43,7 @@ _ABORTED_IDS_MAX: Final = 128
 
 @dataclass(frozen=True)
 class BarrierTimes:
-    """How the barriers of a checkpoint came in, in ms."""
+    """Start delay and alignment time of a checkpoint's barriers, in ms."""
 
     start_delay_ms: int = 0
     alignment_ms: int = 0
@@ -82,7 +82,7 @@ class SubtaskCheckpoints:
         return self._latest_completed
 
     def progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """How far the part of a checkpoint is, as far as it is not for barriers of inputs. Any thread."""
+        """Return the phase of the subtask's part in a checkpoint, without the wait for input barriers. Any thread."""
         part = self._running.get(checkpoint_id)
         if part is not None and not part.is_done:
             elapsed_ns = self._environment.clock.monotonic_ns() - part.frozen_at_ns

@@ -56,14 +56,14 @@ class GateDebloating:
 
     @property
     def in_flight_bytes(self) -> int | None:
-        """What is wanted in flight to all gates together, by the size of their rows; None: nothing is debloated."""
+        """Wanted in-flight bytes of all gates together, by the size of their rows; None: nothing is debloated."""
         if not self._watched:
             return None
         return sum(map(_wanted_bytes, self._watched))
 
     @property
     def time_to_consume_ms(self) -> float:
-        """How long the task would take for what is in flight to its slowest gate."""
+        """Time that the task would take to consume the in-flight data of its slowest gate, in ms."""
         return max((each.debloater.time_to_consume_ms for each in self._watched), default=0.0)
 
     def start(self) -> None:

@@ -35,7 +35,7 @@ CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | BarrierAnnounceme
 
 
 class RowHandler(Protocol):
-    """What is done with the rows of an input, and what stands between them."""
+    """Handles the rows of an input, and the markers between them."""
 
     def batch(self, batch: RecordBatch) -> None:
         """Rows (num_rows >= 1) between two markers."""
@@ -55,7 +55,7 @@ class RowHandler(Protocol):
 
 
 class InputHandler(RowHandler, Protocol):
-    """What an input does with what it read."""
+    """Handles the elements of an input: rows, markers and the events of checkpoints."""
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
         """Something that checkpoints depend on happened on a channel."""
@@ -92,7 +92,7 @@ class LogicalInput:
 
     @property
     def gate(self) -> InputGate:
-        """What it reads."""
+        """The gate that this input reads."""
         return self._gate
 
     def restore_watermark(self, timestamp_ms: int) -> None:

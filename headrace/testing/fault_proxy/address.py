@@ -1,4 +1,4 @@
-"""Where a proxy listens and leads: `host:port` or `unix:path`."""
+"""Addresses on which a proxy listens and to which it connects: `host:port` or `unix:path`."""
 
 import contextlib
 import socket

@@ -24,13 +24,13 @@ class FaultInjector:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When something will pass by itself; None if nothing will."""
+        """Time at which held data next passes by itself, in ns, or None if none will."""
         due_ns = min(lane.next_due_ns for lane in self.lanes.values())
         return None if self.is_cut or due_ns == math.inf else math.ceil(due_ns)
 
     @property
     def held_bytes(self) -> int:
-        """What was received and has not passed yet."""
+        """Bytes that were received and have not passed yet."""
         return sum(lane.held_bytes for lane in self.lanes.values())
 
     def received(self, direction: Direction, data: bytes, now_ns: int) -> list[ProxyAction]:

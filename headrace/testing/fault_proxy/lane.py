@@ -66,7 +66,7 @@ ProxyAction = Deliver | EndStream | CutConnection | FaultApplied
 
 @dataclass
 class _Plan:
-    """What is to become of one frame."""
+    """Faults to apply to one frame."""
 
     data: bytes
     is_dropped: bool = False
@@ -140,7 +140,7 @@ class FaultLane:
 
     @property
     def next_due_ns(self) -> float:
-        """When something passes next; infinite where nothing will by itself."""
+        """Time at which held data next passes by itself, in ns; infinite if none will."""
         deadlines = [item.deadline_ns for item in self._overtaken]
         if self._queue:
             deadlines.append(self._queue[0][0])

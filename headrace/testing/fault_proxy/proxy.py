@@ -146,7 +146,7 @@ class FaultProxy:
 
 
 class _NoConnectError(Exception):
-    """Who dialled the proxy did not say whom it wants."""
+    """The client of the proxy did not name its target by a CONNECT request."""
 
 
 async def _wanted(reader: asyncio.StreamReader) -> Address:

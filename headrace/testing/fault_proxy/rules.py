@@ -1,4 +1,4 @@
-"""What a fault rule says: frozen values, and the short texts that they are read from and shown as.
+"""Fault rules: frozen values, and the short texts that they are parsed from and printed as.
 
 A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
 untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.
@@ -26,7 +26,7 @@ from headrace.network.wire.framing import Frame
 
 
 class Direction(enum.Enum):
-    """Which way a frame goes. A consumer dials its producer: data then travels backward, credit forward."""
+    """Direction of a frame. A consumer dials its producer: data then travels backward, credit forward."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -38,7 +38,7 @@ class Direction(enum.Enum):
 
 
 class Unit(enum.Enum):
-    """How a number is written in a rule."""
+    """Units of a number in a rule."""
 
     DURATION = "a duration such as 100ms"
     SIZE = "a size such as 64KiB"
@@ -137,7 +137,7 @@ ACTIONS: Final[dict[str, type[Any]]] = {
 
 @dataclass(frozen=True)
 class FrameSelector:
-    """Which frames: those for which everything that is said holds. Says nothing: all but the opening."""
+    """Selects the frames that meet all given conditions. Without conditions: all except those of the opening."""
 
     frame_name: str | None = None
     direction: Direction | None = None
@@ -167,7 +167,7 @@ class FrameSelector:
 
 @dataclass(frozen=True)
 class FaultRule:
-    """What is done to which frames. `str` gives the text that `parse_rule` reads."""
+    """An action, and the selector of the frames it applies to. `str` gives the text that `parse_rule` reads."""
 
     action: FaultAction
     selector: FrameSelector = FrameSelector()
