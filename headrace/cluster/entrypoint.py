@@ -224,7 +224,7 @@ class ClusterHandle:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the cluster before its owner did, or None."""
+        """Return the error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
 
     def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:

@@ -148,7 +148,7 @@ class _InProcessDriver:
 
     @property
     def max_worker_count(self) -> int | None:
-        """As many as the cluster was made for."""
+        """Return the number of workers the cluster was made for."""
         return self._max_worker_count
 
     def describe_shortage(self) -> str:

@@ -62,7 +62,7 @@ class ResourceManagerLink(Generic[R]):
 
     @property
     def target_address(self) -> str:
-        """Where it is looked for."""
+        """Return the address at which the ResourceManager is looked for."""
         return self._registration.target_address
 
     @property

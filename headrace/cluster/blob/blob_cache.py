@@ -47,7 +47,7 @@ class BlobCache:
 
     @property
     def directory(self) -> Path | None:
-        """Where the files are; None while there were none."""
+        """Return the directory of the files, or None as long as there are none."""
         return self._files.directory
 
     def retain_job(self, job_id: JobId) -> None:

@@ -93,7 +93,7 @@ class JobArchive:
 
     @property
     def expiration_ms(self) -> float:
-        """How long a job is remembered."""
+        """Return the time in milliseconds for which an ended job is remembered."""
         return self._limits.expiration_ms
 
     def add(self, job: ArchivedJob) -> None:

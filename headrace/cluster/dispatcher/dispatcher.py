@@ -144,7 +144,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         job_master.start()
 
     def _release_blobs(self, graph: JobGraph) -> None:
-        """Where no JobMaster does it."""
+        """Release the blobs of a job that has no JobMaster to do so."""
         if blob_keys(graph):
             self.spawn(self._release_blobs_of(graph.job_id), "release blobs")
 

@@ -1,4 +1,4 @@
-"""What all JobMasters of one cluster share: the Dispatcher hands it to each. Source: Flink JobManagerSharedServices."""
+"""Services that the Dispatcher shares with all JobMasters of one cluster. Source: Flink JobManagerSharedServices."""
 
 from dataclasses import dataclass
 

@@ -74,7 +74,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _SlotsReport:
-    """What a TaskManager told, and how often its slots had changed hands when it was asked."""
+    """Report of a TaskManager, and the number of changes of its slots' owners when it was asked."""
 
     payload: TaskExecutorHeartbeatPayload
     change_number: int

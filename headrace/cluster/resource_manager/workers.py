@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WorkersOwner(Protocol):
-    """What the ResourceManager does for its workers' TaskManagers."""
+    """Actions of the ResourceManager on its workers' TaskManagers."""
 
     async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         """Stop it by RPC where it is registered, and use it no more."""
@@ -175,7 +175,7 @@ def worker_names(prefix: str) -> Callable[[int], str]:
 
 
 def worker_profile(settings: Settings) -> ResourceProfile:
-    """What every TaskManager is asked for with."""
+    """Return the resource profile with which every TaskManager is requested."""
     return ResourceProfile(cpu_cores=settings.get_option(CPU_CORES))
 
 

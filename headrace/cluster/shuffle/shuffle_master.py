@@ -28,7 +28,7 @@ from headrace.core.shuffle_descriptors import (
 
 @dataclass(frozen=True)
 class ShuffleMasterContext:
-    """What the JobManager gives its shuffle master.
+    """Services and settings that the JobManager gives its shuffle master.
 
     `on_fatal_error` ends the JobManager: for a master that cannot go on at all.
     """
@@ -43,10 +43,10 @@ class ShuffleMasterContext:
 
 @dataclass(frozen=True)
 class JobShuffleContext:
-    """What a job gives the shuffle master.
+    """Services that a job gives the shuffle master.
 
-    `partitions_lost(error)`: everything that the service keeps for the job is gone, in one call and not consumer by
-    consumer; the job fails over. Called on the JobManager's loop.
+    `partitions_lost(error)` reports that the service has lost everything it keeps for the job, in one call and not
+    consumer by consumer; the job fails over. Called on the JobManager's loop.
     """
 
     job_id: JobId
@@ -97,7 +97,7 @@ class PartitionRegistrationError(HeadraceError):
 
 
 class CreditBasedShuffleMaster:
-    """See ShuffleMaster."""
+    """Registers partitions at their producers' TaskManagers, and keeps no state. Implements ShuffleMaster."""
 
     async def start(self) -> None:
         pass

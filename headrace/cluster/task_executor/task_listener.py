@@ -30,7 +30,7 @@ from headrace.rpc.main_thread import is_on_loop
 
 
 class TaskReporterOwner(Protocol):
-    """What the TaskExecutor does about what was reported."""
+    """Actions of the TaskExecutor on its tasks' reports."""
 
     def task_gone(self, entry: TaskEntry) -> None:
         """The task has ended and needs to be remembered no longer."""

@@ -97,7 +97,10 @@ class CheckpointNotices:
             self._tasks.notify_checkpoint_aborted(attempt_id, checkpoint_id, latest_completed_id)
 
     def over(self, checkpoint_id: int) -> None:
-        """What coordinators said to subtasks that took no part in it has waited for its end."""
+        """Tell the coordinators that a checkpoint was aborted, or commits nothing.
+
+        Their events to subtasks that took no part in it were held back until its end.
+        """
         self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
 
     def _tell_coordinators(self, tell: Callable[[], None]) -> None:

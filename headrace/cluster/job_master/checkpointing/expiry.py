@@ -50,7 +50,7 @@ def first_waiting(checkpoint: PendingCheckpoint, graph: ExecutionGraph) -> list[
 
 
 def describe_progress(progress: CheckpointProgress | None, graph: ExecutionGraph) -> str:
-    """What one subtask does, in words."""
+    """Describe in words the progress of one subtask with a checkpoint."""
     if progress is None:
         return "its TaskManager does not answer"
     text = progress.phase.value

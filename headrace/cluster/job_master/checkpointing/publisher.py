@@ -22,7 +22,7 @@ from headrace.graph.job_graph import JobGraph
 
 @dataclass(frozen=True)
 class PublishedContent:
-    """What became durable, and the keys of all prepared output that was sent with it."""
+    """A durable checkpoint, and the keys of all prepared output that was sent with it."""
 
     completed: CompletedCheckpoint
     sent: dict[OperatorId, set[str]]

@@ -100,7 +100,7 @@ class TriggerSteps:
             self._handle(IdTaken(number, checkpoint_id, self._clock.now_ms()))
 
     def create_location(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
-        """Where its files go."""
+        """Create the location of the checkpoint's files."""
         self._spawn(self._create_location(checkpoint_id, kind, target), "make a checkpoint's place")
 
     async def _create_location(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:

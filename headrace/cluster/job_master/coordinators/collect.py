@@ -143,7 +143,10 @@ class CollectCoordinator:
         """Nothing to tell."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """What it sent stays until it is known where it starts from: without checkpoints, from the beginning."""
+        """Expect records from the subtask again; its pieces stay until `subtask_reset` tells where it starts from.
+
+        Without checkpoints it starts from the beginning.
+        """
         self._open_subtasks.add(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
@@ -239,7 +242,7 @@ class CollectCoordinator:
         self.end()
 
     async def close(self) -> None:
-        """What is here stays for the client."""
+        """Expect no further records; those collected stay for the client."""
         self.end()
 
 

@@ -40,7 +40,7 @@ class SendOnce(Protocol):
 
 @dataclass
 class _Line:
-    """What waits for one attempt, the first of which is on its way."""
+    """Queue of the events for one attempt; its first event is in flight while `is_sending`."""
 
     events: deque[tuple[OperatorId, bytes]] = field(default_factory=deque[tuple[OperatorId, bytes]])
     next_number: int = 0

@@ -120,7 +120,7 @@ class AlignedCoordinator:
             self._own.subtask_ready(attempt_id, location)
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """What the attempt had reached counts no more: its successor begins before it."""
+        """Forget the watermark of the attempt, as its successor begins before it."""
         self._alignment.forgotten(self._source.group, self._reader(attempt_id))
         if self._own is not None:
             self._own.subtask_failed(attempt_id)

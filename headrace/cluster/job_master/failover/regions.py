@@ -1,12 +1,12 @@
-"""Which subtasks restart when one has failed. Pure.
+"""Chooses the subtasks that restart when one has failed. Pure.
 
-Subtasks between which records pass without being stored restart together, since their streams cannot be repeated one
-by one. A job whose exchanges are all pipelined and somewhere connect everybody with everybody is one region.
+Subtasks that exchange records without storing them restart together, since their streams cannot be repeated one by one.
+A job whose exchanges are all pipelined, one of them all-to-all, is one region.
 Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy.
 
-FinishedRegions: which pipelined regions need their input no more, as every task of theirs has finished. Pure.
+FinishedRegions: finds the pipelined regions that need their input no more, as all their tasks have finished. Pure.
 
-A task that has finished is begun anew with its region, as long as another task of that goes on and may fail.
+A finished task starts again with its region as long as another task of that region runs and may fail.
 Source: Flink RegionPartitionGroupReleaseStrategy.
 """
 

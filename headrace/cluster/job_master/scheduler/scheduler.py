@@ -110,7 +110,7 @@ class Scheduler:
 
     @property
     def slot_count(self) -> int:
-        """How many slots the job needs."""
+        """Return the number of slots that the job needs."""
         return self.execution_graph.slots_needed
 
     def awaits_restore(self, version: int) -> bool:

@@ -20,7 +20,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 
 
 class SchedulerContext(Protocol):
-    """What a state may look at and cause; nothing of it answers later than by an event to the present state."""
+    """Facts and actions for the states of a scheduler; an action answers only by an event to the present state."""
 
     executions: Executions
 
@@ -73,7 +73,7 @@ class SchedulerContext(Protocol):
         ...
 
     def widen_scope(self, failure: Failure) -> None:
-        """What this failure needs is restarted too."""
+        """Add to the scope the subtasks that this failure requires to restart."""
         ...
 
     def refine_failure(self, failure: Failure) -> None:
@@ -358,7 +358,7 @@ class Restarting(SchedulerState):
         return self._next()
 
     def savepoint_completed(self) -> SchedulerState:
-        """What is older than the savepoint would bring its output out twice: nothing may start from that."""
+        """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
         self.context.forbid_restart()
         return Failing(self.context)
 

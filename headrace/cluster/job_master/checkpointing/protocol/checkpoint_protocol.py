@@ -122,7 +122,7 @@ class CheckpointCoordinator:
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait for their turn."""
+        """Return the number of requests that wait for their turn."""
         return len(self._queue)
 
     def restored(self, checkpoint_id: int) -> None:

@@ -66,7 +66,7 @@ class StoreCalls:
             return await self._run_blocking(f"checkpoint: {what}", call)
 
     def perform(self, action: RegisterSharedState | DiscardState | DiscardLocation) -> None:
-        """What becomes of files that came with an answer, or of a place that nobody needs."""
+        """Register the shared files of an acknowledged snapshot, or discard files or a location that nobody needs."""
         match action:
             case RegisterSharedState(checkpoint_id, snapshot):
                 shared = [each for each in snapshot.files() if each.is_shared]

@@ -122,7 +122,7 @@ class DurableCheckpointStore:
 
     @property
     def cleaning_count(self) -> int:
-        """How many deletions are not done."""
+        """Return the number of deletions that are not done."""
         return self._cleaner.waiting_count
 
     def recover(self) -> CompletedCheckpoint | None:
@@ -270,7 +270,7 @@ class DurableCheckpointStore:
         return is_own and self._kind is CheckpointStorageKind.FILESYSTEM
 
     def _own_checkpoints(self) -> list[CompletedCheckpoint]:
-        """What an earlier driver of this very job has published."""
+        """Return the checkpoints that an earlier driver of this very job has published."""
         if not self._owns_folder:
             return []
         return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))

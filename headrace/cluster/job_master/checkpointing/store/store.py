@@ -15,7 +15,7 @@ from headrace.core.lifecycle import JobStatus
 
 @dataclass(frozen=True)
 class CheckpointsLeft:
-    """What became of a job's checkpoints at its end. `kept_uri`: the newest that stays, empty where none does."""
+    """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does."""
 
     kept_uri: str = ""
     has_deleted: bool = False
@@ -31,7 +31,7 @@ class CheckpointStore(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Which start of a driver within the lineage this is; after `recover`."""
+        """Return the number of this driver's start within the lineage; only after `recover`."""
         ...
 
     def recover(self) -> CompletedCheckpoint | None:
@@ -42,7 +42,7 @@ class CheckpointStore(Protocol):
         ...
 
     def latest(self) -> CompletedCheckpoint | None:
-        """What the job restarts from: the newest checkpoint that is complete, or what `recover` returned."""
+        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
         ...
 
     def take_id(self) -> int:
