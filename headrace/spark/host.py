@@ -263,7 +263,7 @@ class SparkHost:
 
 
 def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:
-    """What TaskManagers are told: the same, and how much memory Spark lets each of them have."""
+    """Return the settings of TaskManagers: `settings`, and the memory that Spark lets each of them have."""
     memory_bytes = worker_memory_bytes(conf)
     if memory_bytes is None or settings.get_option(PROCESS_MEMORY) is not None:
         return settings

@@ -114,11 +114,11 @@ class CreditBasedShuffleMaster:
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """See ShuffleMaster: where its producer is."""
+        """Return a descriptor with the location of the producer."""
         partition_id = ResultPartitionId(
             partition.data_set_id, partition.partition_number, producer.attempt_id
         )
         return ShuffleDescriptor(partition_id, producer.location)
 
     def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
-        """See ShuffleMaster: there are none."""
+        """Do nothing: there are no external partitions."""

@@ -99,11 +99,11 @@ def are_unchanging(records: Sequence[Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class RecordCopies:
-    """How the records of one stream are copied: those of the classes `unchanging` not at all, others by `copy`.
+    """Copies the records of one stream by `copy`, except those of the classes `unchanging`, which need no copy.
 
-    Hot loops ask `type(record) in unchanging` themselves, and the same of a tuple's fields unless `unchanging` has
-    tuples too: a call per record would show. `usual`, one of them, is the class that nearly all records of the
-    declared type have; comparing with it first is cheaper still.
+    Hot loops test `type(record) in unchanging` themselves, and likewise a tuple's fields unless `unchanging` has tuples
+    too: a call per record would be slow. `usual`, one of them, is the class of nearly all records of the declared type;
+    comparing with it first is cheaper still.
     """
 
     unchanging: frozenset[type]

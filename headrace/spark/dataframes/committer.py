@@ -39,7 +39,10 @@ class SinkWriteError(SinkCommitError):
 
 
 class WriteNote(msgspec.Struct, frozen=True):
-    """What a target that is no folder of files was given. `first_id`: the commit in which the save mode holds."""
+    """Note of the commits made to a target that is no folder of files.
+
+    The save mode applies to the commit `first_id`; commits up to `last_id` are done.
+    """
 
     scope: str
     first_id: int

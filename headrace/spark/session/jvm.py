@@ -70,10 +70,10 @@ def active_context() -> SparkContext | None:
 
 
 class ApplicationSlots:
-    """How many tasks an application can run at once.
+    """Counts the tasks an application can run at once.
 
-    Whoever looks after workers asks ten times a second, and one look at the configuration takes hundreds of calls of
-    the JVM: what stays as it is for as long as the application runs is fetched once.
+    Its caller asks ten times a second, and reading the configuration takes hundreds of calls of the JVM: values that
+    stay the same for as long as the application runs are fetched once.
     """
 
     def __init__(self, context: SparkContext, spark_profile: Any = None) -> None:
@@ -103,7 +103,7 @@ class ApplicationSlots:
 
 
 def registered_executor_count(context: SparkContext) -> int:
-    """How many executors have registered, without the driver itself."""
+    """Return the number of executors that have registered, without the driver itself."""
     return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
 
 

@@ -1,4 +1,4 @@
-"""What a job does between its submission and its end: one small class per state, whose handlers return the next one.
+"""States of a job from its submission to its end: one small class per state, whose handlers return the next state.
 
     Created -> Restoring -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
                   ^   | failure   | failure      | failure                | failure    | a commit failed
@@ -7,9 +7,9 @@
     the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-What is restored, deployed or restarted is the context's scope: all subtasks at first, and after a failure those that
-the failover strategy chooses, while the others run on. A failure of another one meanwhile widens the scope. States
-decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+The states restore, deploy and restart the context's scope: all subtasks at first, and after a failure those that the
+failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
+decide, and act through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
 """
 
 from typing import Protocol
