@@ -54,8 +54,8 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
     """Options that every barrier of a checkpoint carries. URIs are directories of the checkpoint storage.
 
     `exclusive_uri` is for files of this snapshot alone (empty: everything is sent inline to the JobMaster),
-    `shared_uri` for files that later checkpoints may refer to. `aligned_timeout_ms` is the time from the trigger until an aligned
-    barrier turns into an unaligned one.
+    `shared_uri` for files that later checkpoints may refer to. `aligned_timeout_ms` is the time from the trigger until
+    an aligned barrier turns into an unaligned one.
     """
 
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
