@@ -67,7 +67,7 @@ class ResourceManagerLink(Generic[R]):
 
     @property
     def last_failure(self) -> str:
-        """Why the newest attempt to register failed; empty where none did."""
+        """Return the reason why the newest attempt to register failed; empty if none did."""
         return self._registration.last_failure
 
     def connect(self) -> None:

@@ -115,7 +115,7 @@ class SparkHost:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why no job can run here any more, or None."""
+        """Return the error because of which no job can run here any more, or None."""
         if self._has_left:
             return SessionStoppedError()
         if self._handle is not None and self._handle.failure is not None:

@@ -95,7 +95,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             await job.job_master.close()
 
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """See DispatcherGateway. A graph that cannot be run at all is refused with its error."""
+        """Start a job; a graph that cannot run at all is refused with its error."""
         job_id = graph.job_id
         self._refuse_if_failed()
         self._refuse_known(job_id)
@@ -159,7 +159,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return gateway_address(self._services.blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
-        """See DispatcherGateway: running ones first."""
+        """Return all jobs, running ones first."""
         running = [
             JobOverview(job_id, job.graph.name, job.job_master.status)
             for job_id, job in self._jobs.items()

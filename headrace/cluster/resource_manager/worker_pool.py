@@ -197,7 +197,7 @@ class WorkerPool:
         return [*actions, *self._tell_shortage(monotonic_ms)]
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Why a TaskManager of this name may not register, or None where it may."""
+        """Return the reason why a TaskManager of this name may not register, or None if it may."""
         if worker_id in self._tombstones:
             return f"TaskManager {worker_id} was given up before ({self._tombstones[worker_id]})"
         if worker_id not in self._workers:

@@ -121,7 +121,7 @@ class Workers:
         _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Why a TaskManager of this name may not register, or None where it may."""
+        """Return the reason why a TaskManager of this name may not register, or None if it may."""
         if self._is_closing:
             return "the cluster is shutting down"
         return self._pool.refusal_of(worker_id)

@@ -125,7 +125,7 @@ class StreamTaskFactory:
     local_copies: LocalCopies | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
-        """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""
+        """Build a task, its result partitions first: room is reserved for them, or the task cannot run at all."""
         outputs: list[PartitionOutput] = []
         inputs: list[GateInput] = []
         try:

@@ -105,7 +105,7 @@ class JobTable:
         self._close_if_over(freed.job_id)
 
     def task_gone(self, entry: TaskEntry) -> None:
-        """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
+        """Forget a task that has ended; its JobMaster knows of the end, or never will."""
         self.tasks.remove(entry)
         self.reads.task_gone(entry.attempt_id)
         self.leave_slot(entry.attempt_id)

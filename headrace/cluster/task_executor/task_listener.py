@@ -60,7 +60,7 @@ class TaskReporter:
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """See TaskListener. Waits while too much of the task is still untold."""
+        """Send an event to the operator's coordinator; waits while too many reports of the task are unsent."""
         entry = self._tasks.find(attempt_id)
         if entry is None:
             return
@@ -107,7 +107,7 @@ class TaskReporter:
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        """See TaskListener. Never answered where the job's JobMaster is gone: the task ends with it."""
+        """Ask the JobMaster for the producer's state; no answer comes if it is gone, as the task ends with it."""
 
         def ask() -> None:
             connection = self._jobs.find(attempt_id.job_id)

@@ -66,7 +66,7 @@ class DataFrameCommitter:
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. SinkWriteError where Spark fails, SinkCommitError where trying again is no use."""
+        """Write the staged files. SinkWriteError if Spark fails, SinkCommitError if trying again is no use."""
         parts = [_PART.decode(content) for content in committables]
         if not parts:
             return
@@ -80,7 +80,7 @@ class DataFrameCommitter:
         self._sweep(parts)
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits. A function of the user's notes what it likes: nothing is known of that here."""
+        """Return the newest commit that the target holds; None for a user's function, whose notes are not known here."""
         payload = self._payload
         if payload.function_id:
             return None

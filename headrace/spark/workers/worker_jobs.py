@@ -45,7 +45,7 @@ class WorkerJob(Protocol):
         ...
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned; only once it is done."""
+        """Return the error that ended the job, or None if it returned; only once it is done."""
         ...
 
 
@@ -179,7 +179,7 @@ class AsynchronousJob:
             return bool(self.future.isDone())
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned."""
+        """Return the error that ended the job, or None if it returned."""
         with jvm_calls():
             try:
                 self.future.get()
@@ -215,5 +215,5 @@ class ThreadedJob:
         return self._done.is_set()
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned."""
+        """Return the error that ended the job, or None if it returned."""
         return self._error

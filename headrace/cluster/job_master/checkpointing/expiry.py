@@ -1,4 +1,4 @@
-"""Why a checkpoint has expired: which subtasks hold it up, what each of them does, and whose barriers they lack.
+"""Explains why a checkpoint has expired: the subtasks that hold it up, their progress, and the barriers they lack.
 
 Source: Flink CheckpointCoordinator, which says no more than that it expired.
 """

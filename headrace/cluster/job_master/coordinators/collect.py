@@ -178,7 +178,7 @@ class CollectCoordinator:
             self._show([piece])
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """See CheckpointedCoordinator: what it holds lives in this process alone."""
+        """Return an empty state: the records live in this process alone."""
         return b""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -186,7 +186,7 @@ class CollectCoordinator:
             self._show(self._uncommitted.published(checkpoint_id))
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See CheckpointedCoordinator. A later one covers it."""
+        """Do nothing: a later checkpoint covers the same records."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
         if self._uncommitted is not None:
