@@ -80,7 +80,7 @@ class DataFrameCommitter:
         self._sweep(parts)
 
     def last_committed(self, scope: str) -> int | None:
-        """Return the newest commit that the target holds; None for a user's function, whose notes are not known here."""
+        """Return the newest commit in the target; None for a user's function, whose notes are not known here."""
         payload = self._payload
         if payload.function_id:
             return None
