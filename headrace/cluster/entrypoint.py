@@ -284,7 +284,7 @@ class ClusterHandle:
 
 
 class ClusterEntrypoint:
-    """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share.
+    """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
     printed in TaskManagers, on a thread of its own.

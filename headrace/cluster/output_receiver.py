@@ -1,4 +1,4 @@
-"""OutputReceiver: the endpoint that writes what TaskManagers of other hosts print."""
+"""OutputReceiver: the endpoint that writes the printed output of TaskManagers on other hosts."""
 
 from collections.abc import Callable
 from typing import Final

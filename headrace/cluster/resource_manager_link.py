@@ -1,4 +1,4 @@
-"""ResourceManagerLink: what JobMasters and TaskExecutors have in common as clients of one ResourceManager.
+"""ResourceManagerLink: connects a JobMaster or TaskExecutor to one ResourceManager.
 
 It registers, answers heartbeats, notices silence and registers again. What is registered, and what follows, is the
 owner's. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnection.

@@ -101,7 +101,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
-    """Splits a channel into what belongs to checkpoint `checkpoint_id` and what comes after it.
+    """Separates the elements of a channel that belong to checkpoint `checkpoint_id` from those that come after it.
 
     `timestamp_ms` is the trigger's wall clock; `elapsed_ms`: how long ago that was when the sender emitted it, by the
     clocks that it passed, so that timeouts need not compare two machines' clocks.

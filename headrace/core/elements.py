@@ -71,7 +71,7 @@ class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
-    """All that a checkpoint caught on its way out of the producer was sent again: what follows is new.
+    """Ends the replay of the elements that a checkpoint caught in the producer's output: the next elements are new.
 
     Blocks upstream, until every channel of its task that is to deliver it has done so.
     Source: Flink EndOfOutputChannelStateEvent.

@@ -1,4 +1,4 @@
-"""OperatorSpec: what a graph node carries, a name for the operator and the parts it is made of.
+"""OperatorSpec: the contents of a graph node: a name for the operator, and the parts it is made of.
 
 OperatorTypes: the types at the borders of one operator, shipped beside its function.
 

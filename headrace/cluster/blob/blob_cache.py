@@ -1,4 +1,4 @@
-"""BlobCache: the blobs of a TaskManager's jobs, each fetched once, whoever of its tasks asks and how many they are.
+"""BlobCache: keeps the blobs of a TaskManager's jobs; each is fetched once, however many tasks ask for it.
 
     absent ──first who asks──► being fetched ──content compared, moved into place──► here
     here ──the job works here no more, and not again within the interval──► absent

@@ -1,4 +1,4 @@
-"""JobArchive: what is left of jobs that have ended, within bounds. Source: Flink MemoryExecutionGraphInfoStore."""
+"""JobArchive: keeps the results of ended jobs, within bounds. Source: Flink MemoryExecutionGraphInfoStore."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Dispatcher: takes jobs, gives each a JobMaster, and remembers what became of them. Source: Flink Dispatcher."""
+"""Dispatcher: accepts jobs, starts a JobMaster for each, and remembers their results. Source: Flink Dispatcher."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""WorkerPool: which workers to ask the host for, which to give up, and why a worker is still missing. Pure.
+"""WorkerPool: decides which workers to request and to release, and explains why a worker is missing. Pure.
 
     (none) --request--> REQUESTED --host gave it a place--> STARTED --registered--> REGISTERED
                             | demand fell, timeout              |                        | idle, or unwanted

@@ -1,4 +1,4 @@
-"""Workers: carries out at the host what the WorkerPool decides, and brings the host's reports to the main thread."""
+"""Workers: carries out the WorkerPool's decisions at the host, and brings the host's reports to the main thread."""
 
 import logging
 from collections.abc import Callable

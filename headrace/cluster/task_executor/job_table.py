@@ -1,4 +1,4 @@
-"""JobTable: what a TaskManager holds for each job: slots, tasks, results, payloads, and the way to its JobMaster.
+"""JobTable: keeps a TaskManager's slots, tasks, results and payloads by job, and the connection to its JobMaster.
 
 A job is here from its first slot to its last slot and task. Whoever leads it may be lost and come back meanwhile: its
 tasks fail then, and its slots wait. Main thread of the TaskExecutor. Source: Flink JobTable,

@@ -1,4 +1,4 @@
-"""OutputSender: brings what user code prints in this process to the driver, where no pipe leads there."""
+"""OutputSender: sends the printed output of user code in this process to the driver, if no pipe leads there."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""TaskReporter: what tasks tell from their threads, on its way through their outboxes to the JobMaster.
+"""TaskReporter: takes reports from the threads of tasks, and sends them through their outboxes to the JobMaster.
 
 A task leaves the table when its JobMaster has heard of its end, or will never hear. Source: Flink TaskManagerActions,
 TaskExecutor.updateTaskExecutionState.

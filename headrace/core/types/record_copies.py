@@ -1,4 +1,4 @@
-"""Copies of records, so that nobody sees what somebody else does to a record after handing it on.
+"""Copies records, so that an operator never sees changes that another one makes to a record.
 
 Most records cannot be changed (numbers, texts, tuples of such) and are their own copies; telling so must cost next
 to nothing, because it is asked for every record. What can be changed is copied as pickling would: what is one object

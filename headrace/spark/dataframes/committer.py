@@ -1,4 +1,4 @@
-"""DataFrameCommitter: writes what was staged for a checkpoint through Spark, in the driver, once for each id.
+"""DataFrameCommitter: writes the staged files of a checkpoint through Spark, in the driver, once for each id.
 
 What makes a second commit of an id harmless depends on the target: a note in a folder of files, the transaction id of
 a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late.

@@ -1,4 +1,4 @@
-"""The few facts that only Spark's JVM knows, each behind one function; and what its death looks like from here.
+"""Functions for the few facts that only Spark's JVM knows; they also recognise its death.
 
 The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good.
 

@@ -1,4 +1,4 @@
-"""Spark's master URL: what Spark takes, what it says of executors, and whether a standalone master answers."""
+"""Parses Spark's master URL, and tells whether a standalone master answers."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""Sessions that a program makes itself, as every PySpark program does: they get what the command line says, too.
+"""Applies the settings of the command line to the sessions that a program makes itself.
 
 All roads to a session of Spark's classic API lead through the constructor of SparkContext: `SparkSession.builder`,
 `SparkContext(…)` and `SparkContext.getOrCreate()`. Ours stands before it while `headrace run` runs a program. Who wins:

@@ -1,4 +1,4 @@
-"""JobCheckpointing: carries out what the checkpoint coordinator decides for one job, and tells it what happens.
+"""JobCheckpointing: carries out the checkpoint coordinator's decisions for one job, and reports events to it.
 
 Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. Source: Flink
 CheckpointCoordinator (its input and output), SchedulerBase.

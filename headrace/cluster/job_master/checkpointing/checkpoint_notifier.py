@@ -1,4 +1,4 @@
-"""CheckpointNotices: who is told what became of a checkpoint: tasks, coordinators, the user.
+"""CheckpointNotices: tells tasks, coordinators and the user how a checkpoint ended.
 
 What tasks are told may be lost. Runs on the JobMaster's main thread.
 """
@@ -26,7 +26,11 @@ _HELD_UP_MS: Final = 60_000.0
 
 
 class CheckpointNotices:
-    """`on_failed` gets what a coordinator raises: the checkpoint stays what it is. `on_told` follows."""
+    """Tells tasks, coordinators and the user that a checkpoint has ended.
+
+    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is
+    called whenever the coordinators were told.
+    """
 
     def __init__(
         self,

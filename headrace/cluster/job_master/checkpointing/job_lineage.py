@@ -1,4 +1,4 @@
-"""CheckpointLineage: what a job starts from, at its begin and after failures, and what it leaves when it has ended.
+"""CheckpointLineage: finds the checkpoint a job starts or restarts from, and ends its lineage with the job.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
 """

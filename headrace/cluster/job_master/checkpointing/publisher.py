@@ -1,4 +1,4 @@
-"""Publisher: makes a checkpoint that everybody has acknowledged durable, which is what makes it count.
+"""Publisher: makes a fully acknowledged checkpoint durable; from then on it counts.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.completePendingCheckpoint.
 """

@@ -1,4 +1,4 @@
-"""TriggerSteps: what is done between the wish for a checkpoint and the trigger messages, step by step.
+"""TriggerSteps: carries out the steps between the request for a checkpoint and its trigger messages.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.startTriggeringCheckpoint.
 """

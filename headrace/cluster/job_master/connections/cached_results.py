@@ -1,4 +1,4 @@
-"""DataSetLookup: where data sets of earlier jobs lie, asked of the ResourceManager on behalf of one job.
+"""DataSetLookup: asks the ResourceManager for the locations of earlier jobs' data sets, on behalf of one job.
 
 Main thread of the JobMaster. Source: Flink JobMasterPartitionTracker.getClusterPartitionShuffleDescriptors.
 

@@ -1,4 +1,4 @@
-"""CollectCoordinator: keeps what collect sinks send until the client has fetched it. Built in under `collect`.
+"""CollectCoordinator: keeps the records of collect sinks until the client has fetched them. Built in under `collect`.
 
 Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets what stands before n.
 Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator

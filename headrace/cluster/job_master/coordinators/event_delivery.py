@@ -1,4 +1,4 @@
-"""EventDelivery: brings what coordinators say to their subtasks, in order and each event once, whatever gets lost.
+"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, whatever messages get lost.
 
 An event of which it is not certain that it arrived is sent again, under the same number, before the next one. A
 checkpoint of the coordinators waits until everything has arrived: it counts what was said as being with the subtask,

@@ -36,7 +36,7 @@ AlignedReader = tuple[OperatorId, int]
 
 
 class WatermarkAlignment:
-    """The last watermark of every reader of a job, by group: what the slowest is, and how far others may go. Pure.
+    """Finds the minimum of the readers' watermarks in each group, and how far the others may go. Pure.
 
     Readers that are idle or have finished hold nobody back, and neither do those that have not reported yet.
     """

@@ -1,4 +1,4 @@
-"""Executions: one attempt of one subtask each, as the JobMaster sees it, and the answers to what is reported.
+"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports.
 
 Pure. The legal transitions are the table of `core.lifecycle`; `Executions.report` says what a report means.
 Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.

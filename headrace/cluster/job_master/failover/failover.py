@@ -1,4 +1,4 @@
-"""Failures of a job: what they were, which of several is the cause, and whether a restart may follow. Pure.
+"""Failures of a job: records them, finds the cause among several, and decides whether a restart may follow. Pure.
 
 Which subtasks it takes is decided by `regions`.
 Source: Flink ExecutionFailureHandler, ThrowableClassifier.

@@ -31,17 +31,17 @@ IsAvailable = Callable[[ExecutionEdge, int], bool]
 
 
 class FailoverStrategy(Protocol):
-    """Chooses."""
+    """Chooses the subtasks that restart after a failure."""
 
     def subtasks_to_restart(
         self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
     ) -> frozenset[ExecutionVertexId]:
-        """Everybody that has to begin again, the failed ones among them."""
+        """Return all subtasks that have to restart, the failed ones among them."""
         ...
 
 
 class RestartAll:
-    """Everything."""
+    """Restarts all subtasks of the job."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._all = frozenset(subtask for region in graph.regions for subtask in region.vertices)
@@ -53,10 +53,10 @@ class RestartAll:
 
 
 class RestartPipelinedRegions:
-    """The region of the failed subtask, and what that drags along.
+    """Restarts the region of the failed subtask, and all regions that must restart with it.
 
-    With a region restart the producers whose results it cannot read again, and all its consumers, whose input would
-    differ from what they had.
+    These are the producers whose results it cannot read again, and all its consumers, whose input would differ from the
+    input they had.
     """
 
     def __init__(self, graph: ExecutionGraph) -> None:

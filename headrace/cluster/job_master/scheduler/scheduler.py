@@ -1,4 +1,4 @@
-"""Scheduler: feeds events to the job's state and carries out what the state decides, through its JobMaster.
+"""Scheduler: feeds events to the job's state and carries out its decisions, through the JobMaster.
 
 Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
 Source: Flink DefaultScheduler.

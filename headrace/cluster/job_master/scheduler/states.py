@@ -167,7 +167,7 @@ class Created(SchedulerState):
 
 
 class Restoring(SchedulerState):
-    """Nothing is deployed before it is known what it starts from, and all that was published is committed."""
+    """Finds the state the scope starts from, and commits all published output, before anything is deployed."""
 
     status = JobStatus.RESTARTING
 
@@ -186,7 +186,7 @@ class Restoring(SchedulerState):
 
 
 class RestoringFirst(Restoring):
-    """The same when the job begins; its slots come meanwhile, as what is restored does not change how many."""
+    """Restores when the job begins; slots arrive meanwhile, as the restored state does not change their number."""
 
     status = JobStatus.CREATED
 

@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: decides when checkpoints are taken and what becomes of each. Pure: events in, actions out.
+"""CheckpointCoordinator: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
 
     wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
            -> all acknowledged -> Publish -> NotifyComplete

@@ -258,7 +258,7 @@ class RegisterSharedState:
 
 @dataclass(frozen=True)
 class DiscardState:
-    """Delete what is the snapshot's alone: nobody counts it."""
+    """Delete the files that belong to the snapshot alone; they have no reference counts."""
 
     checkpoint_id: int
     snapshot: TaskStateSnapshot

@@ -1,4 +1,4 @@
-"""StoreCalls: calls of the checkpoint storage beside the JobMaster's main thread, one after the other.
+"""StoreCalls: calls the checkpoint storage concurrently with the JobMaster's main thread, one call after the other.
 
 Deletions run beside them and are only counted: how many there are holds new checkpoints up.
 

@@ -1,4 +1,4 @@
-"""CheckpointStore: what a JobMaster asks of the checkpoint storage. Every call may block.
+"""CheckpointStore: the JobMaster's interface to the checkpoint storage. Every call may block.
 
 Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCoordinatorView.
 """
@@ -22,7 +22,7 @@ class CheckpointsLeft:
 
 
 class CheckpointStore(Protocol):
-    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run beside others."""
+    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run concurrently."""
 
     @property
     def lineage_id(self) -> str:
