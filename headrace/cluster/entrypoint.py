@@ -224,7 +224,7 @@ class ClusterHandle:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the cluster before its owner did, or None."""
+        """Return the error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
 
     def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
@@ -284,7 +284,7 @@ class ClusterHandle:
 
 
 class ClusterEntrypoint:
-    """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share.
+    """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
     printed in TaskManagers, on a thread of its own.

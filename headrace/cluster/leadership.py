@@ -1,11 +1,11 @@
-"""Who leads which component of a cluster, and under which session.
+"""Leader election for the components of a cluster, and the sessions of leaders.
 
-A session is a fencing token, fresh with every grant, so that what an earlier leader sent is refused. One process
-without rivals leads at once. Where several compete, another LeaderElection grants when its rivals have lost; where the
-leader is then belongs to a LeaderRetrieval, which nobody needs as long as addresses are handed over at start.
+A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. A process
+without rivals leads at once. Among several rivals, another LeaderElection grants when the others have lost; a
+LeaderRetrieval then tells where the leader is, which nobody needs as long as addresses are handed over at start.
 Source: Flink LeaderElection, EmbeddedLeaderService.
 
-What the answer to a registration means to the retry engine, the same for all three handshakes.
+Also translates the answer to a registration for the retry engine, the same way for all three handshakes.
 """
 
 from typing import Final, Protocol, TypeVar

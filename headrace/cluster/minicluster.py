@@ -148,7 +148,7 @@ class _InProcessDriver:
 
     @property
     def max_worker_count(self) -> int | None:
-        """As many as the cluster was made for."""
+        """Return the number of workers the cluster was made for."""
         return self._max_worker_count
 
     def describe_shortage(self) -> str:
@@ -162,7 +162,7 @@ class _InProcessDriver:
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """See ResourceManagerDriver: a thread opens the data plane, waits for the end and closes it again."""
+        """Start a thread that opens the worker's data plane, waits for the worker's end and closes it again."""
         self._live.add(worker_id)
         start_thread(f"headrace-{worker_id}", lambda: self._host(worker_id))
 

@@ -1,4 +1,4 @@
-"""OutputReceiver: the endpoint that writes what TaskManagers of other hosts print."""
+"""OutputReceiver: the endpoint that writes the printed output of TaskManagers on other hosts."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,6 +21,6 @@ class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
         self._show: Final = show
 
     async def receive_output(self, lines: bytes) -> Acknowledge:
-        """See WorkerOutputGateway. Whoever reads the driver's output may be slow, which is not the main thread's."""
+        """Show the lines on another thread: a slow reader of the driver's output must not block the main thread."""
         await self._run_blocking("write printed lines", lambda: self._show(lines))
         return Acknowledge()

@@ -1,4 +1,4 @@
-"""ResourceManagerLink: what JobMasters and TaskExecutors have in common as clients of one ResourceManager.
+"""ResourceManagerLink: connects a JobMaster or TaskExecutor to one ResourceManager.
 
 It registers, answers heartbeats, notices silence and registers again. What is registered, and what follows, is the
 owner's. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnection.
@@ -62,12 +62,12 @@ class ResourceManagerLink(Generic[R]):
 
     @property
     def target_address(self) -> str:
-        """Where it is looked for."""
+        """Return the address at which the ResourceManager is looked for."""
         return self._registration.target_address
 
     @property
     def last_failure(self) -> str:
-        """Why the newest attempt to register failed; empty where none did."""
+        """Return the reason why the newest attempt to register failed; empty if none did."""
         return self._registration.last_failure
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""What travels through a job for a checkpoint: the barrier, its cancellation, and what kind of snapshot is wanted.
+"""Elements of a checkpoint in a stream: the barrier, its cancellation, and the kind of snapshot that is wanted.
 
 Source: Flink CheckpointBarrier, CancelCheckpointMarker, CheckpointOptions, SnapshotType.
 """
@@ -13,7 +13,10 @@ NEVER_UNALIGNED: Final = -1
 
 
 class SnapshotKind(enum.Enum):
-    """What a snapshot may refer to and what follows it. Source: Flink CheckpointType, SavepointType."""
+    """Kinds of snapshots, by the files they may refer to and the job's next step.
+
+    Source: Flink CheckpointType, SavepointType.
+    """
 
     CHECKPOINT = 0
     """May use files of older checkpoints, and newer ones may use its."""
@@ -38,7 +41,7 @@ class SnapshotKind(enum.Enum):
 
 
 class AlignmentMode(enum.Enum):
-    """How barriers meet the rows in front of them. Source: Flink CheckpointOptions.AlignmentType."""
+    """Ways in which barriers pass the rows in front of them. Source: Flink CheckpointOptions.AlignmentType."""
 
     AT_LEAST_ONCE = 0
     ALIGNED = 1
@@ -48,11 +51,11 @@ class AlignmentMode(enum.Enum):
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
-    """What every barrier of a checkpoint says. URIs are directories of the checkpoint storage.
+    """Options that every barrier of a checkpoint carries. URIs are directories of the checkpoint storage.
 
-    `exclusive_uri`: files of this snapshot alone (empty: everything is sent inline to the JobMaster); `shared_uri`:
-    files that later checkpoints may refer to. `aligned_timeout_ms`: from the trigger until an aligned barrier turns
-    into an unaligned one.
+    `exclusive_uri` is for files of this snapshot alone (empty: everything is sent inline to the JobMaster),
+    `shared_uri` for files that later checkpoints may refer to. `aligned_timeout_ms` is the time from the trigger until
+    an aligned barrier turns into an unaligned one.
     """
 
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
@@ -98,7 +101,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
-    """Splits a channel into what belongs to checkpoint `checkpoint_id` and what comes after it.
+    """Separates the elements of a channel that belong to checkpoint `checkpoint_id` from those that come after it.
 
     `timestamp_ms` is the trigger's wall clock; `elapsed_ms`: how long ago that was when the sender emitted it, by the
     clocks that it passed, so that timeouts need not compare two machines' clocks.

@@ -1,4 +1,4 @@
-"""Options: declared once beside the code that reads them, read by option and never by string.
+"""Options: declared once next to the code that reads them, read by option and never by string.
 
 Values come from `-D key=value`, from a program's Configuration or from defaults, in this order. Durations accept
 `250 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes accept `32kb`, `10mb`, `1g` or bytes.

@@ -1,14 +1,14 @@
-"""What an aligned source and its coordinator say to each other: reports and bounds beside the source's own events.
+"""Events between an aligned source and its coordinator: reports and bounds, in addition to the source's own events.
 
     event   one byte (0: the source's own, 1: alignment), then the source's event, or a msgpack struct of this file
 
-Only sources whose strategy asks for alignment wrap their events so; whether they do is known on both sides from the
-name of the coordinator. Source: Flink ReportedWatermarkEvent, WatermarkAlignmentEvent.
+Only sources whose strategy asks for alignment wrap their events so; both sides know whether they do from the name of
+the coordinator. Source: Flink ReportedWatermarkEvent, WatermarkAlignmentEvent.
 
-Collect events: a collected batch as it travels, cut into pieces that fit into messages however large a row is.
+Collect events: a collected batch, cut into pieces that fit into messages however large a row is.
 
     event   one byte (1: last piece of its batch, 0: more follow), then bytes of the batch's Arrow IPC stream
-    mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: what came before belongs to that checkpoint
+    mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: everything before belongs to that checkpoint
     end     an event without bytes: nothing follows from this subtask
 
 The pieces of one batch follow each other in the events of its subtask; pieces of other subtasks may stand between.

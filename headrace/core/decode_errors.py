@@ -1,4 +1,4 @@
-"""What decoders raise for bytes that hold no value of their type, however they are damaged."""
+"""Exceptions that decoders raise for bytes that hold no value of their type, however they are damaged."""
 
 from typing import Final
 

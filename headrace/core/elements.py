@@ -1,4 +1,4 @@
-"""What travels on a stream besides rows: watermarks and idleness in band, and events as frames of their own."""
+"""Stream elements other than rows: watermarks and idleness in band, and events as frames of their own."""
 
 import enum
 from typing import Final
@@ -54,7 +54,7 @@ class PlacedMarker(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StopMode(enum.Enum):
-    """How a stream ended. Source: Flink StopMode."""
+    """Ways in which a stream ends. Source: Flink StopMode."""
 
     DRAIN = 0
     NO_DRAIN = 1
@@ -71,7 +71,7 @@ class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
-    """All that a checkpoint caught on its way out of the producer was sent again: what follows is new.
+    """Ends the replay of the elements that a checkpoint caught in the producer's output: the next elements are new.
 
     Blocks upstream, until every channel of its task that is to deliver it has done so.
     Source: Flink EndOfOutputChannelStateEvent.

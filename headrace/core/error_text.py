@@ -1,4 +1,4 @@
-"""How an error is shown: the line that names the cause first, the user's own frames, and the rest on demand."""
+"""Renders an error: the line that names the cause first, the user's own frames, and the rest on demand."""
 
 import os
 import re

@@ -86,7 +86,7 @@ from headrace.core.private_values import shown_uri, shown_value
 
 
 class ErrorDomain(enum.Enum):
-    """Who can mend it."""
+    """Party that can mend an error."""
 
     USER = "USER"
     EXTERNAL = "EXTERNAL"
@@ -113,7 +113,7 @@ class HeadraceError(Exception):
         return shown_uri(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""
+        """Return the lines that IPython shows in a notebook; without this it shows a hundred lines of Headrace's."""
         # Imported late: it looks at the classes here.
         from headrace.core.error_text import notebook_lines
 

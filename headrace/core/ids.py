@@ -140,7 +140,7 @@ class ExecutionAttemptId(msgspec.Struct, frozen=True, order=True, array_like=Tru
 
 
 class ResultPartitionId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """What one attempt of a producer writes along one edge."""
+    """Id of the result partition that one attempt of a producer writes along one edge."""
 
     data_set_id: IntermediateDataSetId
     partition_number: int

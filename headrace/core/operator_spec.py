@@ -1,4 +1,4 @@
-"""OperatorSpec: what a graph node carries, a name for the operator and the parts it is made of.
+"""OperatorSpec: the contents of a graph node: a name for the operator, and the parts it is made of.
 
 OperatorTypes: the types at the borders of one operator, shipped beside its function.
 
@@ -45,11 +45,11 @@ class OperatorTypes:
 
 
 class NamedOperator(Protocol):
-    """What an operator may be called by."""
+    """Operator that can be addressed by its uid, id or name."""
 
     @property
     def uid(self) -> str | None:
-        """What its program calls it, None where that says nothing."""
+        """Return the uid that the program gives it, or None if it gives none."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class NamedOperator(Protocol):
 
     @property
     def name(self) -> str:
-        """What is shown; others may have the same."""
+        """Return the displayed name, which need not be unique."""
         ...
 
 

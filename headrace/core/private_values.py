@@ -1,4 +1,4 @@
-"""Values that nobody else should see: which settings have them, and what stands in their place in logs and errors.
+"""Hides values that nobody else should see: finds their settings, and replaces them in logs and errors.
 
 Source: Spark's `spark.redaction.regex`; Flink GlobalConfiguration.isSensitive.
 """

@@ -1,4 +1,4 @@
-"""Where randomness enters the system: one injectable source, so that a seed reproduces a whole cluster.
+"""Source of all randomness: one injectable object, so that a seed reproduces a whole cluster.
 
 Only this file may import `random`, `secrets` or `uuid`.
 """

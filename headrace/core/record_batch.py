@@ -35,7 +35,7 @@ KeyHashes = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class BatchType:
-    """What the two ends of an edge agree on: the records' type, and the key's on a keyed stream."""
+    """Types that the two ends of an edge agree on: the records' type, and the key's on a keyed stream."""
 
     value_type: TypeInformation
     key_type: TypeInformation | None = None
@@ -321,7 +321,7 @@ def _timestamps_or_none(batch: RecordBatch) -> Timestamps:
 
 
 def _of_one_schema(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Where some have the kinds of their rows, give the others theirs: all plain inserts."""
+    """Add a column of row kinds, all plain inserts, to batches that lack it, if any batch has one."""
     if not any(ROW_KIND_COLUMN in one.schema.names for one in columns):
         return columns
     return [

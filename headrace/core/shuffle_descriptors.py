@@ -1,4 +1,4 @@
-"""Where results are and how they are read: what the master tells producers and consumers about an edge.
+"""Descriptors of results: the master tells producers and consumers of an edge where a result is and how to read it.
 
 Frozen messages, built by the JobMaster and read by the network stack. Source: Flink shuffle descriptors.
 """
@@ -17,7 +17,7 @@ from headrace.core.ids import (
 
 
 class ResultPartitionType(enum.Enum):
-    """How a result may be consumed. Only kinds that can be deployed are listed; `traits` says what they are like."""
+    """Types of result partitions that can be deployed; `traits` describes how each may be consumed."""
 
     PIPELINED = "PIPELINED"
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
@@ -29,12 +29,12 @@ class ResultPartitionType(enum.Enum):
 
     @property
     def traits(self) -> "ResultPartitionTraits":
-        """What this kind is like."""
+        """Return the traits of this type."""
         return _TRAITS[self]
 
 
 class ConsumingConstraint(enum.Enum):
-    """When consumers of a result run. Source: Flink ResultPartitionType.ConsumingConstraint."""
+    """Time at which consumers of a result may run. Source: Flink ResultPartitionType.ConsumingConstraint."""
 
     MUST_BE_PIPELINED = "while the producer runs"
     CAN_BE_PIPELINED = "while the producer runs, or later"
@@ -42,7 +42,7 @@ class ConsumingConstraint(enum.Enum):
 
 
 class ReleaseBy(enum.Enum):
-    """Who says that a result is not needed any more. Source: Flink ResultPartitionType.ReleaseBy."""
+    """Party that decides when a result is not needed any more. Source: Flink ResultPartitionType.ReleaseBy."""
 
     UPSTREAM = "the partition itself, once all consumers are done"
     SCHEDULER = "the JobMaster"
@@ -90,7 +90,7 @@ _TRAITS: Final = {
 
 
 class TaskManagerLocation(msgspec.Struct, frozen=True):
-    """How the data plane of a TaskManager is reached.
+    """Addresses of a TaskManager's data plane.
 
     `host_id` is equal for processes that can reach each other's Unix sockets (boot id, network namespace, user).
     """
@@ -117,7 +117,7 @@ class PartitionDescriptor(msgspec.Struct, frozen=True):
 
 
 class ProducerDescriptor(msgspec.Struct, frozen=True):
-    """Who is going to produce a partition, and where. Source: Flink ProducerDescriptor."""
+    """Attempt that will produce a partition, and its TaskManager. Source: Flink ProducerDescriptor."""
 
     attempt_id: ExecutionAttemptId
     location: TaskManagerLocation

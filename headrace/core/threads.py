@@ -1,4 +1,4 @@
-"""Where threads and asyncio tasks are born: only this file may call their constructors.
+"""Starts all threads and asyncio tasks: only this file may call their constructors.
 
 A named daemon thread for each long-lived loop of a process, and for each call that may block, so that no forgotten
 thread keeps a Spark worker alive.

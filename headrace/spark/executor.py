@@ -60,7 +60,7 @@ def _slots_of(host: SparkHost) -> int:
 
 
 class SparkExecutor:
-    """See PipelineExecutor. Made by name `spark`; thread-safe."""
+    """Runs pipelines on Spark. Implements PipelineExecutor, under the name `spark`; thread-safe."""
 
     name: Final = "spark"
 
@@ -104,7 +104,7 @@ class SparkExecutor:
         return _slots_of(self._started_host()) if known is None else known
 
     def known_parallelism(self) -> int | None:
-        """See PipelineExecutor: how many slots a cluster has only Spark knows, once it has started."""
+        """Return the number of slots, or None while it is unknown: only a running Spark knows a cluster's."""
         master = planned_or_running_master(self._settings)
         if master is None:
             return embedded_slot_count(self._settings, os.cpu_count() or 1)
@@ -117,7 +117,7 @@ class SparkExecutor:
         return None if host is None else _slots_of(host)
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """See PipelineExecutor: with the session that a program stopped, everything is gone."""
+        """Return the cluster's data sets; none are left once a program has stopped the session."""
         host = self._live_host()
         return () if host is None else host.handle.list_data_sets()
 

@@ -115,7 +115,7 @@ class SparkHost:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why no job can run here any more, or None."""
+        """Return the error because of which no job can run here any more, or None."""
         if self._has_left:
             return SessionStoppedError()
         if self._handle is not None and self._handle.failure is not None:
@@ -263,7 +263,7 @@ class SparkHost:
 
 
 def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:
-    """What TaskManagers are told: the same, and how much memory Spark lets each of them have."""
+    """Return the settings of TaskManagers: `settings`, and the memory that Spark lets each of them have."""
     memory_bytes = worker_memory_bytes(conf)
     if memory_bytes is None or settings.get_option(PROCESS_MEMORY) is not None:
         return settings

@@ -165,7 +165,7 @@ class HeadraceStateSource(datasource.DataSource):
 
 
 class PartOfTable(datasource.InputPartition):
-    """What one task reads, and under which leases."""
+    """Part of a table that one task reads, and the leases that protect it."""
 
     def __init__(self, table: OpenTable | ChangeFeed, part: Any, leases: Sequence[Lease]) -> None:
         super().__init__(None)
@@ -243,7 +243,7 @@ def _settings(chosen: Mapping[str, str]) -> Settings:
 
 
 def _lease_duration_ms(chosen: Mapping[str, str]) -> int:
-    """What `leaseDuration` says; 0: no lease. ConfigurationError, StateProcessorError."""
+    """Return the value of `leaseDuration` in milliseconds; 0: no lease. ConfigurationError, StateProcessorError."""
     given = chosen.get("leaseDuration")
     if given is None:
         return LEASE_DURATION_MS

@@ -1,4 +1,4 @@
-"""BlobCache: the blobs of a TaskManager's jobs, each fetched once, whoever of its tasks asks and how many they are.
+"""BlobCache: keeps the blobs of a TaskManager's jobs; each is fetched once, however many tasks ask for it.
 
     absent ──first who asks──► being fetched ──content compared, moved into place──► here
     here ──the job works here no more, and not again within the interval──► absent
@@ -47,7 +47,7 @@ class BlobCache:
 
     @property
     def directory(self) -> Path | None:
-        """Where the files are; None while there were none."""
+        """Return the directory of the files, or None as long as there are none."""
         return self._files.directory
 
     def retain_job(self, job_id: JobId) -> None:

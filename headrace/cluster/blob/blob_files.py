@@ -38,11 +38,11 @@ class BlobFiles:
 
     @property
     def directory(self) -> Path | None:
-        """Where the files are; None while there were none."""
+        """Return the directory of the files, or None as long as there are none."""
         return self._directory
 
     def path(self, job_id: JobId, key: BlobKey) -> Path:
-        """Where the complete blob is, or will be."""
+        """Return the path of the complete blob, whether it exists yet or not."""
         return self._job_directory(job_id) / key.digest.hex()
 
     def append(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> None:
@@ -199,7 +199,7 @@ class BlobLedger:
         return job.received[key]
 
     def received(self, job_id: JobId, key: BlobKey) -> int | None:
-        """How much of an expected blob is there; None where it is not expected (any more)."""
+        """Return the number of bytes received of a blob; None if it is not expected, or not any more."""
         job = self._jobs.get(job_id)
         return None if job is None else job.received.get(key)
 

@@ -53,7 +53,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
 
     @property
     def directory(self) -> Path | None:
-        """Where the files are; None while there were none."""
+        """Return the directory of the files, or None as long as there are none."""
         return self._files.directory
 
     def on_fatal_error(self, error: BaseException) -> None:
@@ -101,7 +101,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
             self._ledger.completed(job_id, key)
 
     def _expected(self, job_id: JobId, key: BlobKey) -> int:
-        """How much is there; BlobNotFoundError where the job was released while a thread worked on it."""
+        """Return the number of bytes received; BlobNotFoundError where the job was released while a thread worked."""
         received = self._ledger.received(job_id, key)
         if received is None:
             raise BlobNotFoundError(str(job_id), str(key), "the job was released meanwhile")

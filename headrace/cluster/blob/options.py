@@ -60,6 +60,6 @@ def inline_size_max(settings: Settings) -> int:
 
 
 def storage_parent(settings: Settings, scratch: Path | None) -> Path | None:
-    """Where the directory of this process's blobs is made; None for the system's temporary directory."""
+    """Return the parent of the directory for this process's blobs; None for the system's temporary directory."""
     named = settings.get_option(STORAGE_DIRECTORY)
     return Path(named) if named else scratch

@@ -30,7 +30,7 @@ Append = Callable[[int, bytes], Awaitable[None]]
 
 
 class TransferFailures:
-    """Counts what went wrong with one blob, and says when to give up. Pure."""
+    """Counts the failures of one blob's transfer, and decides when to give up. Pure."""
 
     def __init__(self, retries: int) -> None:
         self._retries: Final = retries

@@ -1,4 +1,4 @@
-"""Accepts jobs, starts a JobMaster for each, and remembers what became of them.
+"""Accepts jobs, starts a JobMaster for each, and remembers their results.
 
 Neighbours: `job_master` runs the job; `rest` and `spark` call it through its gateway.
 Start reading: `dispatcher`.

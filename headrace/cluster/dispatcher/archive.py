@@ -1,4 +1,4 @@
-"""JobArchive: what is left of jobs that have ended, within bounds. Source: Flink MemoryExecutionGraphInfoStore."""
+"""JobArchive: keeps the results of ended jobs, within bounds. Source: Flink MemoryExecutionGraphInfoStore."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,7 +93,7 @@ class JobArchive:
 
     @property
     def expiration_ms(self) -> float:
-        """How long a job is remembered."""
+        """Return the time in milliseconds for which an ended job is remembered."""
         return self._limits.expiration_ms
 
     def add(self, job: ArchivedJob) -> None:

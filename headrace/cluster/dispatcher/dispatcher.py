@@ -1,4 +1,4 @@
-"""Dispatcher: takes jobs, gives each a JobMaster, and remembers what became of them. Source: Flink Dispatcher."""
+"""Dispatcher: accepts jobs, starts a JobMaster for each, and remembers their results. Source: Flink Dispatcher."""
 
 import asyncio
 import logging
@@ -95,7 +95,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             await job.job_master.close()
 
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """See DispatcherGateway. A graph that cannot be run at all is refused with its error."""
+        """Start a job; a graph that cannot run at all is refused with its error."""
         job_id = graph.job_id
         self._refuse_if_failed()
         self._refuse_known(job_id)
@@ -144,7 +144,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         job_master.start()
 
     def _release_blobs(self, graph: JobGraph) -> None:
-        """Where no JobMaster does it."""
+        """Release the blobs of a job that has no JobMaster to do so."""
         if blob_keys(graph):
             self.spawn(self._release_blobs_of(graph.job_id), "release blobs")
 
@@ -159,7 +159,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return gateway_address(self._services.blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
-        """See DispatcherGateway: running ones first."""
+        """Return all jobs, running ones first."""
         running = [
             JobOverview(job_id, job.graph.name, job.job_master.status)
             for job_id, job in self._jobs.items()

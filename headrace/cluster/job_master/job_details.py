@@ -1,4 +1,4 @@
-"""What people and clients see of a job: details per vertex and subtask, and metrics combined over subtasks. Pure."""
+"""Details of a job for people and clients, per vertex and subtask, with metrics combined over subtasks. Pure."""
 
 from headrace.cluster.job_master.executions.executions import Execution
 from headrace.cluster.job_master.failover.failover import ExceptionEntry
@@ -55,7 +55,7 @@ def describe_job(
 
 
 def result_of(scheduler: Scheduler) -> JobResult:
-    """How the job ended; only once it has."""
+    """Return the result of a job that has ended."""
     times = scheduler.status_timestamps_ms
     started_ms = times[JobStatus.CREATED.name]
     return JobResult(

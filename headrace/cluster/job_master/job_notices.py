@@ -1,4 +1,4 @@
-"""JobNotices: what the user of a job is told at once, whatever the log level: restarts, checkpoints that failed.
+"""JobNotices: tells the user of restarts and failed checkpoints at once, whatever the log level.
 
 A notice is one line. It goes to the terminal by the logger of this module, which `headrace run` shows always and plain
 Python shows where nobody has configured logging, and is kept for clients that ask later. Of notices of one topic that

@@ -1,4 +1,4 @@
-"""JobShell: the scheduler of one job, and everything that carries out what it decides.
+"""JobShell: puts together the scheduler of one job and all parts that carry out its decisions.
 
 Here the parts of a job are put together: its TaskManagers, coordinators and checkpoints, its dealings with the
 ResourceManager and with the shuffle master. Main thread of the JobMaster.

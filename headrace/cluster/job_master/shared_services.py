@@ -1,4 +1,4 @@
-"""What all JobMasters of one cluster share: the Dispatcher hands it to each. Source: Flink JobManagerSharedServices."""
+"""Services that the Dispatcher shares with all JobMasters of one cluster. Source: Flink JobManagerSharedServices."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from headrace.gateways.blob_server import BlobServerGateway
 
 @dataclass(frozen=True)
 class JobManagerSharedServices:
-    """`run_blocking` runs what waits for files or for other systems beside the main thread."""
+    """`run_blocking` runs calls that wait for files or other systems, concurrently with the main thread."""
 
     resource_manager_address: str
     resource_manager_id: ResourceManagerId

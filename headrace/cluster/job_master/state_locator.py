@@ -57,7 +57,7 @@ class StateLocator:
         return _described(*self._find(named))
 
     async def latest_checkpoint(self) -> StoredCheckpoint | None:
-        """Where the newest complete checkpoint is, or what the job started from; None for neither."""
+        """Return the newest complete checkpoint, or else the one the job started from; None if there is neither."""
         newest = await self._newest_checkpoint()
         if newest is None:
             return None
@@ -100,7 +100,7 @@ class StateLocator:
         return SubtaskState(attempt_id.attempt_number, resource_id.name, result)
 
     def _since(self, execution: Execution) -> str:
-        """What has become of the attempt that was asked."""
+        """Describe how the attempt has changed since it was asked; empty if it still runs."""
         if self._scheduler.executions.find(execution.attempt_id) is None:
             return " and the subtask restarts"
         state = execution.state

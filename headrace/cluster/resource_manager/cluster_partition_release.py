@@ -1,4 +1,4 @@
-"""DataSets: what the ResourceManager does about results that outlive their jobs: learns, lists and has them released.
+"""DataSets: learns of results that outlive their jobs, lists them and has them released.
 
 A data set can stay incomplete: its JobMaster ended amid promoting, or a TaskManager before it could tell. It is
 released once nobody led its job for `resourcemanager.job.timeout`; till then what is missing may be on its way. Main

@@ -26,7 +26,11 @@ UNWANTED_KEPT_MAX: Final = 1000
 
 
 class ClusterPartitionTracker:
-    """What lies where. Changes return who has to release what; whoever was not reached reports, and is told again."""
+    """Tracks which TaskManager holds which data sets.
+
+    Changes return the TaskManagers that have to release data sets; one that was not reached reports again, and is then
+    told again.
+    """
 
     def __init__(self) -> None:
         self._reports: dict[ResourceId, ClusterPartitionReport] = {}

@@ -1,4 +1,4 @@
-"""What a host must offer so that the ResourceManager can start and stop TaskManagers one at a time.
+"""Interface to a host with which the ResourceManager starts and stops TaskManagers one at a time.
 
 Source: Flink ResourceManagerDriver, ResourceEventHandler.
 """
@@ -30,7 +30,7 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def max_worker_count(self) -> int | None:
-        """How many workers the host can run at once as it is now, or None where it cannot say."""
+        """Return the number of workers the host can run at once as it is now, or None if it cannot tell."""
         ...
 
     def describe_shortage(self) -> str:

@@ -118,7 +118,7 @@ class RegisteredTaskManagers:
         await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))
 
     def describe(self, free_slot_count: Callable[[ResourceId], int]) -> tuple[TaskManagerInfo, ...]:
-        """What people are told of each."""
+        """Return the information on each TaskManager that is shown to people."""
         return tuple(
             TaskManagerInfo(
                 each.worker_id,

@@ -74,7 +74,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _SlotsReport:
-    """What a TaskManager told, and how often its slots had changed hands when it was asked."""
+    """Report of a TaskManager, and the number of changes of its slots' owners when it was asked."""
 
     payload: TaskExecutorHeartbeatPayload
     change_number: int
@@ -167,7 +167,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     def notify_slot_available(
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
-        """See ResourceManagerGateway. Of a TaskManager that was let go it is no news: it frees its slots as it ends."""
+        """Mark a slot as free, unless its TaskManager was let go: that one frees its slots as it ends."""
         if self._task_managers.is_registered(slot_id.resource_id, instance_id):
             self._slots.handle(SlotFreed(slot_id.resource_id, allocation_id))
 
@@ -240,7 +240,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def register_job_master(
         self, job_master_id: JobMasterId, resource_id: ResourceId, address: str, job_id: JobId
     ) -> JobMasterRegistrationResponse:
-        """See ResourceManagerGateway. A newer leader of the same job takes the place of the older one."""
+        """Register a JobMaster; a newer leader of the same job replaces the older one."""
         if not self._job_masters.is_leader(job_id, job_master_id):
             try:
                 gateway = await self.rpc_service.connect(address, JobMasterGateway, job_master_id)
@@ -322,11 +322,11 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._workers.handle(IdleReleaseAgreed(worker_id))
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
-        """See WorkersOwner: nobody knows it sooner or better than the host."""
+        """Drop the TaskManager of a worker that the host reports as ended: the host knows first and best."""
         return self._lose_task_manager(worker_id, diagnostics)
 
     def host_failed(self, error: BaseException) -> None:
-        """See WorkersOwner: with the host every worker is gone, without a word."""
+        """Report the host's failure and drop all TaskManagers: every worker ends with its host, without a message."""
         self._on_host_failed(error)
         for task_manager in self._task_managers:
             self._lose_task_manager(task_manager.worker_id, str(error))

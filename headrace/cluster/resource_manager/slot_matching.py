@@ -19,7 +19,7 @@ from headrace.gateways.resource_manager import ResourceRequirement
 
 
 class SlotState(enum.Enum):
-    """What the ResourceManager believes of a slot."""
+    """States of a slot as the ResourceManager knows it."""
 
     FREE = "FREE"
     PENDING = "PENDING"
@@ -100,7 +100,7 @@ class AllocateSlot:
 
 @dataclass(frozen=True)
 class MissingSlots:
-    """What one job still lacks of one requirement."""
+    """Slots that one job still lacks for one requirement."""
 
     job_id: JobId
     profile: ResourceProfile
@@ -159,7 +159,7 @@ class SlotMatching:
         return self._match()
 
     def missing(self) -> list[MissingSlots]:
-        """What no slot, free or on its way, serves."""
+        """Return the missing slots of each job: those that no free or pending slot serves."""
         return [
             MissingSlots(job_id, requirement.profile, requirement.slot_count, count)
             for job_id in self._requirements

@@ -1,4 +1,4 @@
-"""WorkerPool: which workers to ask the host for, which to give up, and why a worker is still missing. Pure.
+"""WorkerPool: decides which workers to request and to release, and explains why a worker is missing. Pure.
 
     (none) --request--> REQUESTED --host gave it a place--> STARTED --registered--> REGISTERED
                             | demand fell, timeout              |                        | idle, or unwanted
@@ -24,7 +24,7 @@ SHORTAGE_PATIENCE_MS: Final = 10_000.0
 
 
 class WorkerState(enum.Enum):
-    """Where a live worker stands."""
+    """States of a live worker."""
 
     REQUESTED = "REQUESTED"
     STARTED = "STARTED"
@@ -49,7 +49,7 @@ class PoolLimits:
 
 @dataclass(frozen=True)
 class SlotsMissing:
-    """So many slots are wanted beyond those of registered workers; `idle` are the workers without any job."""
+    """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job."""
 
     slot_count: int
     idle: tuple[ResourceId, ...]
@@ -197,7 +197,7 @@ class WorkerPool:
         return [*actions, *self._tell_shortage(monotonic_ms)]
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Why a TaskManager of this name may not register, or None where it may."""
+        """Return the reason why a TaskManager of this name may not register, or None if it may."""
         if worker_id in self._tombstones:
             return f"TaskManager {worker_id} was given up before ({self._tombstones[worker_id]})"
         if worker_id not in self._workers:
@@ -230,7 +230,7 @@ class WorkerPool:
         return "; ".join(parts)
 
     def next_check_ms(self) -> float | None:
-        """When `TimePassed` can next have an effect, or None."""
+        """Return the next time at which `TimePassed` can have an effect, or None."""
         due = [self._paused_until_ms] if self._paused_until_ms > float("-inf") else []
         if self._room_check_due_ms is not None:
             due.append(self._room_check_due_ms)
@@ -324,7 +324,7 @@ class WorkerPool:
         return actions
 
     def _allowed(self, wanted_count: int, monotonic_ms: float) -> int:
-        """How many of so many new workers may be asked for now."""
+        """Return how many of `wanted_count` new workers may be requested now."""
         if monotonic_ms < self._paused_until_ms:
             return 0
         if self.limits.max_count is None:

@@ -1,4 +1,4 @@
-"""Workers: carries out at the host what the WorkerPool decides, and brings the host's reports to the main thread."""
+"""Workers: carries out the WorkerPool's decisions at the host, and brings the host's reports to the main thread."""
 
 import logging
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WorkersOwner(Protocol):
-    """What the ResourceManager does for its workers' TaskManagers."""
+    """Actions of the ResourceManager on its workers' TaskManagers."""
 
     async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         """Stop it by RPC where it is registered, and use it no more."""
@@ -121,7 +121,7 @@ class Workers:
         _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Why a TaskManager of this name may not register, or None where it may."""
+        """Return the reason why a TaskManager of this name may not register, or None if it may."""
         if self._is_closing:
             return "the cluster is shutting down"
         return self._pool.refusal_of(worker_id)
@@ -175,7 +175,7 @@ def worker_names(prefix: str) -> Callable[[int], str]:
 
 
 def worker_profile(settings: Settings) -> ResourceProfile:
-    """What every TaskManager is asked for with."""
+    """Return the resource profile with which every TaskManager is requested."""
     return ResourceProfile(cpu_cores=settings.get_option(CPU_CORES))
 
 

@@ -28,7 +28,7 @@ from headrace.core.shuffle_descriptors import (
 
 @dataclass(frozen=True)
 class ShuffleMasterContext:
-    """What the JobManager gives its shuffle master.
+    """Services and settings that the JobManager gives its shuffle master.
 
     `on_fatal_error` ends the JobManager: for a master that cannot go on at all.
     """
@@ -43,10 +43,10 @@ class ShuffleMasterContext:
 
 @dataclass(frozen=True)
 class JobShuffleContext:
-    """What a job gives the shuffle master.
+    """Services that a job gives the shuffle master.
 
-    `partitions_lost(error)`: everything that the service keeps for the job is gone, in one call and not consumer by
-    consumer; the job fails over. Called on the JobManager's loop.
+    `partitions_lost(error)` reports that the service has lost everything it keeps for the job, in one call and not
+    consumer by consumer; the job fails over. Called on the JobManager's loop.
     """
 
     job_id: JobId
@@ -97,7 +97,7 @@ class PartitionRegistrationError(HeadraceError):
 
 
 class CreditBasedShuffleMaster:
-    """See ShuffleMaster."""
+    """Registers partitions at their producers' TaskManagers, and keeps no state. Implements ShuffleMaster."""
 
     async def start(self) -> None:
         pass
@@ -114,11 +114,11 @@ class CreditBasedShuffleMaster:
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """See ShuffleMaster: where its producer is."""
+        """Return a descriptor with the location of the producer."""
         partition_id = ResultPartitionId(
             partition.data_set_id, partition.partition_number, producer.attempt_id
         )
         return ShuffleDescriptor(partition_id, producer.location)
 
     def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
-        """See ShuffleMaster: there are none."""
+        """Do nothing: there are no external partitions."""

@@ -1,4 +1,4 @@
-"""ClusterPartitions: the results on a TaskManager that outlive their job, and what it reports of them.
+"""ClusterPartitions: the results on a TaskManager that outlive their job, and the reports of them.
 
 They lie where they were written and belong to no job any more: no JobMaster releases them, only the ResourceManager,
 or the end of the TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.

@@ -52,7 +52,7 @@ def cores_of_place(place_index: int, cores: Sequence[int], width: int) -> tuple[
 
 
 def width_of_places(core_count: int, settings: Settings) -> int:
-    """How many of `core_count` cores a TaskManager keeps to."""
+    """Return how many of `core_count` cores a TaskManager uses."""
     usual = 1 if core_count < _SMALL_HOST_CORES else 2
     slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
     return max(usual, slots, math.ceil(settings.get_option(CPU_CORES)))

@@ -1,4 +1,4 @@
-"""The built-in shuffle environment, made from what a TaskManager gives its shuffle service.
+"""Creates the built-in shuffle environment from the TaskManager's context for shuffle services.
 
 Source: Flink NettyShuffleServiceFactory.
 """

@@ -41,7 +41,7 @@ class RunningTask(Protocol):
 
     @property
     def attempt_id(self) -> ExecutionAttemptId:
-        """Which attempt it runs."""
+        """Return the id of the attempt that the task runs."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class RunningTask(Protocol):
         ...
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """How far the task is with a checkpoint; None where it does not run yet."""
+        """Return the task's progress with a checkpoint; None if it does not run yet."""
         ...
 
     def trigger_checkpoint(
@@ -125,7 +125,7 @@ class StreamTaskFactory:
     local_copies: LocalCopies | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
-        """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""
+        """Build a task, its result partitions first: room is reserved for them, or the task cannot run at all."""
         outputs: list[PartitionOutput] = []
         inputs: list[GateInput] = []
         try:

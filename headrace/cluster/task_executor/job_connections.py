@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobConnectionOwner(Protocol):
-    """What the TaskExecutor does about its JobMasters."""
+    """Actions of the TaskExecutor for its connections to JobMasters."""
 
     def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
         """The job's slots that wait to be accepted."""

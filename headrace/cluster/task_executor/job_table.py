@@ -1,4 +1,4 @@
-"""JobTable: what a TaskManager holds for each job: slots, tasks, results, payloads, and the way to its JobMaster.
+"""JobTable: keeps a TaskManager's slots, tasks, results and payloads by job, and the connection to its JobMaster.
 
 A job is here from its first slot to its last slot and task. Whoever leads it may be lost and come back meanwhile: its
 tasks fail then, and its slots wait. Main thread of the TaskExecutor. Source: Flink JobTable,
@@ -105,7 +105,7 @@ class JobTable:
         self._close_if_over(freed.job_id)
 
     def task_gone(self, entry: TaskEntry) -> None:
-        """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
+        """Forget a task that has ended; its JobMaster knows of the end, or never will."""
         self.tasks.remove(entry)
         self.reads.task_gone(entry.attempt_id)
         self.leave_slot(entry.attempt_id)

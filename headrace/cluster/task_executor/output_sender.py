@@ -1,4 +1,4 @@
-"""OutputSender: brings what user code prints in this process to the driver, where no pipe leads there."""
+"""OutputSender: sends the printed output of user code in this process to the driver, if no pipe leads there."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ _NO_TIMEOUT_MS: Final = 21_474_835_000.0
 
 @dataclass(frozen=True)
 class PrintedOutput:
-    """What this process prints: readable at `descriptor`, up to its end once `finish` was called."""
+    """Standard output of this process: readable at `descriptor`, up to its end once `finish` was called."""
 
     descriptor: int
     receiver_address: str

@@ -1,4 +1,4 @@
-"""PayloadLoader: brings tasks what their descriptors only name, once per TaskManager, while they wait in DEPLOYING.
+"""PayloadLoader: loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
 
 A task is built and acknowledged before: its partitions are there for consumers, and however long the blob takes, only
 its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.

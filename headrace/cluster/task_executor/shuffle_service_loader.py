@@ -30,7 +30,7 @@ SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
 
 
 class ShuffleServiceFactory(Protocol):
-    """Makes both halves of a shuffle service. Its class is what the entry point names; it takes no arguments.
+    """Makes both halves of a shuffle service. The entry point names its class, which takes no arguments.
 
     Its module should import neither half, but each of them in the method that makes it.
     """

@@ -235,7 +235,7 @@ class TaskSlotTable:
 
 
 class TaskSlotsOwner(Protocol):
-    """What the TaskExecutor does about its slots."""
+    """Actions of the TaskExecutor on changes of its slots."""
 
     def slot_freed(self, freed: FreedSlot) -> None:
         """Nobody has the slot any more."""

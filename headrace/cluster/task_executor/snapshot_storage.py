@@ -1,4 +1,4 @@
-"""Where a task of this process writes its part of checkpoints, and reads what it restores."""
+"""Storage to which the tasks of this process write their part of checkpoints, and from which they restore."""
 
 from typing import Final
 

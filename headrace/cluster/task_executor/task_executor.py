@@ -165,7 +165,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def submit_task(
         self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
     ) -> Acknowledge:
-        """See TaskExecutorGateway. What goes wrong while the task is built is raised as it is."""
+        """Build and start a task in its slot; a HeadraceError while the task is built is raised as it is."""
         reach(Failpoint.TASK_RECEIVED)
         attempt_id = descriptor.attempt_id
         connection = self._jobs.find(attempt_id.job_id)
@@ -340,7 +340,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
     ) -> None:
-        """See TaskExecutorGateway. Without a cause the job is over; with one, register again."""
+        """End the job if there is no `cause`; with one, register at its JobMaster again."""
         if self._jobs.find(job_id) is None:
             return
         self._jobs.refuse_stale(job_id, job_master_id)

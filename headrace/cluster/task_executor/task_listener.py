@@ -1,4 +1,4 @@
-"""TaskReporter: what tasks tell from their threads, on its way through their outboxes to the JobMaster.
+"""TaskReporter: takes reports from the threads of tasks, and sends them through their outboxes to the JobMaster.
 
 A task leaves the table when its JobMaster has heard of its end, or will never hear. Source: Flink TaskManagerActions,
 TaskExecutor.updateTaskExecutionState.
@@ -30,7 +30,7 @@ from headrace.rpc.main_thread import is_on_loop
 
 
 class TaskReporterOwner(Protocol):
-    """What the TaskExecutor does about what was reported."""
+    """Actions of the TaskExecutor on its tasks' reports."""
 
     def task_gone(self, entry: TaskEntry) -> None:
         """The task has ended and needs to be remembered no longer."""
@@ -60,7 +60,7 @@ class TaskReporter:
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """See TaskListener. Waits while too much of the task is still untold."""
+        """Send an event to the operator's coordinator; waits while too many reports of the task are unsent."""
         entry = self._tasks.find(attempt_id)
         if entry is None:
             return
@@ -107,7 +107,7 @@ class TaskReporter:
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        """See TaskListener. Never answered where the job's JobMaster is gone: the task ends with it."""
+        """Ask the JobMaster for the producer's state; no answer comes if it is gone, as the task ends with it."""
 
         def ask() -> None:
             connection = self._jobs.find(attempt_id.job_id)

@@ -49,12 +49,12 @@ _STOP_POLL_S: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskManagerConfiguration:
-    """What a TaskManager process is told. Plain values, to be handed to processes.
+    """Configuration of a TaskManager process. Plain values, to be handed to processes.
 
-    `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
-    worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.
-    `tls` is the cluster's identity where its TCP connections are TLS. `scratch_directory` is this process's own, where
-    its host gives it one.
+    `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
+    of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
+    own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
+    own, if its host gives it one.
     """
 
     resource_id: ResourceId
@@ -146,7 +146,7 @@ class LocalTaskManager:
 
     @property
     def location(self) -> TaskManagerLocation:
-        """Where the data plane is reached."""
+        """Return the location of the data plane."""
         assert self._location is not None, "enter first"
         return self._location
 
@@ -253,7 +253,7 @@ def _serve(
 
 
 def _local_copies(scratch: Path | None, settings: Settings) -> LocalCopies | None:
-    """Where tasks keep copies of their state, which go with the process; None without a directory of its own."""
+    """Return the local copies of tasks' state, which go with the process; None without a directory of its own."""
     if scratch is None:
         return None
     return LocalCopies(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))

@@ -1,4 +1,4 @@
-"""TaskOutbox: what one task has to tell its JobMaster, in order, until it was told.
+"""TaskOutbox: queue of one task's reports to its JobMaster, in order, each kept until it is acknowledged.
 
 State reports and operator events share one queue, so that the JobMaster never hears FINISHED before the last event.
 Each is sent until it is acknowledged: a lost reply costs a repetition, which the JobMaster recognises. The queue is

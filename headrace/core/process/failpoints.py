@@ -50,7 +50,7 @@ class Failpoint(enum.Enum):
 
 
 class FailpointError(Exception):
-    """What `raise` raises."""
+    """Raised by the failpoint action `raise`."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
-"""What a process that is going to work for long does with its interpreter once it has loaded everything.
+"""Warms up pyarrow and freezes the garbage collector of a long-lived process once it has loaded everything.
 
-The import path of a process, and the user's modules, packages and archives that come onto it.
+Also puts the user's modules, packages and archives on the import path of the process.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""How much memory a process may count on, and how much it takes: the machine's, less what its container allows."""
+"""Measures the memory a process may use and the memory it takes; a container's limit bounds the machine's memory."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def process_memory_bytes(settings: Settings) -> int:
-    """What this process may count on: what is configured, else what its container or the machine has."""
+    """Return the bytes of memory that this process may use: as configured, else its container's or the machine's."""
     configured = settings.get_option(PROCESS_MEMORY)
     return container_memory_bytes() if configured is None else configured
 

@@ -1,1 +1,1 @@
-"""How processes of a cluster know each other: the secret, the handshake, TLS, and the log of refusals."""
+"""Authentication between the processes of a cluster: the secret, the handshake, TLS, and the log of refusals."""

@@ -1,7 +1,7 @@
-"""What the processes of a cluster prove themselves with: made for each cluster, or given where something outlives it.
+"""Credentials with which the processes of a cluster prove their identity: made for each cluster, or given in files.
 
-A process that serves several clusters, as a remote shuffle service does, must know what they know; then secret and
-certificate come from files that only their owner may read.
+A process that serves several clusters and outlives them, as a remote shuffle service does, must know their credentials;
+then secret and certificate come from files that only their owner may read.
 """
 
 import os

@@ -25,7 +25,7 @@ C = TypeVar("C")
 
 
 class Role(enum.Enum):
-    """Which side of the connection this is."""
+    """Side of a connection."""
 
     DIALLER = b"dialler"
     ACCEPTOR = b"acceptor"
@@ -50,7 +50,7 @@ class MutualProof:
         self._acceptor: Final = acceptor.encode()
 
     def prove(self, own_hello: bytes, peer_hello: bytes) -> bytes:
-        """What this side shows: PROOF_SIZE bytes."""
+        """Return the proof of this side, PROOF_SIZE bytes."""
         return self._digest(b"proof", self._role, own_hello, peer_hello)
 
     def accepts(self, proof: bytes, own_hello: bytes, peer_hello: bytes) -> bool:

@@ -36,7 +36,7 @@ _CLOCK_SKEW: Final = datetime.timedelta(days=1)
 
 @dataclass(frozen=True)
 class TlsIdentity:
-    """What proves that a process belongs to the cluster. Plain bytes, to be handed to processes."""
+    """Certificate and key that prove a process's membership of the cluster. Plain bytes, to be handed to processes."""
 
     certificate: bytes  # PEM
     private_key: bytes = field(repr=False)  # PEM, PKCS 8, not encrypted

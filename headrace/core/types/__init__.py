@@ -1,4 +1,4 @@
-"""What a record is: declared types, rows, amounts of time, and the way between Python values and Arrow columns.
+"""Types of records: declared types, rows, amounts of time, and conversion between Python values and Arrow columns.
 
-Neighbours: `headrace.core.record_batch` carries what is made here. Start at `type_info`, then `arrow_mapping`.
+Neighbours: `headrace.core.record_batch` carries records of these types. Start at `type_info`, then `arrow_mapping`.
 """

@@ -1,4 +1,4 @@
-"""Which Arrow type carries which declared type, and back: no values here, only schemas."""
+"""Maps declared types to Arrow types and back: no values here, only schemas."""
 
 from functools import lru_cache
 from typing import Final

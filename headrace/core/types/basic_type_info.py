@@ -294,7 +294,7 @@ class PickledBytesTypeInfo(TypeInformation):
 
 
 class CollectionTypeInfo(TypeInformation):
-    """What arrays and lists share: `element_type`, and elements converted one by one."""
+    """Base of the types of arrays and lists: an `element_type`, and elements converted one by one."""
 
     __slots__ = ("element_type",)
 

@@ -1,4 +1,4 @@
-"""The text of a typed record, as Java prints it: what `print` and string sinks write.
+"""Formats a typed record as Java prints it, for `print` and string sinks.
 
 Undeclared records are printed by Python's `str`.
 """

@@ -1,4 +1,4 @@
-"""Copies of records, so that nobody sees what somebody else does to a record after handing it on.
+"""Copies records, so that an operator never sees changes that another one makes to a record.
 
 Most records cannot be changed (numbers, texts, tuples of such) and are their own copies; telling so must cost next
 to nothing, because it is asked for every record. What can be changed is copied as pickling would: what is one object
@@ -99,11 +99,11 @@ def are_unchanging(records: Sequence[Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class RecordCopies:
-    """How the records of one stream are copied: those of the classes `unchanging` not at all, others by `copy`.
+    """Copies the records of one stream by `copy`, except those of the classes `unchanging`, which need no copy.
 
-    Hot loops ask `type(record) in unchanging` themselves, and the same of a tuple's fields unless `unchanging` has
-    tuples too: a call per record would show. `usual`, one of them, is the class that nearly all records of the
-    declared type have; comparing with it first is cheaper still.
+    Hot loops test `type(record) in unchanging` themselves, and likewise a tuple's fields unless `unchanging` has tuples
+    too: a call per record would be slow. `usual`, one of them, is the class of nearly all records of the declared type;
+    comparing with it first is cheaper still.
     """
 
     unchanging: frozenset[type]

@@ -1,13 +1,12 @@
-"""What columns give back of a value, found in Python wherever the value is of a usual class.
+"""Normalises values as an Arrow round trip would, in Python for values of the usual classes.
 
-A keeper returns the value itself where columns give back just that, another form where it is known, and UNSURE where
-only the way through columns can tell: odd classes, and all that does not fit.
+A keeper returns the value itself if columns would give back just that, another form if that form is known, and UNSURE
+if only the way through columns can tell: for odd classes, and for all values that do not fit.
 
-The form in which a state keeps values of its declared type: what a snapshot gives back of them, and nothing else.
-
-So a state reads the same whether or not there was a failure since the value was put in. It is asked for every single
-value and must cost next to nothing: values of the usual classes are looked at in Python, all others go the way of a
-snapshot, into columns and back.
+The normal form is the one in which a state keeps values of its declared type: exactly that which a snapshot restores.
+So a state reads the same whether or not there was a failure since the value was put in. A keeper is called for every
+single value and must cost next to nothing: it looks at values of the usual classes in Python, and sends all others
+the way of a snapshot, into columns and back.
 """
 
 import struct

@@ -38,7 +38,7 @@ class SinkCommitError(HostError):
 
 
 class StagedFiles:
-    """What each subtask has staged; only the newest attempt of a subtask counts. Pure."""
+    """Files that each subtask has staged; only the newest attempt of a subtask counts. Pure."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism

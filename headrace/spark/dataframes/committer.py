@@ -1,4 +1,4 @@
-"""DataFrameCommitter: writes what was staged for a checkpoint through Spark, in the driver, once for each id.
+"""DataFrameCommitter: writes the staged files of a checkpoint through Spark, in the driver, once for each id.
 
 What makes a second commit of an id harmless depends on the target: a note in a folder of files, the transaction id of
 a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late.
@@ -39,7 +39,10 @@ class SinkWriteError(SinkCommitError):
 
 
 class WriteNote(msgspec.Struct, frozen=True):
-    """What a target that is no folder of files was given. `first_id`: the commit in which the save mode holds."""
+    """Note of the commits made to a target that is no folder of files.
+
+    The save mode applies to the commit `first_id`; commits up to `last_id` are done.
+    """
 
     scope: str
     first_id: int
@@ -63,7 +66,7 @@ class DataFrameCommitter:
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. SinkWriteError where Spark fails, SinkCommitError where trying again is no use."""
+        """Write the staged files. SinkWriteError if Spark fails, SinkCommitError if trying again is no use."""
         parts = [_PART.decode(content) for content in committables]
         if not parts:
             return
@@ -77,7 +80,7 @@ class DataFrameCommitter:
         self._sweep(parts)
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits. A function of the user's notes what it likes: nothing is known of that here."""
+        """Return the newest commit in the target; None for a user's function, whose notes are not known here."""
         payload = self._payload
         if payload.function_id:
             return None

@@ -167,7 +167,7 @@ class DataFrameChangedError(ProgramError):
 
 @dataclass(frozen=True)
 class Computed:
-    """How the rows are computed, once that is known; fields as in SourceState."""
+    """Plan by which the rows are computed, once it is known; fields as in SourceState."""
 
     plan: str
     parallelism: int

@@ -1,7 +1,7 @@
-"""Where DataFrames are copied that cannot be computed again row by row: in folders that their owner alone may enter.
+"""Folders for copies of DataFrames that cannot be computed again row by row; only their owner may enter them.
 
-They lie beside the job's checkpoints, whose positions are positions in them; those of a job whose checkpoints do not
-outlive its driver, in a new folder for temporary files.
+They lie next to the job's checkpoints, which hold positions in the copies. If the checkpoints do not outlive the job's
+driver, the copies lie in a new folder for temporary files.
 """
 
 import logging

@@ -140,7 +140,7 @@ ATTEMPTS_PER_RUN: Final = 1000
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where the rows of a DataFrame go; travels in the closure of the Spark job, and so holds no secret."""
+    """Destination of a DataFrame's rows; travels in the closure of the Spark job, and so holds no secret."""
 
     job_id: JobId
     operator_id: OperatorId
@@ -150,7 +150,7 @@ class PushTarget:
     """Subtask by partition; None before they were given out: then i goes to subtask i modulo the number of subtasks."""
 
     def subtask_of(self, partition: int) -> int | None:
-        """Who gets the partition; None for one that has ended already."""
+        """Return the subtask that gets the partition; None for a partition that has ended already."""
         if self.open_partitions is None:
             return partition % len(self.locations)
         return self.open_partitions.get(partition)

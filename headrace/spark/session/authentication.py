@@ -1,9 +1,9 @@
-"""What keeps strangers from Spark's own ports: settings that every session of ours has, and the secret they need.
+"""Protects Spark's own ports from strangers: settings that every session of ours has, and the secret they need.
 
-Whoever may speak with Spark's ports runs code as the user who started Spark: an executor runs what it is sent, and the
-driver gives away what closures hold. Spark leaves its ports open unless `spark.authenticate` is set. On `local[n]`,
-YARN and Kubernetes it then makes a secret for itself; elsewhere every process must be told the same one. Pure, but for
-reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
+Whoever may speak with Spark's ports runs code as the user who started Spark: an executor runs whatever it is sent, and
+the driver gives away the contents of closures. Spark leaves its ports open unless `spark.authenticate` is set. On
+`local[n]`, YARN and Kubernetes it then makes a secret for itself; elsewhere every process must be told the same one.
+Pure, but for reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
 """
 
 import re
@@ -72,7 +72,7 @@ class UnknownSparkSecretError(HostError):
 
 @dataclass(frozen=True)
 class Exposure:
-    """What leaves Spark's ports open to others: the setting that does, and why it matters; `is_allowed` by the user."""
+    """Setting that leaves Spark's ports open to others, and the reason why it matters; `is_allowed` by the user."""
 
     key: str
     reason: str

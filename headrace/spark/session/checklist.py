@@ -1,4 +1,4 @@
-"""The start-up checklist: what a Spark application must be set to before it may host TaskManagers.
+"""The start-up checklist: settings that a Spark application needs before it may host TaskManagers.
 
 Pure: takes Spark's configuration as a mapping and returns findings. Everything here was measured or read in Spark
 4.3; each finding says why. Source: docs/adr, Spark's configuration table.

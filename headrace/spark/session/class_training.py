@@ -1,4 +1,4 @@
-"""Loads in Spark's JVM what jobs load, and writes the names of the classes.
+"""Loads in Spark's JVM the classes that jobs load, and writes their names.
 
     python -m headrace.spark.session.class_training FILE
 

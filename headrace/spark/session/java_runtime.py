@@ -160,10 +160,7 @@ def user_cache_directory(environ: Mapping[str, str]) -> Path:
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> JavaRuntime | None:
-    """See to it that a Spark started from this process finds a Java; sets JAVA_HOME only for the wheel.
-
-    Returns None where a JVM already runs (under spark-submit) and nothing has to be found.
-    """
+    """Ensure that a Spark started from this process finds a Java; sets JAVA_HOME only for the wheel."""
     chosen = os.environ if environ is None else environ
     if "PYSPARK_GATEWAY_PORT" in chosen:
         return None

@@ -1,4 +1,4 @@
-"""The few facts that only Spark's JVM knows, each behind one function; and what its death looks like from here.
+"""Functions for the few facts that only Spark's JVM knows; they also recognise its death.
 
 The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good.
 
@@ -70,10 +70,10 @@ def active_context() -> SparkContext | None:
 
 
 class ApplicationSlots:
-    """How many tasks an application can run at once.
+    """Counts the tasks an application can run at once.
 
-    Whoever looks after workers asks ten times a second, and one look at the configuration takes hundreds of calls of
-    the JVM: what stays as it is for as long as the application runs is fetched once.
+    Its caller asks ten times a second, and reading the configuration takes hundreds of calls of the JVM: values that
+    stay the same for as long as the application runs are fetched once.
     """
 
     def __init__(self, context: SparkContext, spark_profile: Any = None) -> None:
@@ -103,7 +103,7 @@ class ApplicationSlots:
 
 
 def registered_executor_count(context: SparkContext) -> int:
-    """How many executors have registered, without the driver itself."""
+    """Return the number of executors that have registered, without the driver itself."""
     return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
 
 

@@ -1,4 +1,4 @@
-"""Spark's master URL: what Spark takes, what it says of executors, and whether a standalone master answers."""
+"""Parses Spark's master URL, and tells whether a standalone master answers."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9
 
 @dataclass(frozen=True)
 class MasterKind:
-    """What the master URL says: `is_local` (everything on this host), threads or executors where it fixes them."""
+    """Parsed master URL: `is_local` (everything on this host), and the threads or executors if the URL fixes them."""
 
     is_local: bool
     thread_count: int | None = None

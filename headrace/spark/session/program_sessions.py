@@ -1,4 +1,4 @@
-"""Sessions that a program makes itself, as every PySpark program does: they get what the command line says, too.
+"""Applies the settings of the command line to the sessions that a program makes itself.
 
 All roads to a session of Spark's classic API lead through the constructor of SparkContext: `SparkSession.builder`,
 `SparkContext(…)` and `SparkContext.getOrCreate()`. Ours stands before it while `headrace run` runs a program. Who wins:
@@ -58,7 +58,7 @@ class UnobeyedSettingError(HostError):
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What a SparkContext is made with: `asked` whatever the program says, `defaults` where nobody says anything.
+    """Settings of a SparkContext: `asked` overrides the program's own settings, `defaults` applies if nobody sets one.
 
     A default reaches the JVM when it runs already, so none stands on its command line, which others can read.
     """
@@ -171,7 +171,7 @@ def _put(init: Callable[..., None], get_or_create: Callable[..., SparkSession]) 
 
 
 def _said(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """What a program says to SparkContext; arguments of their own win over its conf there."""
+    """Return the settings a program gives to SparkContext; separate arguments win over its conf there."""
     conf: SparkConf | None = arguments.get("conf")
     said = {} if conf is None else {key: str(value) for key, value in conf.getAll()}
     named = {_MASTER: arguments.get("master"), _APPLICATION_NAME: arguments.get("appName")}

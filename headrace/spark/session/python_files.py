@@ -36,10 +36,10 @@ class LateFilesError(ProgramError):
 
 
 class ShippedFiles:
-    """What workers that start from now on will find. Pure.
+    """Python files that workers started from now on will find. Pure.
 
     `are_seen`: the workers see the driver's files, as on one machine. A task then finds those of its job by itself;
-    elsewhere a worker that runs has what there was as it started.
+    elsewhere a running worker has only the files that were shipped before it started.
     """
 
     def __init__(self, *, are_seen: bool) -> None:

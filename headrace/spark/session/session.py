@@ -315,7 +315,7 @@ def _spark_conf(values: Mapping[str, str]) -> SparkConf:
 
 
 def _submitted_configuration() -> dict[str, str]:
-    """What spark-submit has set: its JVM runs already and knows. Empty for a plain program."""
+    """Return the settings of spark-submit, whose JVM runs already and knows them. Empty for a plain program."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     getattr(SparkContext, "_ensure_initialized")()  # noqa: B009 - connects to the JVM of spark-submit
@@ -323,7 +323,7 @@ def _submitted_configuration() -> dict[str, str]:
 
 
 def _installed_spark() -> Path:
-    """Where the Spark is that the JVM would start from."""
+    """Return the folder of the Spark that the JVM would start from."""
     return Path(getattr(find_spark_home, "_find_spark_home")())  # noqa: B009 - private, and named here only
 
 

@@ -30,7 +30,7 @@ _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What to create: Spark's configuration, and what the environment must hold before the JVM starts.
+    """Plan of a session: Spark's configuration, and the environment variables to set before the JVM starts.
 
     A SPARK_HOME in `environment` is to be made first, of links to the installed one.
     """
@@ -93,7 +93,7 @@ def plan_session(
 
 @dataclass(frozen=True)
 class DriverAddresses:
-    """Where the control plane listens, and under which host others reach it."""
+    """Address at which the control plane listens, and the host under which others reach it."""
 
     bound: str
     advertised: str
@@ -129,7 +129,7 @@ def local_master(settings: Settings, cpu_count: int) -> str:
 
 
 def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
-    """How many TaskManagers an embedded session has room for."""
+    """Return the number of TaskManagers an embedded session has room for."""
     slots = settings.get_option(SLOT_COUNT)
     if slots <= 0:
         slots = settings.get_option(PARALLELISM)

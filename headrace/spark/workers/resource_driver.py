@@ -95,7 +95,7 @@ class SparkResourceDriver:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the thread that talks to Spark before it was closed: no worker comes any more."""
+        """Return the error that ended the thread that talks to Spark before it was closed: no worker comes any more."""
         return self._failure
 
     def initialize(self, listener: WorkerListener) -> None:

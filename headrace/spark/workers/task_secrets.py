@@ -1,4 +1,4 @@
-"""What Spark's tasks are told apart from their closures: the cluster's secret, its key, and settings with passwords.
+"""Hands secrets to Spark's tasks outside of closures: the cluster's secret, its key, and settings with passwords.
 
 A closure is a block that Spark hands to whoever asks for it, and that it writes to disks. Local properties of a job
 travel in the message that starts a task, from the driver to the executor that runs it, over Spark's authenticated

@@ -47,12 +47,12 @@ SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What the closure carries.
+    """Contents of the closure that starts a worker.
 
-    `configuration` lacks what only the worker knows, addresses and directories, and what no closure may hold: secret,
-    key and settings. An empty `bind_host` stands for the address under which others reach this host. Lines of standard
-    output go to `output_pipe` where it is not empty, else to the endpoint at `output_address`. `log_levels`: those that
-    the program gave to loggers of its own, by name; that of the root logger has none.
+    `configuration` lacks values that only the worker knows (addresses and directories) and values that no closure may
+    hold (secret, key and settings). An empty `bind_host` stands for the address under which others reach this host.
+    Lines of standard output go to `output_pipe` if it is not empty, else to the endpoint at `output_address`.
+    `log_levels` are those that the program gave to loggers of its own, by name; the root logger's name is empty.
     """
 
     configuration: TaskManagerConfiguration

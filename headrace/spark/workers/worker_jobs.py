@@ -45,12 +45,12 @@ class WorkerJob(Protocol):
         ...
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned; only once it is done."""
+        """Return the error that ended the job, or None if it returned; only once it is done."""
         ...
 
 
 class WorkerJobs(Protocol):
-    """Where the resource driver starts and cancels the jobs. Calls raise `jvm.JvmGoneError` once the host is gone."""
+    """Starts and cancels jobs of workers for the resource driver; raises `jvm.JvmGoneError` once the host is gone."""
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job; any other exception means that it could not be started."""
@@ -61,7 +61,7 @@ class WorkerJobs(Protocol):
         ...
 
     def slot_count(self) -> int | None:
-        """How many tasks the application can run at once now, or None where it grows on demand."""
+        """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         ...
 
 
@@ -113,7 +113,7 @@ class SparkWorkerJobs:
             self._context.cancelJobGroup(job_group(worker_id))
 
     def slot_count(self) -> int | None:
-        """How many tasks the application can run at once now."""
+        """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         with jvm_calls():
             if self._slots is None:
                 self._slots = ApplicationSlots(self._context, self._spark_profile(self._counted))
@@ -179,7 +179,7 @@ class AsynchronousJob:
             return bool(self.future.isDone())
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned."""
+        """Return the error that ended the job, or None if it returned."""
         with jvm_calls():
             try:
                 self.future.get()
@@ -215,5 +215,5 @@ class ThreadedJob:
         return self._done.is_set()
 
     def error(self) -> str | None:
-        """Why it ended, or None if it returned."""
+        """Return the error that ended the job, or None if it returned."""
         return self._error

@@ -21,7 +21,7 @@ from headrace.gateways.messages import ResourceProfile
 
 
 class WorkerPhase(enum.Enum):
-    """Where a worker's job stands between its submission and its end."""
+    """Phases of a worker's job between its submission and its end."""
 
     SUBMITTED = "SUBMITTED"
     STARTED = "STARTED"

@@ -1,4 +1,4 @@
-"""Carries what user code prints from workers to the standard output of the user's own process.
+"""Carries the output that user code prints in workers to the standard output of the user's own process.
 
 Spark sends a worker's standard output to its executor's standard error. Where both ends share a host, a named pipe
 brings the lines home: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects them

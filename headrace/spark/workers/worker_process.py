@@ -1,7 +1,6 @@
-"""What a TaskManager's process is given by Spark and gives back: address, scratch directory, output streams.
+"""Resources of a TaskManager's process in a Spark worker: address, scratch directory, output streams, memory.
 
-How much memory a TaskManager on a Spark cluster may count on: its share of what the executor has beside its heap.
-
+The memory of a TaskManager on a Spark cluster is its share of the memory that the executor has outside of its heap.
 A Python worker lives outside the executor's JVM. YARN and Kubernetes end a container that takes more than heap and
 overhead together, so the overhead, shared by the workers of the executor, is all that they may take. A standalone
 master enforces nothing: there the worker looks at its container or machine itself.

@@ -1,4 +1,4 @@
-"""JobCheckpointing: carries out what the checkpoint coordinator decides for one job, and tells it what happens.
+"""JobCheckpointing: carries out the checkpoint coordinator's decisions for one job, and reports events to it.
 
 Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. Source: Flink
 CheckpointCoordinator (its input and output), SchedulerBase.
@@ -255,7 +255,7 @@ class JobCheckpointing:
             self._events.put(SchedulingStopped())
 
     def suspend(self) -> None:
-        """What is under way comes to nothing, and nothing is taken periodically, until `resume`."""
+        """Abort all pending checkpoints, and take no periodic ones until `resume`."""
         self._events.put(SchedulingStopped())
 
     def resume(self) -> None:
@@ -273,7 +273,7 @@ class JobCheckpointing:
 
     @property
     def overview(self) -> CheckpointOverview:
-        """What people are told."""
+        """Return the overview of checkpoints that is shown to people."""
         return self._statistics.overview(
             self._coordinator.pending,
             self._graph(),
@@ -365,7 +365,7 @@ class JobCheckpointing:
         self._notices.held_up(self._why_held_up(), self.newest_id, self._now_ms)
 
     def _why_held_up(self) -> str:
-        """What never expires by itself."""
+        """Return the cause of a delay that never expires by itself; empty if there is none."""
         if self._coordinator.is_publishing or self._coordinator.is_triggering:
             return "the checkpoint storage does not answer"
         if self._coordinator.pending:
@@ -444,7 +444,7 @@ class JobCheckpointing:
         self._notices.aborted(checkpoint, action.latest_completed_id)
 
     def subsumed_left(self, count: int) -> None:
-        """So many checkpoints that were given up for newer ones are still being deleted."""
+        """Record the number of subsumed checkpoints whose deletion is not done."""
         self._calls.subsumed_left(count)
 
     def brakes_changed(self) -> None:
@@ -470,7 +470,7 @@ class JobCheckpointing:
     # Storage
 
     def _storage_failed(self, error: Exception) -> None:
-        """Where somebody else leads the job by now, it must end here, and nothing may restart it."""
+        """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
         if isinstance(error, (CheckpointFencedError, CheckpointExistsError)):
             self._on_failed(error)
         elif not isinstance(error, HeadraceError):

@@ -1,4 +1,4 @@
-"""CheckpointNotices: who is told what became of a checkpoint: tasks, coordinators, the user.
+"""CheckpointNotices: tells tasks, coordinators and the user how a checkpoint ended.
 
 What tasks are told may be lost. Runs on the JobMaster's main thread.
 """
@@ -26,7 +26,11 @@ _HELD_UP_MS: Final = 60_000.0
 
 
 class CheckpointNotices:
-    """`on_failed` gets what a coordinator raises: the checkpoint stays what it is. `on_told` follows."""
+    """Tells tasks, coordinators and the user that a checkpoint has ended.
+
+    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is
+    called whenever the coordinators were told.
+    """
 
     def __init__(
         self,
@@ -97,7 +101,10 @@ class CheckpointNotices:
             self._tasks.notify_checkpoint_aborted(attempt_id, checkpoint_id, latest_completed_id)
 
     def over(self, checkpoint_id: int) -> None:
-        """What coordinators said to subtasks that took no part in it has waited for its end."""
+        """Tell the coordinators that a checkpoint was aborted, or commits nothing.
+
+        Their events to subtasks that took no part in it were held back until its end.
+        """
         self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
 
     def _tell_coordinators(self, tell: Callable[[], None]) -> None:

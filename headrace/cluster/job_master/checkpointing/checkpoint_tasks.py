@@ -1,4 +1,4 @@
-"""TaskCalls: the job's tasks as its checkpoints see them: who takes part, and how they are told.
+"""TaskCalls: plans which tasks take part in a job's checkpoints, and calls them.
 
 Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.triggerCheckpoint.
 """

@@ -1,4 +1,4 @@
-"""What the checkpoints of a job need of its tasks and of its operator coordinators."""
+"""Interfaces to the tasks and operator coordinators that take part in a job's checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ class CheckpointedTasks(Protocol):
     """The job's tasks. Calls to them return at once, and may be lost."""
 
     def plan(self) -> CheckpointPlan:
-        """Who takes part in a checkpoint that begins now; CheckpointRefusedError."""
+        """Return the subtasks that take part in a checkpoint that begins now; CheckpointRefusedError."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class CheckpointedTasks(Protocol):
     async def checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """How far a task is with a checkpoint; None where it does not say in time."""
+        """Return a task's progress with a checkpoint; None if it does not answer in time."""
         ...
 
     def notify_checkpoint_complete(

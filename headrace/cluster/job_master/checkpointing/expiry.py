@@ -1,4 +1,4 @@
-"""Why a checkpoint has expired: which subtasks hold it up, what each of them does, and whose barriers they lack.
+"""Explains why a checkpoint has expired: the subtasks that hold it up, their progress, and the barriers they lack.
 
 Source: Flink CheckpointCoordinator, which says no more than that it expired.
 """
@@ -50,7 +50,7 @@ def first_waiting(checkpoint: PendingCheckpoint, graph: ExecutionGraph) -> list[
 
 
 def describe_progress(progress: CheckpointProgress | None, graph: ExecutionGraph) -> str:
-    """What one subtask does, in words."""
+    """Describe in words the progress of one subtask with a checkpoint."""
     if progress is None:
         return "its TaskManager does not answer"
     text = progress.phase.value

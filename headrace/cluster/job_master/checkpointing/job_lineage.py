@@ -1,4 +1,4 @@
-"""CheckpointLineage: what a job starts from, at its begin and after failures, and what it leaves when it has ended.
+"""CheckpointLineage: finds the checkpoint a job starts or restarts from, and ends its lineage with the job.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
 """
@@ -58,13 +58,16 @@ class CheckpointLineage:
         self._is_refused = True
 
     async def latest(self) -> CompletedCheckpoint | None:
-        """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
+        """Return the checkpoint from which the job, or a part of it, restarts.
+
+        Waits until no publication is pending and all output is committed.
+        """
         await self._publisher.settled()
         await self._commits.resume()
         return self._starts_from(await self.newest())
 
     async def newest(self) -> CompletedCheckpoint | None:
-        """What the job would restart from, as the store has it now; nothing changes by that."""
+        """Return the newest checkpoint in the store, from which the job would restart; changes nothing."""
         return await self._calls.call("latest", self._calls.store.latest)
 
     async def close(self, status: JobStatus, *, is_given_up: bool = False) -> None:

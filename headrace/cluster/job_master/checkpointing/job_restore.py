@@ -1,4 +1,4 @@
-"""JobRestore: what subtasks and coordinators start from, at the job's begin and after every failure.
+"""JobRestore: restores subtasks and coordinators, at the job's begin and after every failure.
 
 Nothing is deployed before all output of the restored checkpoint is committed: what runs afterwards may rely on it.
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState.

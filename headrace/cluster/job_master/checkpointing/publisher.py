@@ -1,4 +1,4 @@
-"""Publisher: makes a checkpoint that everybody has acknowledged durable, which is what makes it count.
+"""Publisher: makes a fully acknowledged checkpoint durable; from then on it counts.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.completePendingCheckpoint.
 """
@@ -22,7 +22,7 @@ from headrace.graph.job_graph import JobGraph
 
 @dataclass(frozen=True)
 class PublishedContent:
-    """What became durable, and the keys of all prepared output that was sent with it."""
+    """A durable checkpoint, and the keys of all prepared output that was sent with it."""
 
     completed: CompletedCheckpoint
     sent: dict[OperatorId, set[str]]

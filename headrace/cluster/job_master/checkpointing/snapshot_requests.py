@@ -1,4 +1,4 @@
-"""SnapshotRequests: who waits for which snapshot.
+"""SnapshotRequests: the callers that wait for a snapshot, by request.
 
 Runs on the JobMaster's main thread.
 """

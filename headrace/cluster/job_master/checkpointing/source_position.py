@@ -1,4 +1,4 @@
-"""How far the sources of a job had read by a checkpoint: whether the job got on since another one. Pure."""
+"""Digest of the positions of a job's sources at a checkpoint, to see progress between two checkpoints. Pure."""
 
 import hashlib
 from typing import Final

@@ -1,4 +1,4 @@
-"""CheckpointStatistics: what people are told of a job's checkpoints. Pure; durations are monotonic.
+"""CheckpointStatistics: statistics of a job's checkpoints, for people. Pure; durations are monotonic.
 
 Source: Flink CheckpointStatsTracker.
 """

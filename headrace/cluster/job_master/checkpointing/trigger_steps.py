@@ -1,4 +1,4 @@
-"""TriggerSteps: what is done between the wish for a checkpoint and the trigger messages, step by step.
+"""TriggerSteps: carries out the steps between the request for a checkpoint and its trigger messages.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.startTriggeringCheckpoint.
 """
@@ -100,7 +100,7 @@ class TriggerSteps:
             self._handle(IdTaken(number, checkpoint_id, self._clock.now_ms()))
 
     def create_location(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
-        """Where its files go."""
+        """Create the location of the checkpoint's files."""
         self._spawn(self._create_location(checkpoint_id, kind, target), "make a checkpoint's place")
 
     async def _create_location(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:

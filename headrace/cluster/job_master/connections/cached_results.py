@@ -1,4 +1,4 @@
-"""DataSetLookup: where data sets of earlier jobs lie, asked of the ResourceManager on behalf of one job.
+"""DataSetLookup: asks the ResourceManager for the locations of earlier jobs' data sets, on behalf of one job.
 
 Main thread of the JobMaster. Source: Flink JobMasterPartitionTracker.getClusterPartitionShuffleDescriptors.
 
@@ -36,7 +36,7 @@ _RETRY_MS: Final = 200.0
 
 
 class DataSetLookupOwner(Protocol):
-    """Who hears the answers; the job's Scheduler."""
+    """Receiver of the answers: the job's Scheduler."""
 
     def inputs_found(self, places: DataSetPlaces, version: int) -> None:
         """All answers."""
@@ -166,7 +166,7 @@ class ResultPromotion:
     async def _report_of(
         self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
     ) -> ClusterPartitionReport | None:
-        """What a TaskManager says it keeps, once it was asked to keep these; None where it is gone or silent."""
+        """Ask a TaskManager to keep `partitions` and return its report; None if it is gone or does not answer."""
         gateway = self._gateways.get(resource_id)
         if gateway is None:
             return None

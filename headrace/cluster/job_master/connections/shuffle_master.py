@@ -1,4 +1,4 @@
-"""PartitionRegistrar: what one job says to the shuffle master, and how late or failing answers are taken.
+"""PartitionRegistrar: registers one job's partitions at the shuffle master, and handles late or failing answers.
 
 Runs on the JobMaster's main thread. Source: Flink Execution.registerProducedPartitions.
 """

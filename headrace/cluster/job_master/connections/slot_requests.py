@@ -1,4 +1,4 @@
-"""JobSlots: what a job does about its slots over time: asks for them, gives up waiting, gives idle ones back.
+"""JobSlots: requests slots for a job, gives up waiting for them, and gives idle ones back.
 
 Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 """

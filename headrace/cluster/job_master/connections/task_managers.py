@@ -56,12 +56,12 @@ class TaskManagersOwner(Protocol):
 
     @property
     def executions(self) -> Executions:
-        """What they run."""
+        """Return the executions that the TaskManagers run."""
         ...
 
     @property
     def pool(self) -> SlotPool:
-        """Where they run it."""
+        """Return the pool of the slots in which the executions run."""
         ...
 
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
@@ -152,12 +152,12 @@ class TaskManagers:
         return resource_id in self._registered
 
     def gateway_of(self, resource_id: ResourceId) -> TaskExecutorGateway | None:
-        """Where it is called; None once it is lost."""
+        """Return the gateway of a TaskManager; None once it is lost."""
         task_manager = self._registered.get(resource_id)
         return None if task_manager is None else task_manager.gateway
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
-        """Where its data plane is; KeyError unless registered."""
+        """Return the location of a TaskManager's data plane; KeyError unless it is registered."""
         return self._registered[resource_id].location
 
     def _add(self, resource_id: ResourceId, task_manager: _ConnectedTaskManager) -> None:

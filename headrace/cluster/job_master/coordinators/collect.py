@@ -1,4 +1,4 @@
-"""CollectCoordinator: keeps what collect sinks send until the client has fetched it. Built in under `collect`.
+"""CollectCoordinator: keeps the records of collect sinks until the client has fetched them. Built in under `collect`.
 
 Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets what stands before n.
 Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator
@@ -143,7 +143,10 @@ class CollectCoordinator:
         """Nothing to tell."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """What it sent stays until it is known where it starts from: without checkpoints, from the beginning."""
+        """Expect records from the subtask again; its pieces stay until `subtask_reset` tells where it starts from.
+
+        Without checkpoints it starts from the beginning.
+        """
         self._open_subtasks.add(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
@@ -175,7 +178,7 @@ class CollectCoordinator:
             self._show([piece])
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """See CheckpointedCoordinator: what it holds lives in this process alone."""
+        """Return an empty state: the records live in this process alone."""
         return b""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -183,7 +186,7 @@ class CollectCoordinator:
             self._show(self._uncommitted.published(checkpoint_id))
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See CheckpointedCoordinator. A later one covers it."""
+        """Do nothing: a later checkpoint covers the same records."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
         if self._uncommitted is not None:
@@ -239,7 +242,7 @@ class CollectCoordinator:
         self.end()
 
     async def close(self) -> None:
-        """What is here stays for the client."""
+        """Expect no further records; those collected stay for the client."""
         self.end()
 
 

@@ -1,4 +1,4 @@
-"""EventDelivery: brings what coordinators say to their subtasks, in order and each event once, whatever gets lost.
+"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, whatever messages get lost.
 
 An event of which it is not certain that it arrived is sent again, under the same number, before the next one. A
 checkpoint of the coordinators waits until everything has arrived: it counts what was said as being with the subtask,
@@ -40,7 +40,7 @@ class SendOnce(Protocol):
 
 @dataclass
 class _Line:
-    """What waits for one attempt, the first of which is on its way."""
+    """Queue of the events for one attempt; its first event is in flight while `is_sending`."""
 
     events: deque[tuple[OperatorId, bytes]] = field(default_factory=deque[tuple[OperatorId, bytes]])
     next_number: int = 0

@@ -14,9 +14,9 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 
 
 class LaterCalls(Protocol):
-    """What a coordinator lets run beside the JobMaster's main thread, or on it later; what raises there fails the job.
+    """Runs a coordinator's work, concurrently with the JobMaster's main thread or later on it; an error fails the job.
 
-    Nothing of it runs once the JobMaster is being closed.
+    No work runs once the JobMaster is being closed.
     """
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
@@ -55,11 +55,12 @@ NO_LATER_CALLS: Final[LaterCalls] = _NoLaterCalls()
 
 @dataclass(frozen=True)
 class CoordinatorContext:
-    """What a coordinator may do.
+    """Services and facts that an operator coordinator is given.
 
     `send_event(subtask_index, payload)` reaches the current attempt of a subtask. `run_async` posts a callable to the
-    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog`: whether the operator
-    works off a backlog. `location`: file and line of the user's that the operator comes from, empty where unknown.
+    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog` tells whether the
+    operator works off a backlog. `location` is the file and line of the user's program that the operator comes from,
+    empty if unknown.
     """
 
     job_id: JobId

@@ -79,7 +79,7 @@ class JobCoordination:
     def fetch_collected(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """What a collect sink has from `offset` on; NothingCollectedError where the operator is none."""
+        """Return the records of a collect sink from `offset` on; NothingCollectedError if the operator is none."""
         coordinator = self.collect_coordinators().get(operator_id)
         if coordinator is None:
             raise NothingCollectedError(str(self._scheduler.graph.job_id), str(operator_id))

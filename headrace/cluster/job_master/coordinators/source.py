@@ -154,7 +154,7 @@ class SourceCoordinator:
         self._enumeration.enumerator.notify_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """What was assigned before it waits for a later one."""
+        """Do nothing: splits assigned before the aborted checkpoint count to a later one."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
         """All readers start from a checkpoint, or afresh, and so does the enumerator: a new one."""

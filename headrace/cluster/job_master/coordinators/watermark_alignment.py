@@ -36,7 +36,7 @@ AlignedReader = tuple[OperatorId, int]
 
 
 class WatermarkAlignment:
-    """The last watermark of every reader of a job, by group: what the slowest is, and how far others may go. Pure.
+    """Finds the minimum of the readers' watermarks in each group, and how far the others may go. Pure.
 
     Readers that are idle or have finished hold nobody back, and neither do those that have not reported yet.
     """
@@ -120,7 +120,7 @@ class AlignedCoordinator:
             self._own.subtask_ready(attempt_id, location)
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """What the attempt had reached counts no more: its successor begins before it."""
+        """Forget the watermark of the attempt, as its successor begins before it."""
         self._alignment.forgotten(self._source.group, self._reader(attempt_id))
         if self._own is not None:
             self._own.subtask_failed(attempt_id)

@@ -1,4 +1,4 @@
-"""Executions: one attempt of one subtask each, as the JobMaster sees it, and the answers to what is reported.
+"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports.
 
 Pure. The legal transitions are the table of `core.lifecycle`; `Executions.report` says what a report means.
 Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
@@ -22,7 +22,7 @@ _NAMED_TASKS_MAX: Final = 4
 
 
 class ReportVerdict(enum.Enum):
-    """What a task's report meant."""
+    """Result of handling a task's report."""
 
     APPLIED = "APPLIED"
     IGNORED = "IGNORED"
@@ -179,7 +179,7 @@ class Executions:
 
     @property
     def running_since_ms(self) -> int | None:
-        """When the last subtask began to run, wall clock; None where one has not."""
+        """Return the wall-clock time at which the last subtask began to run; None if one has not begun."""
         times = [
             one.timestamps_ms.get(_S.RUNNING) or one.timestamps_ms.get(_S.FINISHED) for one in self
         ]

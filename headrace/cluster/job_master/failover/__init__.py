@@ -1,1 +1,1 @@
-"""Decides what a failure restarts, and whether and when."""
+"""Decides whether and when a job restarts after a failure, and which subtasks restart."""

@@ -1,4 +1,4 @@
-"""Failures of a job: what they were, which of several is the cause, and whether a restart may follow. Pure.
+"""Failures of a job: records them, finds the cause among several, and decides whether a restart may follow. Pure.
 
 Which subtasks it takes is decided by `regions`.
 Source: Flink ExecutionFailureHandler, ThrowableClassifier.
@@ -103,7 +103,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class FailedTask:
-    """Which task failed, for people, and the TaskManager that it ran on, if it had a place."""
+    """Name of the task that failed, for people, and the TaskManager it ran on, if it had a slot."""
 
     name: str
     resource_id: ResourceId | None
@@ -187,7 +187,7 @@ class FailureHistory:
         """Whether tasks were deployed again since the newest failure."""
 
     def overcome(self) -> None:
-        """What had failed is deployed again."""
+        """Record that the failed tasks are deployed again."""
         self.is_overcome = True
 
     def checkpoint_completed(
@@ -226,7 +226,7 @@ class FailureHistory:
         return delay_ms
 
     def _count(self, failure: Failure) -> int:
-        """How often its fault has come without progress, this time included; 0 for what has none."""
+        """Count the occurrences of the failure's fault without progress, this one included; 0 if it has no fault."""
         fault = failure.error.fault
         if not fault:
             return 0

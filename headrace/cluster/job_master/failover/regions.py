@@ -1,12 +1,12 @@
-"""Which subtasks restart when one has failed. Pure.
+"""Chooses the subtasks that restart when one has failed. Pure.
 
-Subtasks between which records pass without being stored restart together, since their streams cannot be repeated one
-by one. A job whose exchanges are all pipelined and somewhere connect everybody with everybody is one region.
+Subtasks that exchange records without storing them restart together, since their streams cannot be repeated one by one.
+A job whose exchanges are all pipelined, one of them all-to-all, is one region.
 Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy.
 
-FinishedRegions: which pipelined regions need their input no more, as every task of theirs has finished. Pure.
+FinishedRegions: finds the pipelined regions that need their input no more, as all their tasks have finished. Pure.
 
-A task that has finished is begun anew with its region, as long as another task of that goes on and may fail.
+A finished task starts again with its region as long as another task of that region runs and may fail.
 Source: Flink RegionPartitionGroupReleaseStrategy.
 """
 
@@ -31,17 +31,17 @@ IsAvailable = Callable[[ExecutionEdge, int], bool]
 
 
 class FailoverStrategy(Protocol):
-    """Chooses."""
+    """Chooses the subtasks that restart after a failure."""
 
     def subtasks_to_restart(
         self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
     ) -> frozenset[ExecutionVertexId]:
-        """Everybody that has to begin again, the failed ones among them."""
+        """Return all subtasks that have to restart, the failed ones among them."""
         ...
 
 
 class RestartAll:
-    """Everything."""
+    """Restarts all subtasks of the job."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._all = frozenset(subtask for region in graph.regions for subtask in region.vertices)
@@ -53,10 +53,10 @@ class RestartAll:
 
 
 class RestartPipelinedRegions:
-    """The region of the failed subtask, and what that drags along.
+    """Restarts the region of the failed subtask, and all regions that must restart with it.
 
-    With a region restart the producers whose results it cannot read again, and all its consumers, whose input would
-    differ from what they had.
+    These are the producers whose results it cannot read again, and all its consumers, whose input would differ from the
+    input they had.
     """
 
     def __init__(self, graph: ExecutionGraph) -> None:

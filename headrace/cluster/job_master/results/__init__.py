@@ -1,1 +1,1 @@
-"""Results of one job: where they lie, and what it reads of earlier jobs' results."""
+"""Results of one job: their locations, and the results of earlier jobs that it reads."""

@@ -1,4 +1,4 @@
-"""ClusterInputs: what a job reads of data sets that earlier jobs left, where it lies, and when that is lost. Pure.
+"""ClusterInputs: tracks the data sets of earlier jobs that a job reads: their locations, and their loss. Pure.
 
 Nobody in this job can write such a data set again: once it cannot be read, the job ends, and a program runs the job
 that makes it anew. Source: Flink ClusterDatasetCorruptedException, Execution.handlePartitionException.

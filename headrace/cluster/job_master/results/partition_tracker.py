@@ -1,4 +1,4 @@
-"""PartitionTracker: which results lie where until their consumers are done, and who is told to release them. Pure.
+"""PartitionTracker: tracks where results lie until their consumers are done, and chooses who releases them. Pure.
 
 Only results that do not release themselves are tracked. Each is released once: when all its consumers have finished,
 and with them whoever they would be begun anew with, or with the attempt that wrote it when that restarts. What is left

@@ -110,7 +110,7 @@ def partitions_read_by(
 def partition_id_of(
     edge: ExecutionEdge, partition_number: int, executions: Executions
 ) -> ResultPartitionId:
-    """What the current attempt of a producer writes along an edge."""
+    """Return the id of the partition that the current attempt of a producer writes along an edge."""
     subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
     producer = executions.current(subtask).attempt_id
     return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)

@@ -1,4 +1,4 @@
-"""ExecutionDeployer: brings executions that have their slots to their TaskManagers, and clears up what they wrote.
+"""ExecutionDeployer: deploys executions that have slots to their TaskManagers, and releases their partitions.
 
 The shuffle master hears of every partition before its producer is submitted: descriptors say where rows go to and come
 from. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer, Execution.registerProducedPartitions.

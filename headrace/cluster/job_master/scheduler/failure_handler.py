@@ -1,4 +1,4 @@
-"""ExecutionFailureHandler: whether a failure is followed by a restart, what is restarted, and what is remembered of it.
+"""ExecutionFailureHandler: decides whether a failure leads to a restart, and of which subtasks; records the failure.
 
 Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
 """

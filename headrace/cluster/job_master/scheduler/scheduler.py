@@ -1,4 +1,4 @@
-"""Scheduler: feeds events to the job's state and carries out what the state decides, through its JobMaster.
+"""Scheduler: feeds events to the job's state and carries out its decisions, through the JobMaster.
 
 Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
 Source: Flink DefaultScheduler.
@@ -110,7 +110,7 @@ class Scheduler:
 
     @property
     def slot_count(self) -> int:
-        """How many slots the job needs."""
+        """Return the number of slots that the job needs."""
         return self.execution_graph.slots_needed
 
     def awaits_restore(self, version: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a scheduler needs of its JobMaster and of the TaskManagers that work for the job."""
+"""Interfaces through which a scheduler acts on its JobMaster and on the job's TaskManagers."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -13,10 +13,10 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor
 
 
 class TaskManagerCalls(Protocol):
-    """What the scheduler asks of registered TaskManagers; every call returns at once."""
+    """Calls of the scheduler to registered TaskManagers; every call returns at once."""
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
-        """Where its data plane is."""
+        """Return the location of the TaskManager's data plane."""
         ...
 
     def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
@@ -35,7 +35,7 @@ class TaskManagerCalls(Protocol):
 
 
 class SchedulerShell(Protocol):
-    """What is done for the scheduler of a job; every method returns at once."""
+    """Services of the JobMaster for the scheduler of a job; every method returns at once."""
 
     @property
     def task_managers(self) -> TaskManagerCalls:

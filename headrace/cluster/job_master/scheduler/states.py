@@ -1,4 +1,4 @@
-"""What a job does between its submission and its end: one small class per state, whose handlers return the next one.
+"""States of a job from its submission to its end: one small class per state, whose handlers return the next state.
 
     Created -> Restoring -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
                   ^   | failure   | failure      | failure                | failure    | a commit failed
@@ -7,9 +7,9 @@
     the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-What is restored, deployed or restarted is the context's scope: all subtasks at first, and after a failure those that
-the failover strategy chooses, while the others run on. A failure of another one meanwhile widens the scope. States
-decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+The states restore, deploy and restart the context's scope: all subtasks at first, and after a failure those that the
+failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
+decide, and act through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
 """
 
 from typing import Protocol
@@ -20,7 +20,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 
 
 class SchedulerContext(Protocol):
-    """What a state may look at and cause; nothing of it answers later than by an event to the present state."""
+    """Facts and actions for the states of a scheduler; an action answers only by an event to the present state."""
 
     executions: Executions
 
@@ -73,7 +73,7 @@ class SchedulerContext(Protocol):
         ...
 
     def widen_scope(self, failure: Failure) -> None:
-        """What this failure needs is restarted too."""
+        """Add to the scope the subtasks that this failure requires to restart."""
         ...
 
     def refine_failure(self, failure: Failure) -> None:
@@ -167,7 +167,7 @@ class Created(SchedulerState):
 
 
 class Restoring(SchedulerState):
-    """Nothing is deployed before it is known what it starts from, and all that was published is committed."""
+    """Finds the state the scope starts from, and commits all published output, before anything is deployed."""
 
     status = JobStatus.RESTARTING
 
@@ -186,7 +186,7 @@ class Restoring(SchedulerState):
 
 
 class RestoringFirst(Restoring):
-    """The same when the job begins; its slots come meanwhile, as what is restored does not change how many."""
+    """Restores when the job begins; slots arrive meanwhile, as the restored state does not change their number."""
 
     status = JobStatus.CREATED
 
@@ -358,7 +358,7 @@ class Restarting(SchedulerState):
         return self._next()
 
     def savepoint_completed(self) -> SchedulerState:
-        """What is older than the savepoint would bring its output out twice: nothing may start from that."""
+        """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
         self.context.forbid_restart()
         return Failing(self.context)
 

@@ -49,7 +49,7 @@ class SlotPool:
 
     @property
     def missing_count(self) -> int:
-        """How many of the wanted slots nobody has offered yet."""
+        """Return the number of required slots that no TaskManager has offered yet."""
         return self._unfulfilled().total()
 
     def offer(

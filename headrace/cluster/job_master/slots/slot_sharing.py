@@ -1,8 +1,8 @@
-"""Which subtasks run together in one slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
+"""Groups subtasks that share a slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
 
-At most one subtask of each vertex per slot; how many slots each group needs is the graph's own answer.
+A slot holds at most one subtask of each vertex; the graph tells how many slots each group needs.
 
-GroupSlots: which slot each execution slot sharing group has. Pure over the pool.
+GroupSlots: assigns a slot to each execution slot sharing group. Pure over the pool.
 
 A group that still has its slot keeps it when subtasks of it restart: others may be running there.
 Source: Flink SlotSharingExecutionSlotAllocator.
@@ -82,7 +82,7 @@ class GroupSlots:
 
     @property
     def profiles(self) -> list[ResourceProfile]:
-        """What all groups need: any slot, until slot sharing groups can declare a profile."""
+        """Return the profile that each group needs: any slot, until slot sharing groups can declare a profile."""
         return [ResourceProfile() for _ in self._groups]
 
     def reserve(

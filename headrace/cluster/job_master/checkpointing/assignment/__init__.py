@@ -1,1 +1,1 @@
-"""Which subtask starts from which part of a snapshot."""
+"""Assignment of a snapshot's state to the subtasks that start from it."""

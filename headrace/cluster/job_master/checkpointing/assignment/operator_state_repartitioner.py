@@ -1,7 +1,7 @@
-"""How items of operator state, splits and what connectors keep are dealt out to new subtasks. Pure.
+"""Deals items of operator state, splits and connectors' state out to new subtasks. Pure.
 
-Nothing is opened: chunks say how many items they hold and in which mode, and an assigned chunk says which are the
-subtask's own. Source: Flink RoundRobinOperatorStateRepartitioner.
+No file is opened: a chunk states how many items it holds and in which mode, and an assigned chunk states which items
+belong to the subtask. Source: Flink RoundRobinOperatorStateRepartitioner.
 """
 
 from collections.abc import Sequence

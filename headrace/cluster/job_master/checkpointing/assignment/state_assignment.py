@@ -1,7 +1,7 @@
-"""Which subtask of a new graph starts from which pieces of a snapshot. Pure.
+"""Assigns the state of a snapshot to the subtasks of a new graph. Pure.
 
-Operators are found by id, that is by uid. Keyed state goes where its key groups go; `operator_state_repartitioner`
-deals out items of operator state, splits and the like; event time goes on from the least of the old subtasks concerned.
+Operators are found by id, that is by uid. Keyed state follows its key groups; `operator_state_repartitioner` deals out
+items of operator state, splits and the like; event time continues from the minimum of the old subtasks concerned.
 Source: Flink StateAssignmentOperation, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker.
 """
 
@@ -37,7 +37,7 @@ from headrace.graph.operator_ids import uid_hash_of
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """What a restored job starts from. `graph`: with the max parallelism that its state asks for."""
+    """State that a restored job starts from. `graph` has the max parallelism that the state requires."""
 
     graph: JobGraph
     subtasks: Mapping[ExecutionVertexId, SubtaskRestore]
@@ -197,7 +197,7 @@ def _assign_operator(
 def _old_subtasks(
     old: OperatorSnapshot, index: int, parallelism: int, groups: range
 ) -> Sequence[int]:
-    """Whose event time a new subtask goes on from."""
+    """Return the old subtasks from whose event time a new subtask continues."""
     if old.parallelism == parallelism:
         return (index,)
     if not _is_keyed(old):

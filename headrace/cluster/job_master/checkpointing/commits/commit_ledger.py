@@ -1,4 +1,4 @@
-"""CommitLedger: which prepared output was published with which checkpoint, and what of it is not committed yet. Pure.
+"""CommitLedger: tracks the prepared output of each published checkpoint until it is committed. Pure.
 
 Subtasks hand over everything that they do not know to be decided, so what is new in a checkpoint is what no earlier
 published one had. An earlier one's is carried on in the metadata under its own id, which is part of its key, until it

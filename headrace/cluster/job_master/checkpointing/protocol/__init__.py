@@ -1,1 +1,1 @@
-"""When checkpoints are taken and what becomes of each: pure state machines of the coordinator."""
+"""Pure state machines of the checkpoint coordinator: the schedule of checkpoints and the life of each one."""

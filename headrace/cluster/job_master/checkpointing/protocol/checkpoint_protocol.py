@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: decides when checkpoints are taken and what becomes of each. Pure: events in, actions out.
+"""CheckpointCoordinator: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
 
     wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
            -> all acknowledged -> Publish -> NotifyComplete
@@ -122,7 +122,7 @@ class CheckpointCoordinator:
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait for their turn."""
+        """Return the number of requests that wait for their turn."""
         return len(self._queue)
 
     def restored(self, checkpoint_id: int) -> None:

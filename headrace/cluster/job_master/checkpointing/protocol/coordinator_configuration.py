@@ -1,4 +1,4 @@
-"""CheckpointRules: what a job's settings say of its checkpoints. Source: Flink CheckpointCoordinatorConfiguration."""
+"""CheckpointRules: a job's checkpoint settings. Source: Flink CheckpointCoordinatorConfiguration."""
 
 from dataclasses import dataclass
 from datetime import timedelta

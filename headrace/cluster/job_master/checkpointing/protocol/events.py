@@ -1,6 +1,6 @@
-"""What the checkpoint coordinator hears (events) and what it wants done (actions).
+"""Events that the checkpoint coordinator receives, and actions that it requests.
 
-Steps of one trigger carry the request's number, so that answers to a trigger that was given up change nothing.
+Steps of one trigger carry the request's number, so that answers to an abandoned trigger change nothing.
 """
 
 from collections.abc import Mapping
@@ -148,7 +148,7 @@ class Published:
 
 @dataclass(frozen=True)
 class BrakesChanged:
-    """How many checkpoints are being deleted now, and whether too many wait for their sinks' commits."""
+    """The number of checkpoints being deleted or the backlog of sinks' commits has changed."""
 
     cleaning_count: int
     is_commit_backlog_full: bool = False
@@ -258,7 +258,7 @@ class RegisterSharedState:
 
 @dataclass(frozen=True)
 class DiscardState:
-    """Delete what is the snapshot's alone: nobody counts it."""
+    """Delete the files that belong to the snapshot alone; they have no reference counts."""
 
     checkpoint_id: int
     snapshot: TaskStateSnapshot
@@ -290,14 +290,14 @@ class NotifyAborted:
 
 @dataclass(frozen=True)
 class CompleteRequest:
-    """What was asked for is there."""
+    """The requested snapshot is complete."""
 
     request: CheckpointRequest
 
 
 @dataclass(frozen=True)
 class FailRequest:
-    """What was asked for does not come."""
+    """The requested snapshot has failed."""
 
     request: CheckpointRequest
     reason: CheckpointFailureReason

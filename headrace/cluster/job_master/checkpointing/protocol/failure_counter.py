@@ -1,4 +1,4 @@
-"""CheckpointFailureCounter: whether the job survives that a checkpoint came to nothing. Pure.
+"""CheckpointFailureCounter: decides whether a job survives a failed checkpoint. Pure.
 
 Source: Flink CheckpointFailureManager.
 """

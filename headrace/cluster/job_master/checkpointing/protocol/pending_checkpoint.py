@@ -14,7 +14,7 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId
 
 
 class PendingPhase(enum.Enum):
-    """How far a checkpoint has come."""
+    """Phases of a pending checkpoint."""
 
     PREPARING = "PREPARING"
     """Its place is made, coordinators are snapshotted; no task knows of it."""
@@ -26,7 +26,7 @@ class PendingPhase(enum.Enum):
 
 
 class AckVerdict(enum.Enum):
-    """What an acknowledgement meant."""
+    """Result of handling an acknowledgement."""
 
     ACCEPTED = "ACCEPTED"
     DUPLICATE = "DUPLICATE"
@@ -34,7 +34,7 @@ class AckVerdict(enum.Enum):
 
 
 class PendingCheckpoint:
-    """Who has answered so far, and with what."""
+    """Checkpoint in progress: collects the acknowledgements of its subtasks."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PendingCheckpoint:
 
     @property
     def kind(self) -> SnapshotKind:
-        """What was asked for."""
+        """Return the kind of snapshot that was requested."""
         return self.request.kind
 
     @property
@@ -79,7 +79,7 @@ class PendingCheckpoint:
 
     @property
     def waiting(self) -> tuple[ExecutionAttemptId, ...]:
-        """Who has not answered."""
+        """Return the attempts that have not answered yet."""
         return tuple(self._waiting)
 
     @property

@@ -1,4 +1,4 @@
-"""When the next periodic checkpoint is due, and its request. Pure; times are monotonic milliseconds.
+"""Schedule of periodic checkpoints and their requests. Pure; times are monotonic milliseconds.
 
 Source: Flink CheckpointCoordinator.ScheduledTrigger, FLIP-309 for the backlog.
 """

@@ -1,4 +1,4 @@
-"""Which subtasks take part in a checkpoint when some have finished already. Pure.
+"""Plans which subtasks take part in a checkpoint when some have finished already. Pure.
 
 Source: Flink DefaultCheckpointPlanCalculator, DefaultCheckpointPlan.
 """
@@ -16,7 +16,7 @@ from headrace.graph.execution_graph import ExecutionGraph
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """Who begins, who is waited for (and told of the end), and who has nothing to say any more."""
+    """Subtasks of a checkpoint: those to trigger, those to wait for (and to tell of its end), and the finished ones."""
 
     to_trigger: tuple[ExecutionAttemptId, ...]
     to_wait_for: tuple[ExecutionAttemptId, ...]

@@ -1,4 +1,4 @@
-"""CheckpointsThatAreOver: whether what a late answer brings is rubbish, or part of what was published. Pure.
+"""CheckpointsThatAreOver: decides whether the state of a late acknowledgement may be deleted. Pure.
 
 Source: Flink CheckpointCoordinator.recentExpiredCheckpoints.
 """

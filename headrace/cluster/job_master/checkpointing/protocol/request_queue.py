@@ -1,4 +1,4 @@
-"""RequestQueue: which of the checkpoints that are wanted is taken next, and whether now. Pure.
+"""RequestQueue: chooses the next checkpoint request, and whether to begin it now. Pure.
 
 Source: Flink CheckpointRequestDecider.
 """

@@ -1,4 +1,4 @@
-"""StoreCalls: calls of the checkpoint storage beside the JobMaster's main thread, one after the other.
+"""StoreCalls: calls the checkpoint storage concurrently with the JobMaster's main thread, one call after the other.
 
 Deletions run beside them and are only counted: how many there are holds new checkpoints up.
 
@@ -66,7 +66,7 @@ class StoreCalls:
             return await self._run_blocking(f"checkpoint: {what}", call)
 
     def perform(self, action: RegisterSharedState | DiscardState | DiscardLocation) -> None:
-        """What becomes of files that came with an answer, or of a place that nobody needs."""
+        """Register the shared files of an acknowledged snapshot, or discard files or a location that nobody needs."""
         match action:
             case RegisterSharedState(checkpoint_id, snapshot):
                 shared = [each for each in snapshot.files() if each.is_shared]

@@ -80,9 +80,10 @@ _CLOSE_TIMEOUT_S: Final = 60.0
 
 
 class DurableCheckpointStore:
-    """See CheckpointStore. `settings` are the job's. `on_cleaning` hears how many deletions are not done.
+    """Stores a job's checkpoints in files. Implements CheckpointStore.
 
-    `start` begins what deletes, beside everything else.
+    `settings` are the job's. `on_cleaning` is called with the number of deletions that are not done. `start` starts the
+    threads that delete files in the background.
     """
 
     def __init__(
@@ -122,11 +123,11 @@ class DurableCheckpointStore:
 
     @property
     def cleaning_count(self) -> int:
-        """How many deletions are not done."""
+        """Return the number of deletions that are not done."""
         return self._cleaner.waiting_count
 
     def recover(self) -> CompletedCheckpoint | None:
-        """See CheckpointStore. The job's own checkpoints win over the snapshot that it was once started from."""
+        """Take over the lineage and return the newest checkpoint, before the snapshot the job was once started from."""
         own = self._own_checkpoints()
         start = None if own else self._named_snapshot()
         newest = own[-1] if own else start
@@ -167,7 +168,7 @@ class DurableCheckpointStore:
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str
     ) -> CheckpointOptions:
-        """See CheckpointStore. Until one of the job's own is complete, nothing may refer to what is not its own."""
+        """Make the place of a snapshot; it may refer only to its own files until one of the job's is complete."""
         located = self._opened().locate(checkpoint_id, options, target)
         if options.kind is SnapshotKind.CHECKPOINT and not self._completed.has_own:
             return msgspec.structs.replace(located, kind=SnapshotKind.FULL_CHECKPOINT)
@@ -176,7 +177,7 @@ class DurableCheckpointStore:
     def publish(
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
-        """See CheckpointStore. The new one is durable before any old one goes."""
+        """Make a snapshot durable, and only then delete the ones it replaces."""
         self._has_published = True
         checkpoint = self._opened().publish(metadata, options)
         self._taken_over().decided(metadata.checkpoint_id)
@@ -195,7 +196,7 @@ class DurableCheckpointStore:
     def discard(
         self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
     ) -> None:
-        """See CheckpointStore. Nothing of a complete checkpoint goes, and no shared file: those are counted."""
+        """Delete files of a snapshot, except those of a complete checkpoint and shared files, which are counted."""
         with self._lock:
             complete = [one for one in self._completed.all if one.checkpoint_id == checkpoint_id]
             used = {file.uri for one in complete for file in one.metadata.files()}
@@ -208,9 +209,9 @@ class DurableCheckpointStore:
         perform_deletion(Deletion(checkpoint_id, folder, own))
 
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
-        """See CheckpointStore. Returns when everything is deleted, or after a minute.
+        """Delete the checkpoints that nobody keeps; returns when all are deleted, or after a minute.
 
-        A driver deletes none whose successor has taken over, for they are the successor's.
+        A driver whose successor has taken over deletes no checkpoints, for they are the successor's.
         """
         if self._storage is None or not self._has_recovered or not self._is_leader():
             return CheckpointsLeft()
@@ -270,7 +271,7 @@ class DurableCheckpointStore:
         return is_own and self._kind is CheckpointStorageKind.FILESYSTEM
 
     def _own_checkpoints(self) -> list[CompletedCheckpoint]:
-        """What an earlier driver of this very job has published."""
+        """Return the checkpoints that an earlier driver of this very job has published."""
         if not self._owns_folder:
             return []
         return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
@@ -356,10 +357,7 @@ class DurableCheckpointStore:
 
 
 def verify_files(checkpoint: CompletedCheckpoint) -> None:
-    """See that every file is there in its full length, before any task starts. CheckpointCorruptedError.
-
-    Content is checked against its digest by whoever reads it.
-    """
+    """Check that every file exists in its full length, before any task starts. CheckpointCorruptedError."""
     listed = _listed_sizes(checkpoint)
     for operator in checkpoint.metadata.operators:
         for index, state in operator.subtasks.items():

@@ -1,4 +1,4 @@
-"""From what subtasks and coordinators have handed over to the metadata of a checkpoint. Pure.
+"""Builds the metadata of a checkpoint from the acknowledgements of subtasks and coordinators. Pure.
 
 Source: Flink PendingCheckpoint.finalizeCheckpoint, DefaultCheckpointPlan.fulfillFinishedTaskStatus.
 """

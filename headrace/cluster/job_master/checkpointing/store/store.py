@@ -1,4 +1,4 @@
-"""CheckpointStore: what a JobMaster asks of the checkpoint storage. Every call may block.
+"""CheckpointStore: the JobMaster's interface to the checkpoint storage. Every call may block.
 
 Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCoordinatorView.
 """
@@ -15,14 +15,14 @@ from headrace.core.lifecycle import JobStatus
 
 @dataclass(frozen=True)
 class CheckpointsLeft:
-    """What became of a job's checkpoints at its end. `kept_uri`: the newest that stays, empty where none does."""
+    """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does."""
 
     kept_uri: str = ""
     has_deleted: bool = False
 
 
 class CheckpointStore(Protocol):
-    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run beside others."""
+    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run concurrently."""
 
     @property
     def lineage_id(self) -> str:
@@ -31,7 +31,7 @@ class CheckpointStore(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Which start of a driver within the lineage this is; after `recover`."""
+        """Return the number of this driver's start within the lineage; only after `recover`."""
         ...
 
     def recover(self) -> CompletedCheckpoint | None:
@@ -42,7 +42,7 @@ class CheckpointStore(Protocol):
         ...
 
     def latest(self) -> CompletedCheckpoint | None:
-        """What the job restarts from: the newest checkpoint that is complete, or what `recover` returned."""
+        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
         ...
 
     def take_id(self) -> int:
