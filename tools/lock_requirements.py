@@ -24,7 +24,7 @@ _HOST: Final = re.compile(r"https?:|--(extra-)?index-url|--find-links")
 
 
 def main() -> int:
-    """Write the files; the second one is held to the versions of the first, the third has the tools of the site alone."""
+    """Write the files: each is held to the versions of the one before it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--upgrade", action="append", default=[], metavar="PACKAGE")
     upgrades = [f"--upgrade-package={name}" for name in parser.parse_args().upgrade]

@@ -106,9 +106,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"[{text}]({posixpath.relpath(place, here or '.')}{anchor})"
 
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(
-        part if part.startswith("```") else _LINK.sub(on_site, part) for part in parts
-    )
+    return "".join(part if part.startswith("```") else _LINK.sub(on_site, part) for part in parts)
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:

@@ -56,7 +56,9 @@ def frames_drawing() -> str:
             both.append(frame.__name__)
     width = max(len(name) for _, name, _ in drawn)
     lines = ["```", f"consumer     {'frame':<{width}}   producer   fields"]
-    lines += [f"   │   {arrow}   {name:<{width}}      │       {text}" for arrow, name, text in drawn]
+    lines += [
+        f"   │   {arrow}   {name:<{width}}      │       {text}" for arrow, name, text in drawn
+    ]
     lines.append(f"   │  ◄──►   {', '.join(both)}")
     return "\n".join([*lines, "```"])
 

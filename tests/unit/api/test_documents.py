@@ -1,4 +1,4 @@
-"""Every Python block of the documents is a program, which tests/spark runs, part of a guide, or a fragment, built here."""
+"""Python blocks of the documents: programs, which tests/spark runs, parts of guides, and fragments, built here."""
 
 import ast
 
