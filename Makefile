@@ -11,8 +11,9 @@ WORKERS ?= 2
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
 SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
-RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
-  tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
+RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
+  tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
+  tests/integration/shuffle
 
 # Tests and Spark's workers start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,12 +26,12 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make .venv with everything pinned in requirements/dev.txt, by hash
 
-$(STAMP): pyproject.toml requirements/dev.txt
+$(STAMP): pyproject.toml testkit/pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Headrace needs Python 3.11 or newer; name one with: make setup PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e testkit
 	@touch $@
 
 lock:  ## write requirements/*.txt anew after pyproject.toml has changed; needs uv
@@ -84,9 +85,9 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 # group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run.
 chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
 	@mkdir -p out
-	$(BIN)/python -m headrace.testing.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \
+	$(BIN)/python -m testkit.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \
 	  --json benchmarks/results/chaos.jsonl --log out/chaos.log; status=$$?; \
-	  $(BIN)/python -m headrace.testing.chaos.report benchmarks/results/chaos.jsonl docs/chaos_report.md; exit $$status
+	  $(BIN)/python -m testkit.chaos.report benchmarks/results/chaos.jsonl docs/chaos_report.md; exit $$status
 
 bench: setup  ## answer the questions of benchmarks/ (or one, also those that take long: BENCH=nexmark)
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.record import record_result
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.core.process_memory import resident_memory_bytes
+from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.gateways.job_master import JobDetails, VertexDetails
 from headrace.metrics.names import BACK_PRESSURED_TIME, NUM_RECORDS_IN

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import record_result
-from headrace.spark.java_runtime import ensure_java
+from headrace.spark.session.java_runtime import ensure_java
 
 PROGRAM = Path(__file__).parent / "programs" / "keyed_count.py"
 RUN_TIMEOUT_SECONDS = 900

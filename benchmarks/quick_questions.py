@@ -25,7 +25,7 @@ from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.programs.exchange_consumer import make_batch
 from benchmarks.state.filled import FilledState, write
 from headrace import StreamExecutionEnvironment
-from headrace.cluster.task_executor.processor_place import take_place
+from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.common import Types, WatermarkStrategy
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch

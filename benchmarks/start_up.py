@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.record import record_result
-from headrace.spark.class_archive import class_archives
-from headrace.spark.java_runtime import user_cache_directory
+from headrace.spark.session.class_archive import class_archives
+from headrace.spark.session.java_runtime import user_cache_directory
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 HEADRACE: Final = (

@@ -22,13 +22,12 @@ from benchmarks.record import record_result
 from headrace.cluster.entrypoint import Cluster, ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
 from headrace.cluster.versions import software_versions
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import (
     ExecutionAttemptId,
     IntermediateDataSetId,
@@ -38,6 +37,7 @@ from headrace.core.ids import (
     ResourceId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.gateways.messages import ResourceProfile
@@ -54,7 +54,7 @@ from headrace.graph.job_graph import (
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 from headrace.task.environment import TaskListener
-from headrace.testing.gateways import ScriptedTask
+from testkit.scripted_gateways import ScriptedTask
 
 VERTEX_COUNT: Final = 10
 TASK_MANAGERS_MAX: Final = 10
@@ -90,7 +90,6 @@ class SliceTaskFactory:
         self._slices: defaultdict[int, list[SliceTask]] = defaultdict(list)
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> SliceTask:
-        """See TaskFactory."""
         slice_ = self._slices[descriptor.attempt_id.subtask_index]
         task = SliceTask(descriptor.attempt_id, listener, slice_)
         slice_.append(task)
@@ -111,11 +110,9 @@ class LoopbackDriver:
         self._executors: dict[ResourceId, TaskExecutor] = {}
 
     def initialize(self, listener: WorkerListener) -> None:
-        """See ResourceManagerDriver."""
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """See ResourceManagerDriver."""
         assert self.cluster is not None and self._listener is not None
         setup = TaskExecutorSetup(
             resource_id=worker_id,
@@ -137,11 +134,9 @@ class LoopbackDriver:
         executor.start()
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """See ResourceManagerDriver."""
         self._executors[worker_id].end("its worker was released")
 
     async def close(self) -> None:
-        """See ResourceManagerDriver."""
         for executor in tuple(self._executors.values()):
             await executor.close()
 

@@ -8,10 +8,10 @@ Example:
     RowTypeInfo(origin: String)
 """
 
-from headrace.api import aggregates as agg
-from headrace.api.data_stream import DataStream
+from headrace.api.columns import aggregates as agg
+from headrace.api.columns.expressions import coalesce, col, lit, when
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.api.expressions import coalesce, col, lit, when
+from headrace.api.streams.data_stream import DataStream
 from headrace.core.errors import HeadraceError
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration, Time

@@ -2,9 +2,10 @@
 
     python tools/run_pyflink_examples.py FOLDER_PYFLINK [--pyflink-python INTERPRETER_THAT_HAS_PYFLINK]
 
-Left out are examples that need a service (those in `connectors`). Lines are compared without the number of the subtask
-that printed them; `--parallelism` of the examples' own stays as it is. Without an interpreter that has PyFlink the
-examples only run.
+Left out are examples that need a service (those in `connectors`), and those of NOT_HERE. Ours run by `headrace run`,
+which keeps the engine's own logs off standard output. Lines are compared without the number of the subtask that printed
+them, and floating numbers to seven digits: state of `Types.FLOAT()` has these 32 bits here at once, in PyFlink only
+once it has been stored. Without an interpreter that has PyFlink the examples only run.
 """
 
 import argparse
@@ -19,6 +20,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 TIMEOUT_S: Final = 120
 _SUBTASK: Final = re.compile(r"^\d+> ")
+_FLOATING: Final = re.compile(r"\d+\.\d+")
+NOT_HERE: Final = {
+    "remote_model_inference": "Table API",
+    "streaming_word_count": "Table API",
+    "word_count": "BATCH mode",
+}
 _CHATTER: Final = ("Using Any for", "No module named", "PYFLINK_CYTHON_ENABLED")
 
 
@@ -34,8 +41,10 @@ def main() -> int:
     outcomes = [
         _outcome(example, arguments.pyflink_python)
         for example in sorted(examples.rglob("*.py"))
-        if "connectors" not in example.parts
+        if "connectors" not in example.parts and example.stem not in NOT_HERE
     ]
+    for name, why in NOT_HERE.items():
+        print(f"{name}: left out, {why}")
     return int(any(outcome not in ("the same", "ran") for outcome in outcomes))
 
 
@@ -44,35 +53,40 @@ def _outcome(example: Path, peer: Path | None) -> str:
         changed = Path(folder) / example.name
         text = example.read_text(encoding="utf-8")
         changed.write_text(re.sub(r"\bpyflink\b", "headrace", text), encoding="utf-8")
-        ours = _printed(Path(sys.executable), changed)
+        ours = _printed([sys.executable, "-m", "headrace", "run", str(changed)])
         if isinstance(ours, str) or peer is None:
             outcome = f"failed: {ours}" if isinstance(ours, str) else "ran"
         else:
-            theirs = _printed(peer, example)
+            theirs = _printed([str(peer), str(example)])
             outcome = "the same" if ours == theirs else f"{ours} instead of {theirs}"
     print(f"{example.stem}: {outcome}", flush=True)
     return outcome
 
 
-def _printed(interpreter: Path, program: Path) -> list[str] | str:
-    """Return the lines that a program prints, sorted, or the last line of its error."""
-    path = f"{interpreter.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+def _printed(command: list[str]) -> list[str] | str:
+    """Return the lines that a program, the last word of the command, prints, sorted, or its error in a line."""
+    path = f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     try:
         done = subprocess.run(
-            [interpreter, program],
+            command,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
             env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
-            cwd=program.parent,
+            cwd=Path(command[-1]).parent,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return f"it still ran after {TIMEOUT_S} s"
     if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return next((line for line in said if line.startswith("error: ")), said[-1])
     lines = [one for one in done.stdout.splitlines() if not one.startswith(_CHATTER)]
-    return sorted(_SUBTASK.sub("", line) for line in lines)
+    return sorted(_FLOATING.sub(_to_seven_digits, _SUBTASK.sub("", line)) for line in lines)
+
+
+def _to_seven_digits(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.7g}"
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 
 from headrace import DataStream, StreamExecutionEnvironment, agg, col
 from headrace.common import Duration, Time, Types, WatermarkStrategy
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
 from headrace.functions.discarding_sink import DiscardingSink
-from headrace.functions.event_times import ColumnTimestampAssigner
+from headrace.functions.watermarks import ColumnTimestampAssigner
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 ROW_TYPE = Types.ROW_NAMED(["key", "time"], [Types.LONG(), Types.LONG()])

@@ -22,7 +22,7 @@ from benchmarks.fresh_process import in_fresh_process
 from benchmarks.growth.columnar import count_in_one_window, seconds_of, write_rows
 from benchmarks.growth.series import Series, keep, measure_series
 from benchmarks.state.filled import FilledState
-from headrace.core.process_memory import resident_memory_bytes
+from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.keyed_latency.peers_text import peers_text
 from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
-from headrace.network.latency_governor import WAY_MS, budget_of
+from headrace.network.flow.latency_governor import WAY_MS, budget_of
 
 P50_AIM_MS, P99_AIM_MS = 2.0, 6.0
 TARGET_SLACK = 1.1
@@ -102,7 +102,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
         parts.append(
             GOVERNED.format(
                 picture=picture("latency_governed", drawn),
-                source="`headrace/network/latency_governor.py`",
+                source="`headrace/network/flow/latency_governor.py`",
                 way=WAY_MS,
                 left=budget_of(5),
                 table=governed_table(governed),

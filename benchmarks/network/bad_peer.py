@@ -23,15 +23,22 @@ import msgspec
 
 from benchmarks.network.endpoints import SECRET, RowMaker, partition_id
 from headrace.core.ids import ResourceId
-from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.batches import SchemaAnnouncer, SealedBatch
-from headrace.network.blocking_connection import BlockingConnection
+from headrace.network.batches.sealed_batch import SchemaAnnouncer, SealedBatch
 from headrace.network.errors import NetworkError
-from headrace.network.framing import Frame, encode
-from headrace.network.handshake import Handshake
-from headrace.network.wire import AddCredit, Cancel, Data, KeepAlive, PartitionRequest, Schema
+from headrace.network.transport.blocking_connection import BlockingConnection
+from headrace.network.wire.frames import (
+    AddCredit,
+    Cancel,
+    Data,
+    KeepAlive,
+    PartitionRequest,
+    Schema,
+)
+from headrace.network.wire.framing import Frame, encode
+from headrace.network.wire.handshake import Handshake
 
 PAUSE_S = 0.005
 BURN_PERIOD_S = 0.01

@@ -22,6 +22,7 @@ from headrace.core.key_groups import default_max_parallelism
 from headrace.core.key_hash import hash_array
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -30,18 +31,17 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.batches.channel_selectors import ChannelSelector, create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement
-from headrace.network.partitioner import ChannelSelector, create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.sorting_writer import create_record_writer
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.task.chain.outputs import NetworkTarget
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.outputs import NetworkTarget
 
 PIPELINED = ResultPartitionType.PIPELINED_BOUNDED
 BATCH_BYTES_MAX, BATCH_ROWS_MAX = 2 << 20, 8192

@@ -23,8 +23,8 @@ from benchmarks.network.endpoints import DataPlane, Feeder, RowMaker, open_write
 from benchmarks.network.places import as_task_manager
 from benchmarks.network.worker import REPLY_BYTES
 from benchmarks.programs.exchange_consumer import on_all_cores
+from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity, generate_identity
 
 UNIX, TCP, TLS = "unix", "tcp", "tls"
 ANSWER_SECONDS = 90

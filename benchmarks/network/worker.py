@@ -27,13 +27,13 @@ from benchmarks.network.figures import spread
 from benchmarks.network.places import as_task_manager
 from benchmarks.programs.exchange_consumer import connect, on_all_cores, raw_receive
 from headrace.core.clock import SystemClock
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError
-from headrace.network.gate import BatchElement
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.task.debloating import GateDebloating
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.task.input.debloating import GateDebloating
 from headrace.task.mailbox import MailboxTimers
 
 SAMPLE_EVERY = 16

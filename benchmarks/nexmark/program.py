@@ -22,8 +22,8 @@ from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.streams import EventStreams
 from headrace import StreamExecutionEnvironment
 from headrace.common import Configuration
-from headrace.connectors.files.formats import ParquetBulkWriters
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.formats.stream_formats import ParquetBulkWriters
+from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 

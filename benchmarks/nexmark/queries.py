@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.nexmark.streams import EventStreams
 from headrace import DataStream, agg, col
-from headrace.api.aggregates import Aggregate
+from headrace.api.columns.aggregates import Aggregate
 from headrace.common import Time
 from headrace.datastream.window import (
     EventTimeSessionWindows,

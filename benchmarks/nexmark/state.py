@@ -25,8 +25,8 @@ from benchmarks.nexmark.queries import q16
 from benchmarks.nexmark.streams import EventStreams
 from benchmarks.record import record_result
 from headrace import StreamExecutionEnvironment
-from headrace.api.job_client import JobClient
-from headrace.core.process_memory import resident_memory_bytes
+from headrace.api.client.job_client import JobClient
+from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.gateways.checkpoints import CheckpointInfo
 from headrace.gateways.job_master import JobDetails

@@ -5,9 +5,9 @@ from typing import Final
 
 from benchmarks.nexmark.events import WATERMARK_DELAY_MS
 from headrace import DataStream, Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.source import FileSource
-from headrace.functions.event_times import ColumnTimestampAssigner
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.source.file_source import FileSource
+from headrace.functions.watermarks import ColumnTimestampAssigner
 
 _TEXTS: Final = frozenset(
     {

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from headrace.cluster.task_executor.processor_place import take_place
+from headrace.cluster.task_executor.cpu_affinity import take_place
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -32,6 +32,7 @@ from headrace.core.ids import (
 )
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -41,14 +42,13 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.core.threads import share_interpreter
-from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
 
 ALL_CORES = os.sched_getaffinity(0)
 SECRET = b"benchmark".ljust(32, b".")

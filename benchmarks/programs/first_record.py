@@ -10,8 +10,8 @@ import time
 began = time.time()
 
 from headrace.common import Types, WatermarkStrategy  # noqa: E402 (what imports take is part of it)
-from headrace.connectors.files.source import FileSource  # noqa: E402
-from headrace.connectors.files.text_lines import StreamFormat  # noqa: E402
+from headrace.connectors.files.formats.text_lines import StreamFormat  # noqa: E402
+from headrace.connectors.files.source.file_source import FileSource  # noqa: E402
 from headrace.datastream import StreamExecutionEnvironment  # noqa: E402
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.record import record_result
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.core.record_batch import RecordBatch
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment

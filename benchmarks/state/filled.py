@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk
-from headrace.checkpoint.storage import SubtaskStorage, open_reader
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types

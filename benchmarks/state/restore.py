@@ -13,8 +13,8 @@ import time
 from benchmarks.record import record_result
 from benchmarks.state.filled import BACKENDS, FilledState, keys_and_value_bytes, write
 from headrace.checkpoint.handles import OperatorSubtaskState
-from headrace.checkpoint.storage import SubtaskStorage
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 
 
 def restore_seconds(backend: str, taken: OperatorSubtaskState, key_groups: range) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 from rich.progress import track
 
 from benchmarks.record import record_result
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.number_seq import NumberSequenceSource

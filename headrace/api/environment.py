@@ -4,20 +4,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from headrace.api import left_behind, unexecuted
-from headrace.api.cached_streams import CachedDataStream, CachedStreams, cache_stream
-from headrace.api.call_site import call_site
-from headrace.api.checkpoint_checks import check_checkpoints
-from headrace.api.collected_records import CloseableIterator
-from headrace.api.data_stream import DataStream
+from headrace.api.client import left_behind
+from headrace.api.client.collected_records import CloseableIterator
+from headrace.api.client.interruption import end_interrupted_job
+from headrace.api.client.job_client import JobClient, JobExecutionResult
 from headrace.api.dataframe_bridges import dataframe_source
-from headrace.api.environment_settings import EnvironmentSettings
 from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
-from headrace.api.function_checks import check_collection, check_name, resolve_type
-from headrace.api.interruption import end_interrupted_job
-from headrace.api.job_client import JobClient
-from headrace.api.job_execution_result import JobExecutionResult
+from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
+from headrace.api.settings.checkpoint_config import check_checkpoints
+from headrace.api.settings.environment_settings import EnvironmentSettings
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
+from headrace.api.streams.cached_streams import CachedDataStream, CachedStreams, cache_stream
+from headrace.api.streams.data_stream import DataStream
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -33,21 +31,22 @@ from headrace.api.transformations import (
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import (
     CachedStreamLostError,
+    HeadraceError,
     JobCancelledError,
     JobExecutionError,
     ProgramError,
     RecordTypeError,
 )
 from headrace.core.ids import ClusterDataSetId, JobId
-from headrace.core.jvm_only import no_jvm
 from headrace.core.operator_spec import OperatorSpec
+from headrace.core.pyflink_refusals import no_jvm
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.jvm_functions import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
-from headrace.functions.specs import (
+from headrace.functions.specs.operator_specs import (
     CacheSpec,
     CollectSinkSpec,
     KeyedValuesSpec,
@@ -69,14 +68,12 @@ from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _LOG: Final = logging.getLogger(__name__)
-_FORGOTTEN_LOG: Final = logging.getLogger("headrace.api.forgotten_sinks")
-"""Not shown by `headrace run`, whose program ends here: for programs and notebooks that go on."""
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
 
 _FORGOTTEN: Final = (
-    "No job was started. The environment has forgotten the sinks made so far, as after every execute(): "
-    "attach them anew before the next one. Streams may be used again."
+    "The last execute() started no job and has forgotten the sinks made before it, as every execute() does: attach "
+    "them anew. Streams may be used again."
 )
 
 
@@ -94,6 +91,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __init__(self, configuration: object = None) -> None:
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
+        self._has_forgotten = False
+        """Whether the last execute() failed before there was a job: its sinks are gone, which the next one tells."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 
@@ -231,15 +230,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         """Submit; return the program too, which depends on what it reads of cached streams."""
         had_operators = bool(self._operators)
+        if not had_operators and self._has_forgotten:
+            raise ProgramError(f"No operators defined in streaming topology. {_FORGOTTEN}")
         try:
-            return self._submit(job_name)
-        except Exception:
+            client_and_graph = self._submit(job_name)
+        except Exception as error:
+            self._has_forgotten = had_operators
             if had_operators:
-                # Not a note of the error: a traceback would end with it, and its last line is to be the cause.
-                _FORGOTTEN_LOG.warning(_FORGOTTEN)
+                _LOG.info(_FORGOTTEN)
+            if had_operators and isinstance(error, HeadraceError):
+                # No note of the error and no warning: the cause is to be the first line there is, and the last one.
+                error.aftermath = _FORGOTTEN
             raise
         finally:
             self._operators.clear()
+        self._has_forgotten = False
+        return client_and_graph
 
     def _submit(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         settings = self._settings.to_settings()
@@ -293,7 +299,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
         """Make the graph; operators that were made before any parallelism was set have the executor's."""
-        unexecuted.plan_made()
+        left_behind.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -347,7 +353,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources do nothing that anybody would see, so they run only where somebody reads them.
         if inputs:
             self._operators.append(operator)
-            unexecuted.operator_added(operator)
+            left_behind.operator_added(operator)
         return operator
 
     def add_to_producers(

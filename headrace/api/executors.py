@@ -10,9 +10,9 @@ from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError, HostError
 
 if TYPE_CHECKING:
-    from headrace.api.job_client import JobClient
+    from headrace.api.client.job_client import JobClient
     from headrace.core.ids import ClusterDataSetId
-    from headrace.gateways.cluster_partitions import DataSetInfo
+    from headrace.gateways.messages import DataSetInfo
     from headrace.graph.job_graph import JobGraph
 
 ENTRY_POINT_GROUP: Final = "headrace.executors"

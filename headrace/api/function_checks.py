@@ -1,14 +1,32 @@
-"""What may be passed where a user function is asked for: TypeErrors while the program is built, in PyFlink's words."""
+"""What may be passed where a user function is asked for: TypeErrors while the program is built, in PyFlink's words.
 
+Which operators can bear records on which their function raises, and what they become then.
+
+Where in the user's program a stream method was called: errors of operators without user code point there.
+"""
+
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.core.errors import short_repr
+from headrace.core.errors import ProgramError, short_repr
+from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.arrow_mapping import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
+from headrace.functions.failures import GuardedFunction, GuardedKeyedFunction
+from headrace.functions.process import OutputTag
 from headrace.functions.record import Function, KeySelector, Partitioner
+from headrace.functions.specs.operator_specs import (
+    FilterSpec,
+    FlatMapSpec,
+    FunctionSpec,
+    KeyedProcessSpec,
+    MapSpec,
+    ProcessSpec,
+)
 
 
 def check_collection(collection: object) -> None:
@@ -132,3 +150,42 @@ def _what(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself; pass an instance of it, {value.__name__}(...)"
     return f"{value!r} of type {type(value).__name__}"
+
+
+_METHODS: Final[dict[type[OperatorSpec], str]] = {
+    MapSpec: "map",
+    FlatMapSpec: "flat_map",
+    FilterSpec: "filter",
+    ProcessSpec: "process_element",
+    KeyedProcessSpec: "process_element",
+}
+
+
+def guarded_spec(
+    spec: OperatorSpec, operator_name: str, tag: OutputTag | None, *, is_keyed: bool
+) -> OperatorSpec:
+    """Return the spec whose function skips such records, or sends them to `tag`. ProgramError for other operators."""
+    method = _METHODS.get(type(spec))
+    if method is None or not isinstance(spec, FunctionSpec):
+        raise ProgramError(
+            f"operator '{operator_name}' cannot skip single records: "
+            "on_failure is for map, flat_map, filter and process"
+        )
+    if isinstance(spec.function, GuardedFunction | GuardedKeyedFunction):
+        raise ProgramError(f"operator '{operator_name}' has an on_failure already")
+    if is_keyed:
+        return KeyedProcessSpec(GuardedKeyedFunction(spec.function, method, tag))
+    return ProcessSpec(GuardedFunction(spec.function, method, tag))
+
+
+_PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + "/"
+
+
+def call_site() -> str:
+    """Return `file, line n` of the innermost frame outside this package, or empty text where there is none."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # a traceback would cost far more
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}, line {frame.f_lineno}"

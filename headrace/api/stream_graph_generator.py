@@ -6,14 +6,14 @@ Source: Flink StreamGraphGenerator.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.api.filter_push_down import pushed_down
+from headrace.api.columns.filter_push_down import pushed_down
 from headrace.api.transformations import (
     OperatorTransformation,
     Upstream,
     batch_type_of,
     upstreams_of,
 )
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,

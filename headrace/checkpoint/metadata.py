@@ -13,7 +13,7 @@ from headrace.checkpoint.handles import (
     StateFile,
     StateTable,
 )
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobId, OperatorId
 
 

@@ -1,4 +1,7 @@
-"""`headrace checkpoint`: look at checkpoints and savepoints. No job and no Spark is needed."""
+"""`headrace checkpoint`: look at checkpoints and savepoints. No job and no Spark is needed.
+
+`headrace savepoint`: what is done with savepoints that exist.
+"""
 
 import json
 import sys
@@ -8,17 +11,18 @@ import click
 from rich.console import Console
 
 from headrace.checkpoint.errors import CheckpointStorageError, MetadataMissingError
-from headrace.checkpoint.file_systems import absolute_uri, is_there
-from headrace.checkpoint.inspection import (
+from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.retention.cleaner import dispose_savepoint
+from headrace.checkpoint.retention.inspection import (
     WHAT_TO_NAME,
     InspectedSnapshot,
     SnapshotCondition,
     find_snapshots,
     inspect_snapshot,
 )
-from headrace.checkpoint.metadata_key import metadata_key
-from headrace.checkpoint.options import KEY_FILE
-from headrace.cli.failures import EXIT_FAILED
+from headrace.checkpoint.storage.file_systems import absolute_uri, is_there
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cli.logs import EXIT_FAILED
 from headrace.cli.snapshot_tables import (
     facts,
     fault_lines,
@@ -182,3 +186,19 @@ def _console() -> Console:
 
 def _print_json(shown: Any) -> None:
     click.echo(json.dumps(shown, indent=2))
+
+
+@click.group(help="Work with savepoints.")
+def savepoint() -> None:
+    """The group."""
+
+
+@savepoint.command(help="Delete the savepoint at PATH, with all its files.")
+@click.argument("path")
+@click.option("--key-file", metavar="PATH", help=f"The key of the metadata ({KEY_FILE.key}).")
+def dispose(path: str, key_file: str | None) -> int:
+    """Delete a savepoint; only what is one for certain."""
+    disposed = dispose_savepoint(path, key_settings(key_file))
+    metadata = disposed.metadata
+    click.echo(f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted")
+    return 0

@@ -1,27 +1,39 @@
-"""What `headrace run` says on standard error: errors, findings about its Spark session; all with `--verbose`."""
+"""What `headrace run` says on standard error: errors, findings about its Spark session; all with `--verbose`.
+
+How a failure of a command is shown, and which exit code it has.
+"""
 
 import logging
 from typing import Final
 
 import click
 
+from headrace.core.error_text import describe, wants_details
+from headrace.core.private_values import DiscreetFormatter
+
 ALWAYS_HEARD: Final = (
+    "headrace.api.streams.cached_streams",
+    "headrace.api.settings.checkpoint_config",
     "headrace.api.environment",
-    "headrace.api.interruption",
-    "headrace.api.termination",
-    "headrace.cluster.job_master.checkpointing.lineage",
+    "headrace.api.client.interruption",
+    "headrace.api.settings.slot_sharing_group",
+    "headrace.api.client.left_behind",
+    "headrace.api.streams.window_settings",
+    "headrace.cluster.job_master.checkpointing.job_lineage",
     "headrace.cluster.resource_manager.workers",
     "headrace.cluster.job_master.job_notices",
+    "headrace.cluster.job_master.connections.cached_results",
+    "headrace.connectors",
     "headrace.spark.executor",
-    "headrace.spark.program_sessions",
-    "headrace.spark.session",
+    "headrace.spark.session.program_sessions",
+    "headrace.spark.session.session",
 )
 """Loggers whose warnings are shown without `--verbose`."""
 
 MILESTONES: Final = (
     "headrace.spark.executor",
-    "headrace.spark.program_sessions",
-    "headrace.spark.session",
+    "headrace.spark.session.program_sessions",
+    "headrace.spark.session.session",
 )
 """Loggers that say what takes long as it begins: shown without `--verbose`, else there is nothing to see for long."""
 
@@ -39,9 +51,7 @@ class _StandardError(logging.Handler):
 def configure_logs(*, verbose: bool) -> None:
     """Send Headrace's logs to standard error; the program's own loggers are left alone."""
     handler = _StandardError()
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
-    )
+    handler.setFormatter(DiscreetFormatter())
     logger = logging.getLogger("headrace")
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)
@@ -53,3 +63,30 @@ def configure_logs(*, verbose: bool) -> None:
             logging.getLogger(name).setLevel(logging.WARNING)
         for name in MILESTONES:
             logging.getLogger(name).setLevel(logging.INFO)
+
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+
+
+def report_failure(error: BaseException) -> int:
+    """Print `error` to standard error and return the exit code."""
+    first, *rest = describe(error, wants_details=wants_details())
+    click.secho(f"error: {first}", fg="red", bold=True, err=True)
+    for line in rest:
+        click.echo(line, err=True)
+    return EXIT_FAILED
+
+
+def report_usage(error: click.UsageError) -> int:
+    """Print what was wrong with the command line first, then how it is used; return the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # the help itself
+        return error.exit_code
+    click.secho(f"error: {error.format_message()}", fg="red", bold=True, err=True)
+    if error.ctx is not None:
+        if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():
+            click.echo("options of the program itself come after its name", err=True)
+        click.echo(error.ctx.get_usage(), err=True)
+        click.echo(f"try '{error.ctx.command_path} --help'", err=True)
+    return error.exit_code

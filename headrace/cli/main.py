@@ -8,13 +8,13 @@ from typing import Final
 import click
 
 from headrace import __version__
-from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
+from headrace.cli.logs import EXIT_INTERRUPTED, report_failure, report_usage
 
 COMMANDS: Final = {
     "checkpoint": "headrace.cli.checkpoint:checkpoint",
     "options": "headrace.cli.options:options",
     "run": "headrace.cli.run:run",
-    "savepoint": "headrace.cli.savepoint:savepoint",
+    "savepoint": "headrace.cli.checkpoint:savepoint",
     "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
     "trace": "headrace.cli.trace:trace",
     "warm-up": "headrace.cli.warm_up:warm_up",

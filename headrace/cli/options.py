@@ -1,13 +1,63 @@
-"""`headrace options`: the settings that `-D` and a program's Configuration take."""
+"""`headrace options`: the settings that `-D` and a program's Configuration take.
 
+Settings given on the command line are checked before anything starts: a typo must not be silent.
+
+KeyValue: how a setting is written on the command line.
+"""
+
+import contextlib
+import importlib
+import pkgutil
 import textwrap
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from headrace.cli.known_settings import declare_all_options
-from headrace.core.config import ConfigOption, declared_options
-from headrace.core.option_text import default_text, type_text
+from headrace.core.config import ConfigOption, check_settings, declared_options, unknown_settings
+from headrace.core.errors import ConfigurationError, HostError
+from headrace.core.text_format import default_text, type_text
+from headrace.graph.pipeline_options import FREE_PREFIXES
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+def refuse_unusable(settings: Mapping[str, str]) -> None:
+    """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
+    if unknown_settings(settings, FREE_PREFIXES):
+        declare_all_options()
+    # Imported late: the help texts do not need Spark.
+    from headrace.spark.session.session_configuration import refuse_unusable_host_settings
+
+    try:
+        check_settings(settings, FREE_PREFIXES)
+        refuse_unusable_host_settings(settings)
+    except (ConfigurationError, HostError) as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+
+
+def declare_all_options() -> None:
+    """Import every module, because an option is declared beside the code that reads it."""
+    for module in pkgutil.walk_packages([str(_PACKAGE)], f"{_PACKAGE.name}."):
+        # What an extra is missing for cannot be set up here either.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+
+
+class KeyValue(click.ParamType[tuple[str, str]]):
+    """`key=value`."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            self.fail(f"'{value}' is not of the form key=value", param, ctx)
+        return key.strip(), text.strip()
+
 
 _HELP: Final = """\
 List the settings that -D takes.

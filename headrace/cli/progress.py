@@ -1,8 +1,13 @@
-"""The live display of a running job: a table on a terminal, plain lines elsewhere; fed by the Dispatcher."""
+"""The live display of a running job: a table on a terminal, plain lines elsewhere; fed by the Dispatcher.
+
+What the live display shows of a job, computed from two snapshots of its details. Pure.
+"""
 
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -11,23 +16,181 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import PipelineExecutor
-from headrace.api.job_client import JobClient
-from headrace.cli.progress_view import (
-    JobView,
-    plain_line,
-    rate_text,
-    share_text,
-    shorten,
-    view_of,
-    watermark_text,
-)
 from headrace.core.clock import SystemClock
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.threads import start_thread
-from headrace.gateways.cluster_partitions import DataSetInfo
-from headrace.gateways.job_master import JobDetails
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from headrace.metrics import names
+from headrace.metrics.names import MetricName
+
+# The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
+_WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)
+
+_LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVERTED.name)
+
+
+@dataclass(frozen=True)
+class VertexView:
+    """One line: figures of the whole vertex; no watermark before every subtask has one.
+
+    Shares are in [0, 1], of the subtasks that run now; None before they have told any, and once all have ended.
+    """
+
+    name: str
+    state: str
+    parallelism: int
+    records_in: int
+    records_out: int
+    records_per_second: float
+    watermark_ms: int | None
+    busy: float | None
+    back_pressured: float | None
+    late_records: int
+
+
+@dataclass(frozen=True)
+class JobView:
+    """The whole display at one moment."""
+
+    name: str
+    status: str
+    elapsed_s: float
+    vertices: tuple[VertexView, ...]
+    explanation: str
+
+
+def view_of(
+    details: JobDetails, previous: JobDetails | None, interval_s: float, elapsed_s: float
+) -> JobView:
+    """Return the view of `details`; rates are over `interval_s`, since `previous` (None: the first snapshot)."""
+    before = {} if previous is None else {vertex.vertex_id: vertex for vertex in previous.vertices}
+    return JobView(
+        details.name,
+        details.status.name,
+        elapsed_s,
+        tuple(
+            _vertex_view(vertex, before.get(vertex.vertex_id), interval_s)
+            for vertex in details.vertices
+        ),
+        details.explanation,
+    )
+
+
+def _vertex_view(
+    vertex: VertexDetails, before: VertexDetails | None, interval_s: float
+) -> VertexView:
+    handled = _handled(vertex)
+    rate = 0.0
+    if before is not None and interval_s > 0:
+        rate = max(0.0, (handled - _handled(before)) / interval_s)
+    states = [subtask.state.name for subtask in vertex.subtasks]
+    return VertexView(
+        vertex.name,
+        states[0] if len(set(states)) == 1 else "/".join(sorted(set(states))),
+        vertex.parallelism,
+        int(_figure(vertex, names.NUM_RECORDS_IN)),
+        int(_figure(vertex, names.NUM_RECORDS_OUT)),
+        rate,
+        _least_watermark(vertex.subtasks),
+        _share(vertex, names.BUSY_TIME),
+        _share(vertex, names.BACK_PRESSURED_TIME),
+        _late(vertex),
+    )
+
+
+def _handled(vertex: VertexDetails) -> float:
+    """Records taken, or for a source, which takes none, records given."""
+    return max(_figure(vertex, names.NUM_RECORDS_IN), _figure(vertex, names.NUM_RECORDS_OUT))
+
+
+def _figure(vertex: VertexDetails, row: MetricName) -> float:
+    return vertex.metrics.get(row.name, 0.0)
+
+
+def _share(vertex: VertexDetails, row: MetricName) -> float | None:
+    shares = [
+        subtask.metrics[row.name] / 1000.0
+        for subtask in vertex.subtasks
+        if not subtask.state.is_terminal and row.name in subtask.metrics
+    ]
+    return min(1.0, sum(shares) / len(shares)) if shares else None
+
+
+def _late(vertex: VertexDetails) -> int:
+    """Records that any operator of the vertex dropped, or gave to a side output: counted below each operator's name."""
+    return int(
+        sum(value for name, value in vertex.metrics.items() if name.rpartition(".")[2] in _LATE)
+    )
+
+
+def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
+    found = [
+        watermark
+        for watermark in (_watermark(subtask) for subtask in subtasks)
+        if watermark is not None
+    ]
+    return min(found) if len(found) == len(subtasks) and found else None
+
+
+def _watermark(subtask: SubtaskDetails) -> int | None:
+    for row in _WATERMARKS:
+        value = subtask.metrics.get(row.name)
+        if value is not None and value > MIN_TIMESTAMP:
+            return int(value)
+    return None
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
+    if watermark_ms is None:
+        return "-"
+    # Metrics are floats: the largest watermark comes back a little smaller or larger.
+    if watermark_ms >= MAX_WATERMARK - 1024:
+        return "end"
+    return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def rate_text(records_per_second: float) -> str:
+    """Return a rate people can read: `950`, `12.3 k`, `1.20 M`."""
+    if records_per_second >= 1e6:
+        return f"{records_per_second / 1e6:.2f} M"
+    if records_per_second >= 1e4:
+        return f"{records_per_second / 1e3:.1f} k"
+    return f"{records_per_second:.0f}"
+
+
+def plain_line(view: JobView) -> str:
+    """Return one line for logs and pipes."""
+    parts = [_plain_part(vertex) for vertex in view.vertices]
+    return f"[{view.elapsed_s:6.1f} s] {view.status}: " + " | ".join(parts)
+
+
+def _plain_part(vertex: VertexView) -> str:
+    rate, watermark = rate_text(vertex.records_per_second), watermark_text(vertex.watermark_ms)
+    text = f"{shorten(vertex.name, 28)} {rate}/s wm {watermark}"
+    if vertex.busy is not None:
+        text += f" busy {share_text(vertex.busy)}"
+    if vertex.back_pressured is not None:
+        text += f" bp {share_text(vertex.back_pressured)}"
+    if vertex.late_records:
+        text += f" late {rate_text(vertex.late_records)}"
+    return text
+
+
+def share_text(share: float | None) -> str:
+    """Return a share of time in percent, or nothing where there is none."""
+    return "" if share is None else f"{share:.0%}"
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut `text` to `length` characters, with an ellipsis where something is missing."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
 
 TERMINAL_INTERVAL_S: Final = 0.5
 PLAIN_INTERVAL_S: Final = 2.0

@@ -1,8 +1,13 @@
-"""`headrace run program.py`: run a program in this process, on a Spark application of its own (application mode)."""
+"""`headrace run program.py`: run a program in this process, on a Spark application of its own (application mode).
 
+PROGRAM on the command line: an existing file that Python can run, or a message that says what is there instead.
+"""
+
+import difflib
 import os
 import runpy
 import sys
+import zipfile
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,35 +15,90 @@ from typing import Final
 
 import click
 
+from headrace.api.client.left_behind import (
+    EXIT_TERMINATED,
+    Terminated,
+    end_in_order_when_terminated,
+    forget_jobs,
+    ignore_termination,
+    left_jobs,
+    program_begins,
+    unexecuted_operator,
+    unexecuted_text,
+)
 from headrace.api.executors import (
     PipelineExecutor,
     create_executor,
     set_active_executor,
     set_default_settings,
 )
-from headrace.api.left_behind import forget_jobs, left_jobs
-from headrace.api.termination import (
-    EXIT_TERMINATED,
-    Terminated,
-    end_in_order_when_terminated,
-    ignore_termination,
-)
-from headrace.api.unexecuted import program_begins, unexecuted_operator, unexecuted_text
-from headrace.checkpoint.file_systems import absolute_uri
 from headrace.checkpoint.options import (
     IGNORE_UNCLAIMED_STATE,
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
 )
-from headrace.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
-from headrace.cli.key_value import KeyValue
-from headrace.cli.known_settings import refuse_unusable
-from headrace.cli.logs import configure_logs
-from headrace.cli.program_path import ProgramPath
+from headrace.checkpoint.storage.file_systems import absolute_uri
+from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, report_failure
+from headrace.cli.options import KeyValue, refuse_unusable
 from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+
+_PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
+
+
+class ProgramPath(click.ParamType[Path]):
+    """A Python program; a mistake in one that says it is Python is left to Python to tell."""
+
+    name = "program"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        path = Path(value)
+        problem = _problem_of(path)
+        if problem:
+            raise click.UsageError(problem, ctx)
+        return path
+
+
+def _problem_of(path: Path) -> str:
+    try:
+        if path.is_dir():
+            programs = sorted(one.name for one in path.glob("*.py"))[:3]
+            inside = f", such as {path / programs[0]}" if programs else ""
+            return f"'{path}' is a folder: name the program in it{inside}"
+        if not path.exists():
+            return f"there is no program '{path}'{_suggestion(path)}"
+        if not path.is_file():
+            return ""
+        source = path.read_bytes()
+    except OSError as error:
+        return f"the program '{path}' cannot be read: {error.strerror}"
+    if path.suffix == ".jar":
+        return f"'{path}' is a Java archive, and Headrace runs Python programs"
+    if path.suffix in _PYTHON_SUFFIXES or zipfile.is_zipfile(path):
+        return ""
+    return "" if _is_python(source) else f"'{path}' is not a Python program"
+
+
+def _is_python(source: bytes) -> bool:
+    try:
+        compile(source, "program", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _suggestion(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f": there is no folder '{folder}'"
+    names = [one.name for one in folder.glob("*.py")]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean '{folder / near[0]}'?" if near else f" in {folder.resolve()}"
+
 
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
@@ -207,8 +267,8 @@ def _with_left_jobs(code: int) -> int:
 def _provide_python_files(settings: dict[str, str]) -> None:
     """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
     # Imported late: the help texts do not need Spark.
-    from headrace.core.import_path import put_on_path
-    from headrace.spark.python_files import python_files
+    from headrace.core.process.interpreter import put_on_path
+    from headrace.spark.session.python_files import python_files
 
     files = python_files(Settings(settings))
     put_on_path(files)
@@ -219,7 +279,10 @@ def _provide_python_files(settings: dict[str, str]) -> None:
 def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
     """Have the sessions that the program makes itself obey the command line."""
     # Imported late, as above.
-    from headrace.spark.program_sessions import program_sessions, settings_of_program_sessions
+    from headrace.spark.session.program_sessions import (
+        program_sessions,
+        settings_of_program_sessions,
+    )
 
     return program_sessions(settings_of_program_sessions(settings, os.cpu_count() or 1))
 

@@ -12,21 +12,20 @@ from typing import Final
 
 import click
 
-from headrace.cli.key_value import KeyValue
-from headrace.cli.known_settings import refuse_unusable
-from headrace.core.cluster_secret import (
+from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.randomness import secret_token
+from headrace.core.security.cluster_secret import (
     IDENTITY_FILE,
     SECRET_FILE,
     cluster_secret,
     given_identity,
 )
-from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError, PortInUseError
-from headrace.core.randomness import secret_token
-from headrace.core.tls import ALLOW_PLAINTEXT, SSL_ENABLED, TlsIdentity, needs_tls
-from headrace.network.server import DATA_PORT
-from headrace.shuffle_service.advertised_host import advertised_host as host_of
+from headrace.core.security.tls import ALLOW_PLAINTEXT, SSL_ENABLED, TlsIdentity, needs_tls
+from headrace.network.transport.server import DATA_PORT
 from headrace.shuffle_service.options import ADDRESS, DIRECTORY, HOST, RPC_PORT
+from headrace.shuffle_service.options import advertised_host as host_of
 from headrace.shuffle_service.process import ShuffleServiceProcess
 
 _OPTIONS: Final = {

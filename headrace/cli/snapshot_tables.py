@@ -8,12 +8,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headrace.checkpoint.file_systems import file_name_of
 from headrace.checkpoint.handles import EXPIRED_ROWS, StateChunk
-from headrace.checkpoint.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from headrace.checkpoint.metadata_format import METADATA_NAME
-from headrace.core.size_text import bytes_text
+from headrace.checkpoint.retention.inspection import InspectedSnapshot, SnapshotCondition
+from headrace.checkpoint.storage.file_systems import file_name_of
+from headrace.checkpoint.storage.metadata_format import METADATA_NAME
+from headrace.core.text_format import bytes_text
 from headrace.state_processor.verification import DamagedFile, Verification
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from headrace.core.size_text import bytes_text
+from headrace.core.text_format import bytes_text
 
 _HELP: Final = """\
 Have Spark start sooner on this machine.
@@ -27,8 +27,12 @@ Try it:
 def warm_up(remove: bool) -> int:
     """Store the classes, or delete them."""
     # Imported late: the help texts do not need Spark.
-    from headrace.spark.class_archive import class_archive, class_archives, store_class_archive
-    from headrace.spark.java_runtime import ensure_java, user_cache_directory
+    from headrace.spark.session.class_archive import (
+        class_archive,
+        class_archives,
+        store_class_archive,
+    )
+    from headrace.spark.session.java_runtime import ensure_java, user_cache_directory
 
     cache = user_cache_directory(os.environ)
     if remove:

@@ -13,30 +13,33 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headrace.cluster.blob.blob_server import BlobServer
-from headrace.cluster.blob.submission import prepare, upload_blobs
+from headrace.cluster.blob.transfer import prepare, upload_blobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.output_receiver import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
-from headrace.cluster.shuffle.shuffle_master import ShuffleMaster, ShuffleMasterContext
-from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
+from headrace.cluster.shuffle.shuffle_master import (
+    CreditBasedShuffleMaster,
+    ShuffleMaster,
+    ShuffleMasterContext,
+)
+from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HostError
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ClusterDataSetId, DispatcherId, ResourceId, ResourceManagerId
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.threads import BlockingRunner, run_in_thread
-from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import RpcEndpoint

@@ -4,12 +4,16 @@ A session is a fencing token, fresh with every grant, so that what an earlier le
 without rivals leads at once. Where several compete, another LeaderElection grants when its rivals have lost; where the
 leader is then belongs to a LeaderRetrieval, which nobody needs as long as addresses are handed over at start.
 Source: Flink LeaderElection, EmbeddedLeaderService.
+
+What the answer to a registration means to the retry engine, the same for all three handshakes.
 """
 
 from typing import Final, Protocol, TypeVar
 
 from headrace.core.ids import FencingToken
 from headrace.core.randomness import SeededRandom
+from headrace.gateways.messages import RegistrationRefused, RegistrationRejected
+from headrace.rpc.registration import Refused, Rejected
 
 T = TypeVar("T", bound=FencingToken)
 
@@ -32,10 +36,20 @@ class EmbeddedLeaderElection:
         self._random: Final = random
 
     def grant(self, component: str, token_type: type[T]) -> T:
-        """See LeaderElection."""
         return token_type.generate(self._random)
 
 
 def job_component(job_id_hex: str) -> str:
     """The name under which the JobMaster of a job is elected."""
     return f"job-{job_id_hex}"
+
+
+def interpret(response: object) -> Refused | Rejected | None:
+    """Refused, Rejected, or None where the registration was accepted."""
+    match response:
+        case RegistrationRefused(reason):
+            return Refused(reason)
+        case RegistrationRejected(reason):
+            return Rejected(reason)
+        case _:
+            return None

@@ -13,22 +13,25 @@ from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import Cluster, ClusterHandle
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.shuffle.shuffle_master import ShuffleMasterContext
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
-from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
+from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_runner import (
+    LocalTaskManager,
+    TaskManagerConfiguration,
+)
 from headrace.core.clock import SystemClock
-from headrace.core.cluster_secret import cluster_secret
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import JobId, ResourceId
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import system_random
+from headrace.core.security.cluster_secret import cluster_secret
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.messages import ResourceProfile
@@ -149,7 +152,6 @@ class _InProcessDriver:
         return self._max_worker_count
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"
 
     def open(self, rpc_service: RpcService, cluster: Cluster) -> None:
@@ -157,7 +159,6 @@ class _InProcessDriver:
         self._rpc_service, self._cluster = rpc_service, cluster
 
     def initialize(self, listener: WorkerListener) -> None:
-        """See ResourceManagerDriver."""
         self._listener = listener
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
@@ -166,14 +167,12 @@ class _InProcessDriver:
         start_thread(f"headrace-{worker_id}", lambda: self._host(worker_id))
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """See ResourceManagerDriver."""
         self._released.add(worker_id)
         executor = self._executors.get(worker_id)
         if executor is not None:
             executor.end("its worker was released")
 
     async def close(self) -> None:
-        """See ResourceManagerDriver."""
         for worker_id in tuple(self._live):
             self.release_worker(worker_id)
         while self._live:

@@ -7,7 +7,7 @@ owner's. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnec
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from headrace.cluster.registration_answers import interpret
+from headrace.cluster.leadership import interpret
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.gateways.resource_manager import (
     JobMasterRegistered,

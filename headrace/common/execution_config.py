@@ -1,6 +1,6 @@
 """PyFlink's `common.execution_config`: re-exports."""
 
-from headrace.api.execution_config import ExecutionConfig
+from headrace.api.settings.execution_config import ExecutionConfig
 
 __all__ = [
     "ExecutionConfig",

@@ -1,6 +1,6 @@
 """PyFlink 1.x's `common.execution_mode`: re-exports."""
 
-from headrace.api.gone_names import ExecutionMode
+from headrace.api.settings.pyflink_refusals import ExecutionMode
 
 __all__ = [
     "ExecutionMode",

@@ -1,5 +1,5 @@
 """PyFlink's `common.input_dependency_constraint`: re-exports."""
 
-from headrace.api.jvm_settings import InputDependencyConstraint
+from headrace.api.settings.pyflink_refusals import InputDependencyConstraint
 
 __all__ = ["InputDependencyConstraint"]

@@ -1,6 +1,6 @@
 """PyFlink's `common.job_client`: re-exports."""
 
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 
 __all__ = [
     "JobClient",

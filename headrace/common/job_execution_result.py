@@ -1,6 +1,6 @@
 """PyFlink's `common.job_execution_result`: re-exports."""
 
-from headrace.api.job_execution_result import JobExecutionResult
+from headrace.api.client.job_client import JobExecutionResult
 
 __all__ = [
     "JobExecutionResult",

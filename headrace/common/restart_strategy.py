@@ -1,6 +1,6 @@
 """PyFlink's `common.restart_strategy`: re-exports."""
 
-from headrace.api.restart_strategy_configuration import (
+from headrace.api.settings.restart_strategy_configuration import (
     FailureRateRestartStrategyConfiguration,
     FallbackRestartStrategyConfiguration,
     FixedDelayRestartStrategyConfiguration,

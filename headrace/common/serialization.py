@@ -1,6 +1,6 @@
 """PyFlink's `common.serialization`: re-exports."""
 
-from headrace.connectors.files.formats import BulkWriterFactory
+from headrace.connectors.files.formats.stream_formats import BulkWriterFactory
 from headrace.functions.serialization import (
     ByteArraySchema,
     DeserializationSchema,

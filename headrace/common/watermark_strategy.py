@@ -1,8 +1,12 @@
 """PyFlink's `common.watermark_strategy`: re-exports; and Flink's generators, which PyFlink does not have."""
 
 from headrace.functions.jvm_functions import AssignerWithPeriodicWatermarksWrapper
-from headrace.functions.watermark_generators import WatermarkGenerator, WatermarkOutput
-from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.functions.watermarks import (
+    TimestampAssigner,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.private_values import shown_settings
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ class Settings(Mapping[str, str]):
         return len(self._raw)
 
     def __repr__(self) -> str:
-        return f"Settings({self._raw!r})"
+        return f"Settings({shown_settings(self._raw)!r})"
 
 
 _DURATION_UNITS_MS: Final = {
@@ -219,10 +220,14 @@ def _shown(value: object) -> str:
 
 
 def _parse(key: str, value_type: type[Any], raw: object) -> object:
-    if value_type is timedelta:
-        return timedelta(milliseconds=parse_duration_ms(key, raw))
-    if value_type is SizeBytes:
-        return SizeBytes(_quantity(key, str(raw), _SIZE_UNITS, "a size such as '32kb' or '10mb'"))
+    try:
+        if value_type is timedelta:
+            return timedelta(milliseconds=parse_duration_ms(key, raw))
+        if value_type is SizeBytes:
+            wanted = "a size such as '32kb' or '10mb'"
+            return SizeBytes(_quantity(key, str(raw), _SIZE_UNITS, wanted))
+    except OverflowError as error:
+        raise ConfigurationError(key, raw, "this is more than there can be") from error
     if value_type is bool:
         text = str(raw).strip().lower()
         if text not in ("true", "false"):

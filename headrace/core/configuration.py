@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.private_values import shown_settings
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class Configuration:
         return self._set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        return self._get(key, default_value, int)
+        return self._get(key, default_value, _integer_of)
 
     def set_integer(self, key: str, value: int) -> "Configuration":
         return self._set(key, value)
@@ -125,7 +126,8 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return "{" + ", ".join(f"{key}={value}" for key, value in self.to_dict().items()) + "}"
+        shown = shown_settings(self.to_dict())
+        return "{" + ", ".join(f"{key}={value}" for key, value in shown.items()) + "}"
 
     def __repr__(self) -> str:
         return f"Configuration({self})"
@@ -137,6 +139,10 @@ def _text_of(value: ConfigValue) -> str:
     if isinstance(value, bytearray):
         return value.decode("latin-1")
     return str(value)
+
+
+def _integer_of(value: ConfigValue) -> int:
+    return value if type(value) is int else int(_text_of(value))
 
 
 def _boolean_of(value: ConfigValue) -> bool:

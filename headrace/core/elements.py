@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.ids import OperatorId
 
 MIN_TIMESTAMP: Final = -(2**63)

@@ -11,6 +11,10 @@ DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
 """Set to 1 to see whole tracebacks."""
 _HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_LINKS: Final = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
@@ -43,7 +47,23 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
         return lines + "".join(whole).splitlines()
     if frames:
         lines += ["in the program:", *(f"  {frame}" for frame in frames)]
-    return [*lines, _HINT]
+    return [*lines, *_origins(error), _HINT]
+
+
+def _origins(error: BaseException) -> list[str]:
+    """Return a line for each error behind one of the program's own; the last is what went wrong first."""
+    lines: list[str] = []
+    seen = {id(error)}
+    while True:
+        cause = error.__cause__
+        word = "caused by" if cause is not None else "while handling"
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:
+            return lines
+        seen.add(id(cause))
+        lines.append(f"{word}: {describe(cause, wants_details=False)[0]}")
+        error = cause
 
 
 def _of_user(lines: list[str]) -> list[str]:
@@ -67,16 +87,23 @@ def _of_user(lines: list[str]) -> list[str]:
             kept.append(line)
     if len(kept) == len(lines) - begin:
         return lines
+    before = lines[:begin]
     if not has_user_frame:
-        kept = [line for line in kept if not _is_told(line, lines[:begin])]
-    return [*lines[:begin], *kept, _HINT]
+        kept = [line for line in kept if not _is_told(line, before)]
+        # An error that was never raised by itself has no traceback, and stands before the first.
+        before = [lines[0], *(line for line in before[1:] if not _is_told(line, lines[:1]))]
+    return [*before, *kept, _HINT]
 
 
 def _is_told(line: str, before: list[str]) -> bool:
     """Whether a line of a traceback says nothing new; in a traceback classes are named with their modules."""
     name, colon, text = line.partition(":")
-    said = name.rpartition(".")[2] + colon + text
-    return line == _TRACEBACK or any(said in one for one in before)
+    if name.startswith("headrace.") and text:
+        # A class of ours says nothing to a user that its text does not.
+        said = text
+    else:
+        said = name.rpartition(".")[2] + colon + text
+    return line in (_TRACEBACK, *_LINKS) or any(said in one for one in before)
 
 
 def user_frames(error: BaseException) -> list[str]:
@@ -94,6 +121,7 @@ def notebook_lines(error: HeadraceError) -> list[str]:
         return "".join(traceback.format_exception(error)).splitlines()
     first, *rest = describe(error, wants_details=False)
     notes: list[str] = getattr(error, "__notes__", [])
+    notes = [*notes, *filter(None, (error.aftermath,))]
     frames = [f"  {frame}" for frame in user_frames(error)]
     lines = [f"{type(error).__name__}: {first}", *(line for line in rest if line != _HINT), *notes]
     return [*lines, *(["in the program:", *frames] if frames else []), _HINT]

@@ -82,6 +82,7 @@ from types import TracebackType
 from typing import ClassVar, Final
 
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.private_values import shown_uri, shown_value
 
 
 class ErrorDomain(enum.Enum):
@@ -97,13 +98,19 @@ class HeadraceError(Exception):
 
     `is_consequence`: what is seen when somebody else failed or left. It is never told as a job's cause while
     another error is known. `repeats`: it comes from a place in the program or on a disk, not from a process or
-    connection that was lost, so that the next restart will end as the last one did.
+    connection that was lost, so that the next restart will end as the last one did. `aftermath`: what a program that
+    goes on has to know; notebooks show it behind the cause, as nothing else of a program goes on by itself.
     """
 
     domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
     recoverable: ClassVar[bool] = True
     is_consequence: ClassVar[bool] = False
     repeats: bool = False
+    aftermath: str = ""
+
+    def __str__(self) -> str:
+        # URIs of object stores may hold a key: errors are printed, logged and sent on.
+        return shown_uri(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""
@@ -137,7 +144,8 @@ class ConfigurationError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, key: str, value: object, reason: str) -> None:
-        said = "is not set" if value is None else f"has the value {value!r}"
+        shown = shown_value(key, value) if isinstance(value, str) else value
+        said = "is not set" if value is None else f"has the value {short_repr(shown)}"
         super().__init__(f"option '{key}' {said}: {reason}")
         self.key = key
         self.reason = reason

@@ -3,9 +3,11 @@
 Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked
 for and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch
 is never changed after it was handed on: operators make new ones.
+
+Rows as the bytes of an Arrow IPC stream: what messages, committables and programs carry them in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -370,3 +372,12 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
         keys_array=keys_array,
         key_hashes=key_hashes,
     )
+
+
+def stream_bytes(schema: pa.Schema, rows: Iterable[pa.RecordBatch | pa.Table]) -> bytes:
+    """Return a stream of these rows, one batch after the other; with none of them it still says its schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for each in rows:
+            stream.write(each)
+    return sink.getvalue().to_pybytes()

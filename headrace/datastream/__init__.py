@@ -3,44 +3,41 @@
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
 
-from headrace.api.async_data_stream import AsyncDataStream
-from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
-from headrace.api.checkpoint_config import (
+from headrace.api.client.collected_records import CloseableIterator
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.api.settings.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from headrace.api.checkpoint_storages import (
+from headrace.api.settings.checkpoint_storages import (
     CheckpointStorage,
     CustomCheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from headrace.api.collected_records import CloseableIterator
-from headrace.api.connected_streams import ConnectedStreams
-from headrace.api.data_stream import DataStream
-from headrace.api.data_stream_sink import DataStreamSink
-from headrace.api.environment import StreamExecutionEnvironment
-from headrace.api.execution_mode import RuntimeExecutionMode
-from headrace.api.gone_names import (
+from headrace.api.settings.execution_config import RuntimeExecutionMode
+from headrace.api.settings.pyflink_refusals import (
     ExternalizedCheckpointCleanup,
     FsStateBackend,
     MemoryStateBackend,
     RocksDBStateBackend,
     TimeCharacteristic,
 )
-from headrace.api.keyed_stream import KeyedStream
-from headrace.api.memory_size import MemorySize
-from headrace.api.slot_sharing_group import SlotSharingGroup
-from headrace.api.state_backends import (
+from headrace.api.settings.slot_sharing_group import MemorySize, SlotSharingGroup
+from headrace.api.settings.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     PredefinedOptions,
     StateBackend,
 )
-from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
-from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.api.streams.async_data_stream import AsyncDataStream
+from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
+from headrace.api.streams.connected_streams import ConnectedStreams
+from headrace.api.streams.data_stream import DataStream, DataStreamSink
+from headrace.api.streams.keyed_stream import KeyedStream
+from headrace.api.streams.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.functions.joins import (
     CoGroupFunction,
@@ -72,13 +69,14 @@ from headrace.functions.record import (
     ReduceFunction,
 )
 from headrace.functions.runtime_context import RuntimeContext
-from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [

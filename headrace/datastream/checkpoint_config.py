@@ -1,7 +1,7 @@
 """PyFlink's `datastream.checkpoint_config`: re-exports."""
 
-from headrace.api.checkpoint_config import CheckpointConfig
-from headrace.api.gone_names import ExternalizedCheckpointCleanup
+from headrace.api.settings.checkpoint_config import CheckpointConfig
+from headrace.api.settings.pyflink_refusals import ExternalizedCheckpointCleanup
 
 __all__ = [
     "ExternalizedCheckpointCleanup",

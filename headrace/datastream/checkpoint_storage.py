@@ -1,6 +1,6 @@
 """PyFlink's `datastream.checkpoint_storage`: re-exports."""
 
-from headrace.api.checkpoint_storages import (
+from headrace.api.settings.checkpoint_storages import (
     CheckpointStorage,
     CustomCheckpointStorage,
     FileSystemCheckpointStorage,

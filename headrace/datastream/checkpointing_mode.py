@@ -1,6 +1,6 @@
 """PyFlink's `datastream.checkpointing_mode`: re-exports."""
 
-from headrace.api.checkpoint_config import CheckpointingMode
+from headrace.api.settings.checkpoint_config import CheckpointingMode
 
 __all__ = [
     "CheckpointingMode",

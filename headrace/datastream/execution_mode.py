@@ -1,6 +1,6 @@
 """PyFlink's `datastream.execution_mode`: re-exports."""
 
-from headrace.api.execution_mode import RuntimeExecutionMode
+from headrace.api.settings.execution_config import RuntimeExecutionMode
 
 __all__ = [
     "RuntimeExecutionMode",

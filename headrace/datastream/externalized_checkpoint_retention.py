@@ -1,6 +1,6 @@
 """PyFlink's `datastream.externalized_checkpoint_retention`: re-exports."""
 
-from headrace.api.checkpoint_config import ExternalizedCheckpointRetention
+from headrace.api.settings.checkpoint_config import ExternalizedCheckpointRetention
 
 __all__ = [
     "ExternalizedCheckpointRetention",

@@ -1,7 +1,6 @@
 """PyFlink's `datastream.slot_sharing_group`: re-exports."""
 
-from headrace.api.memory_size import MemorySize
-from headrace.api.slot_sharing_group import SlotSharingGroup
+from headrace.api.settings.slot_sharing_group import MemorySize, SlotSharingGroup
 
 __all__ = [
     "MemorySize",

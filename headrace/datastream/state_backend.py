@@ -1,7 +1,11 @@
 """PyFlink's `datastream.state_backend`: re-exports."""
 
-from headrace.api.gone_names import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-from headrace.api.state_backends import (
+from headrace.api.settings.pyflink_refusals import (
+    FsStateBackend,
+    MemoryStateBackend,
+    RocksDBStateBackend,
+)
+from headrace.api.settings.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,

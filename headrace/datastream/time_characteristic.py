@@ -1,6 +1,6 @@
 """PyFlink 1.x's `datastream.time_characteristic`: re-exports."""
 
-from headrace.api.gone_names import TimeCharacteristic
+from headrace.api.settings.pyflink_refusals import TimeCharacteristic
 
 __all__ = [
     "TimeCharacteristic",

@@ -1,17 +1,5 @@
 """PyFlink's `datastream.window`: re-exports."""
 
-from headrace.functions.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-    MergingWindowAssigner,
-    WindowAssigner,
-)
-from headrace.functions.continuous_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-)
-from headrace.functions.deltas import DeltaFunction, DeltaTrigger
 from headrace.functions.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -19,26 +7,33 @@ from headrace.functions.evictors import (
     TimeEvictor,
     TimestampedValue,
 )
-from headrace.functions.session_assigners import (
+from headrace.functions.windowing.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
-)
-from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
     WindowStagger,
 )
-from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
-from headrace.functions.triggers import (
+from headrace.functions.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
+    DeltaFunction,
+    DeltaTrigger,
     EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
+    ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
     Trigger,

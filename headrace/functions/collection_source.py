@@ -6,8 +6,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from headrace.core.arrow_streams import stream_bytes
-from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.record_batch import BatchType, RecordBatch, stream_bytes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.subtask_context import SubtaskContext

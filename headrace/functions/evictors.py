@@ -10,8 +10,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.time_values import Duration, Time, to_millis
-from headrace.functions.deltas import Delta, delta_between, shown_delta
 from headrace.functions.runtime_context import UserMetricGroup
+from headrace.functions.windowing.triggers import Delta, delta_between, shown_delta
 from headrace.functions.windows import Window
 
 T = TypeVar("T")

@@ -93,6 +93,5 @@ class GuardedKeyedFunction(Guarded, KeyedProcessFunction):
     """On keyed streams; an error in a timer still fails the job."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
-        """See KeyedProcessFunction."""
         on_timer = getattr(self.function, "on_timer", None)
         return None if on_timer is None else on_timer(timestamp, ctx)

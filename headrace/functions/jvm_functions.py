@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headrace.core.jvm_only import jvm_only
+from headrace.core.pyflink_refusals import jvm_only
 
 NO_SOURCE_FUNCTIONS: Final = (
     "give a Source to from_source, such as those of headrace.datastream.connectors"

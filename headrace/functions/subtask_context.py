@@ -1,13 +1,38 @@
-"""SubtaskContext: what a source reader or sink writer may know of the subtask it runs in."""
+"""SubtaskContext: what a source reader or sink writer may know of the subtask it runs in.
 
+ProcessingTimeService: how code on the mailbox thread asks to be called back at a wall-clock time.
+
+Source: Flink ProcessingTimeService.
+"""
+
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.functions.ingest import IngestDoor
-from headrace.functions.processing_time import ProcessingTimeService
+
+
+class ScheduledTimer(Protocol):
+    """A processing-time timer that may be cancelled."""
+
+    def cancel(self) -> None:
+        """Make sure the callback does not run; no effect once it has."""
+        ...
+
+
+class ProcessingTimeService(Protocol):
+    """Calls back on the mailbox thread, between batches and parts of them, at or after a wall-clock time."""
+
+    def now_ms(self) -> int:
+        """Current processing time, epoch ms."""
+        ...
+
+    def schedule(self, time_ms: int, callback: Callable[[int], None]) -> ScheduledTimer:
+        """Run `callback(time_ms)` as a mail once `now_ms() >= time_ms`; never after the task finished."""
+        ...
 
 
 class SubtaskContext(Protocol):

@@ -1,17 +1,151 @@
-"""WatermarkStrategy, which programs write: how records get their event time, and how watermarks are made of it."""
+"""WatermarkStrategy, which programs write: how records get their event time, and how watermarks are made of it.
+
+Generators of watermarks, and the detector of silent inputs: those that programs write, and the pure built-in ones.
+
+They know no clock: events, timestamps and readings come in, watermarks go out.
+
+Event time out of a column: for whole batches at once, without touching rows.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.errors import RecordTypeError
 from headrace.core.types.time_values import Duration
-from headrace.functions.watermark_generators import (
-    BoundedOutOfOrderness,
-    IdlenessDetector,
-    NoWatermarks,
-    TimestampGenerator,
-    WatermarkGeneratorSupplier,
-)
+
+
+class WatermarkOutput(ABC):
+    """Where a generator of one's own says what it knows."""
+
+    @abstractmethod
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """No more events up to `timestamp_ms` (epoch ms) are expected; no effect unless it is larger than the last.
+
+        An input that was idle is active again.
+        """
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """Do not wait for this input, until its next event or watermark."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """Wait for this input again."""
+
+
+class WatermarkGenerator(ABC):
+    """Decides about watermarks by looking at every event; one per subtask, or per split of a source.
+
+    What it emits in `on_event` goes out right behind that event, which cuts batches: rows that follow are judged by
+    the new watermark. Where events only have to be counted or compared, and the answer can wait for the interval, emit
+    in `on_periodic_emit`, every `pipeline.auto-watermark-interval`.
+    """
+
+    @abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """Look at an event. `event_timestamp`: epoch ms, or the smallest 64-bit number where it has none."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Say what is known by now."""
+
+
+WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
+"""Makes a fresh generator, such as its class does. Shipped by value."""
+
+
+class TimestampGenerator(Protocol):
+    """A generator that needs no more than the largest timestamp of each batch, and answers at the interval."""
+
+    def on_event(self, timestamp_ms: int) -> None:
+        """Take one event's timestamp."""
+        ...
+
+    def on_batch(self, max_timestamp_ms: int) -> None:
+        """Take the largest timestamp of a batch: the same as all its events one by one."""
+        ...
+
+    def on_periodic_emit(self) -> int | None:
+        """Return the watermark, or None where it has not grown since the last answer."""
+        ...
+
+
+class BoundedOutOfOrderness:
+    """Watermark = largest timestamp so far - bound - 1. A bound of 0 is for ascending timestamps.
+
+    Source: Flink BoundedOutOfOrdernessWatermarks.
+    """
+
+    def __init__(self, bound_ms: int) -> None:
+        self._bound_ms: Final = bound_ms
+        # The first watermark that subtraction can give is the smallest one, without underflow.
+        self._max_timestamp_ms = MIN_TIMESTAMP + bound_ms + 1
+        self._last_emitted_ms = MIN_TIMESTAMP
+
+    def on_event(self, timestamp_ms: int) -> None:
+        if timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms = timestamp_ms
+
+    def on_batch(self, max_timestamp_ms: int) -> None:
+        self.on_event(max_timestamp_ms)
+
+    def on_periodic_emit(self) -> int | None:
+        watermark_ms = self._max_timestamp_ms - self._bound_ms - 1
+        if watermark_ms <= self._last_emitted_ms:
+            return None
+        self._last_emitted_ms = watermark_ms
+        return watermark_ms
+
+
+class NoWatermarks:
+    """Event time stands still until the input ends."""
+
+    def on_event(self, timestamp_ms: int) -> None:
+        pass
+
+    def on_batch(self, max_timestamp_ms: int) -> None:
+        pass
+
+    def on_periodic_emit(self) -> int | None:
+        return None
+
+
+class IdlenessDetector:
+    """Decides whether an input has been silent for too long.
+
+    A check that saw events since the last one starts over; the first silent check starts the wait; a later check
+    finds the input idle once more than `timeout_ms` have passed since then. The clock that `now_ms` is read from
+    should stand still while the task is back-pressured: an input that may not speak is not idle.
+    Source: Flink WatermarksWithIdleness.IdlenessTimer; FLINK-35886.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms: Final = timeout_ms
+        self._is_active_since_check = False
+        self._silent_since_ms: int | None = None
+
+    def on_activity(self) -> None:
+        """Take note that an event came."""
+        self._is_active_since_check = True
+
+    def check(self, now_ms: int) -> bool:
+        """Return whether the input is idle at `now_ms`, a reading that never goes back."""
+        if self._is_active_since_check:
+            self._is_active_since_check = False
+            self._silent_since_ms = None
+            return False
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now_ms
+            return False
+        return now_ms - self._silent_since_ms > self._timeout_ms
+
 
 NEVER_IDLE: Final = 0
 """`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
@@ -78,7 +212,7 @@ class WatermarkStrategy:
         and every split needs one of its own.
 
         Example:
-            >>> from headrace.functions.watermark_generators import WatermarkGenerator
+            >>> from headrace.functions.watermarks import WatermarkGenerator
             >>> class EndOfDay(WatermarkGenerator):
             ...     def on_event(self, event, event_timestamp, output):
             ...         if event == "end of day":
@@ -148,3 +282,40 @@ class WatermarkStrategy:
             makes_watermarks = self.bound_ms is not None or self.generator_supplier is not None
             timeout_ms = default_timeout_ms if makes_watermarks else 0
         return IdlenessDetector(timeout_ms) if timeout_ms > 0 else None
+
+
+class ColumnTimestampAssigner(TimestampAssigner):
+    """Reads event time off the column of that name: a timestamp, a date, or epoch milliseconds as an integer.
+
+    Example:
+        >>> from headrace.functions.watermarks import WatermarkStrategy
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        ...     ColumnTimestampAssigner("time")
+        ... )
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def extract_timestamps(self, columns: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return epoch ms of each row, shape (num_rows,); RecordTypeError for a null or an unfit column."""
+        array = columns.column(self.column)
+        kinds, arrow_type = pa.types, array.type
+        if array.null_count:
+            raise RecordTypeError(
+                None, str(arrow_type), f"column '{self.column}' gives the event time and is null"
+            )
+        if kinds.is_timestamp(arrow_type):
+            array = array.cast(pa.timestamp("ms", arrow_type.tz), safe=False)
+        elif kinds.is_date(arrow_type):
+            array = array.cast(pa.timestamp("ms"))
+        elif not kinds.is_integer(arrow_type):
+            reason = (
+                f"column '{self.column}' is no time: take a timestamp, a date or epoch milliseconds"
+            )
+            raise RecordTypeError(array[0].as_py(), str(arrow_type), reason)
+        return array.cast(pa.int64()).to_numpy()
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        row = pa.RecordBatch.from_arrays([pa.array([value[self.column]])], names=[self.column])
+        return int(self.extract_timestamps(row)[0])

@@ -5,8 +5,7 @@ A blob is named by its content and belongs to a job, so that repeating or resumi
 
 from typing import Protocol
 
-from headrace.core.blob_key import BlobKey
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId
 from headrace.gateways.messages import Acknowledge
 
 

@@ -6,7 +6,7 @@ Source: Flink CheckpointingStatistics, JobExceptionsInfoWithHistory.
 import msgspec
 
 from headrace.checkpoint.handles import CheckpointMetrics
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ErrorInfo
 

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.ids import (
     AllocationId,

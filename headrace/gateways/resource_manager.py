@@ -15,12 +15,10 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
-from headrace.gateways.cluster_partitions import (
-    ClusterPartitionReport,
-    DataSetInfo,
-)
 from headrace.gateways.messages import (
     Acknowledge,
+    ClusterPartitionReport,
+    DataSetInfo,
     MemoryUsage,
     RegistrationRefused,
     RegistrationRejected,

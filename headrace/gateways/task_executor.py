@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskRestore
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import (
     AllocationId,
     ClusterDataSetId,
@@ -27,13 +27,11 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,
     ShuffleDescriptor,
 )
-from headrace.gateways.cluster_partitions import (
-    ClusterPartition,
-    ClusterPartitionReport,
-)
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    ClusterPartition,
+    ClusterPartitionReport,
     ErrorInfo,
     ExecutionDeploymentReport,
     MemoryUsage,

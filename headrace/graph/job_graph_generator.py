@@ -16,12 +16,6 @@ from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallel
 from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionType
 from headrace.core.types.pickles import pickle_code
 from headrace.graph.chaining import ChainingRules, is_chainable
-from headrace.graph.exchange_mode import (
-    BATCH_SHUFFLE_MODE,
-    buffer_timeout_of,
-    result_type_of,
-    shuffle_mode_of,
-)
 from headrace.graph.function_location import (
     culprit_of,
     pickling_failure,
@@ -37,8 +31,13 @@ from headrace.graph.job_graph import (
     PartitionerSpec,
     VertexKind,
 )
-from headrace.graph.murmur3 import murmur3_128
-from headrace.graph.operator_ids import operator_ids
+from headrace.graph.operator_ids import murmur3_128, operator_ids
+from headrace.graph.pipeline_options import (
+    BATCH_SHUFFLE_MODE,
+    buffer_timeout_of,
+    result_type_of,
+    shuffle_mode_of,
+)
 from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 

@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.operator_spec import OperatorSpec
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorSpec, OperatorTypes
 from headrace.graph.job_graph import PartitionerKind
 
 DEFAULT_SLOT_SHARING_GROUP: Final = "default"

@@ -1,7 +1,10 @@
 """The exchange of Arrow batches between subtasks, with credits.
 
-Duty: frames, credit accounts, buffers, partitions (also stored ones), gates, channels, server and client.
+Duty: frames, credit accounts, buffers, partitions (also stored ones), gates, channels, connections.
+Rooms, from the lowest: `memory`, `flow`, `wire`, `batches`, `partitions`, `stored`, `sessions`, `writers`, `transport`,
+`gates`, `ingest`. `environment` puts them together for one TaskManager, `partition_factory` chooses among partitions,
+and `trace` watches an exchange from outside.
 Neighbours: imports the ground. `task` and `cluster/task_executor` run it; `shuffle_service` keeps results with it,
-`spark` pushes rows through `ingest_sender`, `cli` shows its trace.
-Start reading: `wire`, then `credit`.
+`spark` pushes rows through `ingest/sender`, `cli` shows its trace.
+Start reading: `wire/frames`, then `flow/credit`.
 """

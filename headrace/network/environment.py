@@ -10,39 +10,39 @@ from typing import Final
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
-from headrace.core.process_memory import process_memory_bytes
+from headrace.core.process.process_memory import process_memory_bytes
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
-from headrace.core.tls import TlsIdentity
 from headrace.metrics.groups import MetricGroup
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.consumer_session import ConsumerSession
-from headrace.network.gate_factory import InputGateFactory
-from headrace.network.handshake import offered_features
-from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
-from headrace.network.io_pool import IoExecutor, ThreadIoPool
-from headrace.network.keepalive import KeepAlivePolicy
-from headrace.network.local_pool import BlockingWait, WaitStrategy
+from headrace.network.gates.gate_factory import InputGateFactory
+from headrace.network.gates.partition_requests import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.ingest.server import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
+from headrace.network.memory.local_buffer_pool import BlockingWait, WaitStrategy
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.memory.sizing import network_memory_bytes, segment_bytes
 from headrace.network.metrics import register_pool_metrics
-from headrace.network.network_memory import network_memory_bytes, segment_bytes
-from headrace.network.partition import ResultPartition
 from headrace.network.partition_factory import ResultPartitionFactory
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.peer_session import PeerSession, Session
-from headrace.network.producer_session import ProducerSession
-from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, to_ms
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.socket_transport import SocketTransport
-from headrace.network.spill_files import FileLayer, SpillDirectories
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
-from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.transport import Link, Transport
-from headrace.network.wire import Feature
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.sessions.transport import Link, Transport
+from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
+from headrace.network.stored.spill_files import FileLayer, SpillDirectories
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
+from headrace.network.transport.socket_transport import SocketTransport
+from headrace.network.wire.frames import Feature
+from headrace.network.wire.handshake import offered_features
+from headrace.network.wire.keepalive import KeepAlivePolicy
 
 
 class CreditBasedShuffleEnvironment:
@@ -105,11 +105,9 @@ class CreditBasedShuffleEnvironment:
 
     @property
     def name(self) -> str:
-        """See transport.TransportHost."""
         return str(self.resource_id)
 
     def start(self) -> TaskManagerLocation:
-        """See ShuffleEnvironment."""
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
@@ -129,7 +127,6 @@ class CreditBasedShuffleEnvironment:
         self.partitions.release(partition_ids)
 
     def close(self) -> None:
-        """See ShuffleEnvironment."""
         self.partitions.release_all()
         try:
             self.transport.close()
@@ -137,7 +134,6 @@ class CreditBasedShuffleEnvironment:
             self.storage.close()
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See transport.TransportHost."""
         has_checksums = bool(features & Feature.CHECKSUM)
         if peer_name == INGEST_NAME:
             return IngestSession(link, self.ingest, has_checksums=has_checksums)

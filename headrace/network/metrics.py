@@ -10,12 +10,12 @@ from typing import Final
 from headrace.core.config import ConfigOption
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.latency_governor import LatencyGovernor
-from headrace.network.partition import ResultPartition
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.flow.latency_governor import LatencyGovernor
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.writers.record_writer import RecordWriter
 
 DETAILED_METRICS: Final = ConfigOption(
     "taskmanager.network.detailed-metrics", bool, False,

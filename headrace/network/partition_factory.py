@@ -20,29 +20,29 @@ from typing import Final
 
 from headrace.core.config import Settings
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
-from headrace.network.approximate_subpartition import PipelinedApproximateSubpartition
-from headrace.network.bounded_blocking_partition import BoundedBlockingPartition
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.compression import BatchCompressor
-from headrace.network.hybrid_partition import HybridPartition
-from headrace.network.local_pool import LocalBufferPool, WaitStrategy
-from headrace.network.network_memory import (
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, WaitStrategy
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.memory.sizing import (
     FLOATING_BUFFERS_PER_GATE,
     MAX_BUFFERS_PER_CHANNEL,
     MAX_OVERDRAFT_BUFFERS,
     wanted_segment_size,
 )
-from headrace.network.partition import ResultPartition
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.pipelined_subpartition import PipelinedSubpartition
-from headrace.network.region_writer import MESSAGE_BYTES
-from headrace.network.sort_merge_partition import (
+from headrace.network.partitions.approximate_subpartition import PipelinedApproximateSubpartition
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.stored.bounded_blocking_partition import BoundedBlockingPartition
+from headrace.network.stored.hybrid_partition import HybridPartition
+from headrace.network.stored.sort_merge_partition import (
     REGION_BYTES_MAX,
     SORT_SHUFFLE_MIN_BUFFERS,
     SORT_SHUFFLE_MIN_PARALLELISM,
     SortMergePartition,
 )
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.writing import MESSAGE_BYTES
 
 FREE_MEMORY_SHARE: Final = 8
 """A sort-merge result collects its rows in an eighth of what is free ..."""

@@ -14,17 +14,17 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
-from headrace.core.tls import TlsIdentity
 from headrace.metrics.groups import MetricGroup
-from headrace.network.ingest import IngestServer
-from headrace.network.partition import ResultPartition
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.ingest.server import IngestServer
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 
 
 @dataclass(frozen=True)

@@ -4,70 +4,77 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import columnar_specs, specs, window_specs
-from headrace.operators.async_io import AsyncWaitOperator
-from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headrace.operators.columnar import (
+from headrace.functions.specs import columnar_specs, operator_specs, window_specs
+from headrace.operators.async_io.async_io import AsyncWaitOperator
+from headrace.operators.columns.local_aggregate import (
+    LocalAggregateOperator,
+    LocalSessionAggregateOperator,
+)
+from headrace.operators.columns.row_join import RowJoinOperator, WindowRowJoinOperator
+from headrace.operators.columns.session_aggregate import SessionAggregateOperator
+from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
+from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
+from headrace.operators.joins.interval_join import IntervalJoinOperator
+from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
+from headrace.operators.record.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headrace.operators.record.columnar import (
     CacheOperator,
     FilterExpressionOperator,
     MapBatchesOperator,
     ProjectOperator,
     SelectExpressionsOperator,
 )
-from headrace.operators.columns.local_aggregate import LocalAggregateOperator
-from headrace.operators.columns.local_session_aggregate import LocalSessionAggregateOperator
-from headrace.operators.columns.row_join import RowJoinOperator
-from headrace.operators.columns.session_aggregate import SessionAggregateOperator
-from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
-from headrace.operators.columns.window_row_join import WindowRowJoinOperator
-from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
-from headrace.operators.joins.interval_join import IntervalJoinOperator
-from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
-from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
-from headrace.operators.operator import Operator
-from headrace.operators.process import (
+from headrace.operators.record.keys import KeyByOperator, KeyedValuesOperator
+from headrace.operators.record.process import (
     CoProcessOperator,
     KeyedCoProcessOperator,
     KeyedProcessOperator,
     ProcessOperator,
 )
-from headrace.operators.record import (
+from headrace.operators.record.record import (
     CoFlatMapOperator,
     CoMapOperator,
     FilterOperator,
     FlatMapOperator,
     MapOperator,
 )
-from headrace.operators.reduce import ReduceOperator, RollingAggregationOperator
-from headrace.operators.sink_writer import SinkWriterOperator
-from headrace.operators.sinks import CollectOperator, PrintOperator
-from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
+from headrace.operators.record.reduce import ReduceOperator, RollingAggregationOperator
+from headrace.operators.runtime.operator import Operator
+from headrace.operators.sources_sinks.sink_writer import SinkWriterOperator
+from headrace.operators.sources_sinks.sinks import CollectOperator, PrintOperator
+from headrace.operators.sources_sinks.sources import (
+    SourceReaderOperator,
+    TimestampsAndWatermarksOperator,
+)
 from headrace.operators.windowing.aggregate_operator import WindowAggregateOperator
 from headrace.operators.windowing.window_operator import WindowOperator
 
 _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
-    specs.MapSpec.kind: MapOperator,
-    specs.FlatMapSpec.kind: FlatMapOperator,
-    specs.FilterSpec.kind: FilterOperator,
-    specs.MapBatchesSpec.kind: MapBatchesOperator,
-    specs.FilterExpressionSpec.kind: FilterExpressionOperator,
-    specs.SelectExpressionsSpec.kind: SelectExpressionsOperator,
-    specs.ProjectSpec.kind: ProjectOperator,
-    specs.CacheSpec.kind: CacheOperator,
-    specs.KeyBySpec.kind: KeyByOperator,
-    specs.KeyedValuesSpec.kind: KeyedValuesOperator,
-    specs.TimestampsAndWatermarksSpec.kind: TimestampsAndWatermarksOperator,
-    specs.ProcessSpec.kind: ProcessOperator,
-    specs.KeyedProcessSpec.kind: KeyedProcessOperator,
-    specs.CoMapSpec.kind: CoMapOperator,
-    specs.CoFlatMapSpec.kind: CoFlatMapOperator,
-    specs.CoProcessSpec.kind: CoProcessOperator,
-    specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
-    specs.BroadcastProcessSpec.kind: BroadcastProcessOperator,
-    specs.KeyedBroadcastProcessSpec.kind: KeyedBroadcastProcessOperator,
-    specs.AsyncWaitSpec.kind: AsyncWaitOperator,
-    specs.ReduceSpec.kind: ReduceOperator,
-    specs.RollingAggregationSpec.kind: RollingAggregationOperator,
+    operator_specs.MapSpec.kind: MapOperator,
+    operator_specs.FlatMapSpec.kind: FlatMapOperator,
+    operator_specs.FilterSpec.kind: FilterOperator,
+    operator_specs.MapBatchesSpec.kind: MapBatchesOperator,
+    operator_specs.FilterExpressionSpec.kind: FilterExpressionOperator,
+    operator_specs.SelectExpressionsSpec.kind: SelectExpressionsOperator,
+    operator_specs.ProjectSpec.kind: ProjectOperator,
+    operator_specs.CacheSpec.kind: CacheOperator,
+    operator_specs.KeyBySpec.kind: KeyByOperator,
+    operator_specs.KeyedValuesSpec.kind: KeyedValuesOperator,
+    operator_specs.TimestampsAndWatermarksSpec.kind: TimestampsAndWatermarksOperator,
+    operator_specs.ProcessSpec.kind: ProcessOperator,
+    operator_specs.KeyedProcessSpec.kind: KeyedProcessOperator,
+    operator_specs.CoMapSpec.kind: CoMapOperator,
+    operator_specs.CoFlatMapSpec.kind: CoFlatMapOperator,
+    operator_specs.CoProcessSpec.kind: CoProcessOperator,
+    operator_specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
+    operator_specs.BroadcastProcessSpec.kind: BroadcastProcessOperator,
+    operator_specs.KeyedBroadcastProcessSpec.kind: KeyedBroadcastProcessOperator,
+    operator_specs.AsyncWaitSpec.kind: AsyncWaitOperator,
+    operator_specs.ReduceSpec.kind: ReduceOperator,
+    operator_specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     window_specs.WindowSpec.kind: WindowOperator,
     window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
     columnar_specs.ExtremeRowsSpec.kind: WindowRowsOperator,
@@ -83,10 +90,10 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     window_specs.CoGroupSpec.kind: CoGroupOperator,
     window_specs.WindowJoinSpec.kind: WindowJoinOperator,
     window_specs.IntervalJoinSpec.kind: IntervalJoinOperator,
-    specs.SourceSpec.kind: SourceReaderOperator,
-    specs.SinkSpec.kind: SinkWriterOperator,
-    specs.PrintSinkSpec.kind: PrintOperator,
-    specs.CollectSinkSpec.kind: CollectOperator,
+    operator_specs.SourceSpec.kind: SourceReaderOperator,
+    operator_specs.SinkSpec.kind: SinkWriterOperator,
+    operator_specs.PrintSinkSpec.kind: PrintOperator,
+    operator_specs.CollectSinkSpec.kind: CollectOperator,
 }
 
 

@@ -6,15 +6,21 @@
               sealed requests ─────────►   ◄──── sealed responses
 
 Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. What a proof is
-stands in core/mutual_proof.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
+stands in core/security/hmac_handshake.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
 """
 
 import struct
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.mutual_proof import NONCE_SIZE, PROOF_SIZE, FrameSeal, MutualProof, Role
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.hmac_handshake import (
+    NONCE_SIZE,
+    PROOF_SIZE,
+    FrameSeal,
+    MutualProof,
+    Role,
+)
 from headrace.rpc.codec import PROTOCOL_VERSION
 from headrace.rpc.errors import RpcHandshakeError
 

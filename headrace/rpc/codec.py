@@ -2,13 +2,17 @@
 
 Arguments and results are nested as raw bytes: they are decoded by the contract of their method, and only after the
 endpoint has accepted the call. Tags are the wire ids and never change their meaning.
+
+Messages as frames on a byte stream: a length (u32, big endian), then that many bytes. Pure.
 """
 
+import struct
 from typing import Final
 
 import msgspec
 
 from headrace.rpc.error_codec import RemoteFailure
+from headrace.rpc.errors import OversizeFrameError
 
 PROTOCOL_VERSION: Final = 2
 """Of the opening and of the messages of this module: raised with every change of them. Sides with different versions
@@ -77,3 +81,31 @@ def decode_request(data: bytes | memoryview) -> Request:
 def decode_response(data: bytes | memoryview) -> Response:
     """Decode a response; DECODE_ERRORS for anything else."""
     return _RESPONSES.decode(data)
+
+
+LENGTH: Final = struct.Struct("!I")
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames; holds at most one incomplete frame of `size_max` bytes."""
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes and return the frames that they complete; OversizeFrameError ends the stream."""
+        self._received += data
+        frames: list[bytes] = []
+        start = 0
+        while len(self._received) - start >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._received, start)
+            if size > self._size_max:
+                raise OversizeFrameError(size, self._size_max)
+            end = start + LENGTH.size + size
+            if len(self._received) < end:
+                break
+            frames.append(bytes(self._received[start + LENGTH.size : end]))
+            start = end
+        del self._received[:start]
+        return frames

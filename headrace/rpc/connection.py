@@ -1,15 +1,20 @@
-"""One TCP connection between two processes: authentication first, then frames. Used by both sides."""
+"""One TCP connection between two processes: authentication first, then frames. Used by both sides.
+
+Asks on their way to other processes: who waits for which call id, and over which connection.
+"""
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
-from headrace.core.mutual_proof import SEAL_SIZE, FrameSeal
+from headrace.core.security.hmac_handshake import SEAL_SIZE, FrameSeal
 from headrace.rpc.authentication import Authentication
-from headrace.rpc.errors import RpcError, RpcHandshakeError
-from headrace.rpc.frames import LENGTH, FrameDecoder
+from headrace.rpc.codec import LENGTH, Answer, FrameDecoder, Response
+from headrace.rpc.error_codec import decode_error
+from headrace.rpc.errors import RecipientUnreachableError, RpcError, RpcHandshakeError
 
 _LOG = logging.getLogger(__name__)
 
@@ -201,3 +206,66 @@ def _tune(sock: socket.socket | None, timeout_ms: float) -> None:
     user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)
     if user_timeout is not None:
         sock.setsockopt(socket.IPPROTO_TCP, user_timeout, int(timeout_ms))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    future: asyncio.Future[Any]
+    route: Hashable
+    target: str
+    method: str
+
+
+class OutstandingAsks:
+    """Call ids are never reused, so a late or doubled answer finds nobody and is dropped."""
+
+    def __init__(self) -> None:
+        self._asks: dict[int, _Ask] = {}
+        self._last_call_id = 0
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    def open(self, future: asyncio.Future[Any], route: Hashable, target: str, method: str) -> int:
+        """Enter an ask and return its call id, > 0."""
+        self._last_call_id += 1
+        self._asks[self._last_call_id] = _Ask(future, route, target, method)
+        return self._last_call_id
+
+    def forget(self, call_id: int) -> None:
+        """Nobody waits for it any more."""
+        self._asks.pop(call_id, None)
+
+    def complete(self, response: Response) -> None:
+        """Hand a response to whoever waits for it."""
+        ask = self._asks.pop(response.call_id, None)
+        if ask is None or ask.future.done():
+            return
+        if isinstance(response, Answer):
+            ask.future.set_result(response.value)
+        else:
+            ask.future.set_exception(decode_error(response.failure, ask.target))
+
+    def fail(self, call_id: int, error: Exception) -> None:
+        """One ask failed here, before it was sent."""
+        ask = self._asks.pop(call_id, None)
+        if ask is not None and not ask.future.done():
+            ask.future.set_exception(error)
+
+    def fail_route(self, route: Hashable, reason: str, cause: BaseException | None = None) -> None:
+        """The connection is gone: everybody who waits for an answer over it hears so now."""
+        for call_id, ask in tuple(self._asks.items()):
+            if ask.route == route:
+                self._break_off(call_id, ask, reason, cause)
+
+    def fail_all(self, reason: str) -> None:
+        """The process stops: nobody will hear an answer."""
+        for call_id, ask in tuple(self._asks.items()):
+            self._break_off(call_id, ask, reason, None)
+
+    def _break_off(self, call_id: int, ask: _Ask, reason: str, cause: BaseException | None) -> None:
+        del self._asks[call_id]
+        if not ask.future.done():
+            error = RecipientUnreachableError(ask.target, ask.method, reason)
+            error.__cause__ = cause
+            ask.future.set_exception(error)

@@ -3,13 +3,17 @@
 A subclass implements its gateway Protocol; handlers have the names of the Protocol's methods and run on the main
 thread in the order in which calls came. An `async def` handler gives the thread away at each `await`: whatever it read
 before may be stale afterwards. Source: Flink RpcEndpoint, PekkoRpcActor; Hewitt, Bishop, Steiger 1973.
+
+FencedRpcEndpoint: serves only calls that carry the session of its leadership.
+
+The token is given once and never changes: new leadership means a new endpoint. Source: Flink FencedRpcEndpoint.
 """
 
 import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
@@ -174,3 +178,28 @@ class _ScheduledAction:
         self._endpoint.forget_scheduled(self)
         if action is not None:
             action()
+
+
+F = TypeVar("F", bound=FencingToken)
+
+
+class FencedRpcEndpoint(RpcEndpoint, Generic[F]):
+    """An endpoint whose handlers are reached only with `fencing_token`."""
+
+    def __init__(self, rpc_service: RpcService, endpoint_name: str, fencing_token: F) -> None:
+        self.fencing_token = fencing_token
+        self.stale_call_count = 0
+        """How many calls were refused because of their token."""
+        super().__init__(rpc_service, endpoint_name)
+
+    def own_token(self) -> FencingToken | None:
+        """The token that calls must carry."""
+        return self.fencing_token
+
+    def check_fencing(self, method: str, token: bytes | None) -> None:
+        """FencingTokenError for a call with another token, or none."""
+        if token != self.fencing_token.value:
+            self.stale_call_count += 1
+            raise FencingTokenError(
+                self.address, method, self.fencing_token.hex(), token.hex() if token else None
+            )

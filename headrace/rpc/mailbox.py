@@ -3,13 +3,25 @@
 Mail of a sync handler runs to its end before the next begins. Mail of an async handler becomes a task; the next mail
 begins only when the task has had its first step, so that the order of beginnings is kept and no mail waits for the
 end of another (two endpoints that ask each other would wait for ever).
+
+The kinds of mail that an endpoint's mailbox holds, and the tasks that some of them become.
 """
 
 import asyncio
 import collections
-from typing import Protocol
+import concurrent.futures
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.rpc.contract import Handler
+from headrace.rpc.errors import RecipientUnreachableError
+from headrace.rpc.invocation import Invocation
 from headrace.rpc.main_thread import is_on_loop
+
+if TYPE_CHECKING:
+    from headrace.rpc.server import EndpointServer
 
 
 class EndpointMail(Protocol):
@@ -101,3 +113,147 @@ class EndpointMailbox:
                 self._schedule_drain()  # a fatal error is the owner's affair; the rest of the mail is not lost
                 raise
         self._schedule_drain()
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class InvocationMail:
+    """A call of a gateway's method."""
+
+    def __init__(
+        self, server: "EndpointServer", invocation: Invocation, handler: Handler | None
+    ) -> None:
+        self._server = server
+        self._invocation = invocation
+        self._handler = handler
+        self.starts_task = handler is not None and handler.is_async
+
+    def run(self) -> None:
+        """Call the handler."""
+        self._server.invoke(self._invocation, self._handler)
+
+    def refuse(self) -> None:
+        """Tell the asker that nobody is there any more."""
+        self._server.refuse(self._invocation)
+
+
+class ActionMail:
+    """An action of `run_async`."""
+
+    starts_task = False
+
+    def __init__(self, server: "EndpointServer", action: Callable[[], None]) -> None:
+        self._server = server
+        self._action = action
+
+    def run(self) -> None:
+        """Run it; its error is logged."""
+        self._server.run_action(self._action)
+
+    def refuse(self) -> None:
+        """Nobody waits for it."""
+        _LOG.debug("%s has terminated and drops an action", self._server.address)
+
+
+class CallMail:
+    """An action of `call_async`, sync or async."""
+
+    def __init__(
+        self,
+        server: "EndpointServer",
+        action: Callable[[], Any],
+        future: concurrent.futures.Future[Any],
+    ) -> None:
+        self._server = server
+        self._action = action
+        self._future = future
+        self._name = getattr(action, "__qualname__", repr(action))
+        self.starts_task = inspect.iscoroutinefunction(action)
+
+    def run(self) -> None:
+        """Run it; result or error go to the future."""
+        if not self._server.is_serving:
+            self.refuse()
+            return
+        if not self._future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._server.watch.call(self._name, self._action)
+        except Exception as error:
+            self._future.set_exception(error)
+            return
+        if inspect.isawaitable(result):
+            self._server.start_mail_task(result, self._name, self._finish, self._gone)
+        else:
+            self._future.set_result(result)
+
+    def refuse(self) -> None:
+        """The future fails."""
+        if self._future.set_running_or_notify_cancel():
+            self._gone()
+
+    async def _finish(self, result: Awaitable[Any]) -> None:
+        try:
+            value = await result
+        except Exception as error:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(value)
+
+    def _gone(self) -> None:
+        self._future.set_exception(
+            RecipientUnreachableError(
+                self._server.address, self._name, "the endpoint is not running"
+            )
+        )
+
+
+class ControlMail:
+    """START and TERMINATE."""
+
+    def __init__(self, run: Callable[[], None], *, starts_task: bool) -> None:
+        self.run = run
+        self.starts_task = starts_task
+
+    def refuse(self) -> None:
+        """The endpoint has ended already."""
+
+
+class MailTask:
+    """The rest of a piece of mail, as a task: awaits `result` by way of `finish`.
+
+    `on_begun` is called in its first step. Should the task be cancelled, then `on_cancelled` is called, also when it
+    never had a first step: whoever waits for an answer gets one.
+    """
+
+    def __init__(
+        self,
+        result: Awaitable[Any],
+        finish: Callable[[Awaitable[Any]], Coroutine[Any, Any, None]],
+        on_begun: Callable[[], None],
+        on_cancelled: Callable[[], None],
+    ) -> None:
+        self._result = result
+        self._finish = finish
+        self._on_begun = on_begun
+        self._on_cancelled = on_cancelled
+        self._has_begun = False
+
+    async def run(self) -> None:
+        """The body of the task."""
+        self._begin()
+        await self._finish(self._result)
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """The task's done callback."""
+        if not self._has_begun:
+            if inspect.iscoroutine(self._result):
+                self._result.close()
+            self._begin()
+        if task.cancelled():
+            self._on_cancelled()
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        self._on_begun()

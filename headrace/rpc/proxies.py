@@ -1,15 +1,42 @@
 """Gateway proxies: objects that look like the gateway's Protocol and turn each call into a message.
 
 An ask returns a coroutine and is sent when that is first awaited (or made a task); a tell is sent at once.
+
+Addresses of endpoints: `headrace.tcp://host:port/rpc/<endpoint name>`.
 """
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from headrace.core.ids import FencingToken
-from headrace.rpc.address import RpcAddress
 from headrace.rpc.contract import MethodContract, gateway_contract
+from headrace.rpc.errors import RpcConnectionError
+
+_PATH: Final = "/rpc/"
+
+
+@dataclass(frozen=True)
+class RpcAddress:
+    """`authority` names the process (`host:port`, or a name in the loopback network)."""
+
+    scheme: str
+    authority: str
+    endpoint_name: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{_PATH}{self.endpoint_name}"
+
+
+def parse_address(text: str) -> RpcAddress:
+    """Parse an endpoint's address; RpcConnectionError where it is none."""
+    scheme, separator, rest = text.partition("://")
+    authority, path, endpoint_name = rest.partition(_PATH)
+    if not (scheme and separator and authority and path and endpoint_name):
+        raise RpcConnectionError(text, "an address has the form headrace.tcp://host:port/rpc/name")
+    return RpcAddress(scheme, authority, endpoint_name)
+
 
 G = TypeVar("G")
 

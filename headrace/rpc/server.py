@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from headrace.core.threads import spawn
+from headrace.rpc.contract import Handler, collect_handlers
 from headrace.rpc.errors import (
     ENDPOINT_TERMINATED,
     EndpointNotStartedError,
@@ -26,10 +27,15 @@ from headrace.rpc.errors import (
     RecipientUnreachableError,
     UnknownMethodError,
 )
-from headrace.rpc.handlers import Handler, collect_handlers
 from headrace.rpc.invocation import Invocation
-from headrace.rpc.mail import ActionMail, CallMail, ControlMail, InvocationMail, MailTask
-from headrace.rpc.mailbox import EndpointMailbox
+from headrace.rpc.mailbox import (
+    ActionMail,
+    CallMail,
+    ControlMail,
+    EndpointMailbox,
+    InvocationMail,
+    MailTask,
+)
 from headrace.rpc.main_thread import HandlerWatch
 from headrace.rpc.options import (
     MAILBOX_CAPACITY,

@@ -19,7 +19,7 @@ from headrace.core.ids import FencingToken
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import spawn
 from headrace.rpc import codec
-from headrace.rpc.address import RpcAddress, parse_address
+from headrace.rpc.connection import OutstandingAsks
 from headrace.rpc.contract import MethodContract, gateway_contract
 from headrace.rpc.errors import (
     NO_SUCH_ENDPOINT,
@@ -45,8 +45,7 @@ from headrace.rpc.options import (
     LOOKUP_TIMEOUT,
     SERVICES_SHUTDOWN_TIMEOUT,
 )
-from headrace.rpc.outstanding import OutstandingAsks
-from headrace.rpc.proxies import create_proxy
+from headrace.rpc.proxies import RpcAddress, create_proxy, parse_address
 from headrace.rpc.server import EndpointServer
 
 if TYPE_CHECKING:

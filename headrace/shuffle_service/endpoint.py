@@ -36,25 +36,21 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
     async def register_partition(
         self, partition_id: ResultPartitionId, subpartition_count: int
     ) -> TaskManagerLocation:
-        """See ShuffleServiceGateway."""
         self._leases.heard([partition_id.producer.job_id], self._now_ms())
         self._service.register_partition(partition_id, subpartition_count)
         assert self._service.location is not None
         return self._service.location
 
     async def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> Acknowledge:
-        """See ShuffleServiceGateway."""
         self._service.release_partitions(partition_ids)
         return Acknowledge()
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
-        """See ShuffleServiceGateway."""
         self._leases.forget(job_id)
         self._service.release_job(job_id)
         return Acknowledge()
 
     async def heartbeat(self, job_ids: tuple[JobId, ...]) -> ShuffleServiceStatus:
-        """See ShuffleServiceGateway."""
         self._leases.heard(job_ids, self._now_ms())
         service = self._service
         assert service.location is not None

@@ -15,7 +15,6 @@ class RemoteShuffleServiceFactory:
     """See ShuffleServiceFactory: blocking results in a process of their own, all else built in."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
-        """See ShuffleServiceFactory."""
         from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster
 
         return RemoteShuffleMaster(context)
@@ -23,7 +22,6 @@ class RemoteShuffleServiceFactory:
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        """See ShuffleServiceFactory."""
         from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 
         return RemoteShuffleEnvironment(context)

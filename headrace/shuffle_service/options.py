@@ -1,9 +1,18 @@
-"""Options of the remote shuffle service, of both its sides."""
+"""Options of the remote shuffle service, of both its sides.
 
+Under which name clusters reach a shuffle service.
+
+Source: Flink's `taskmanager.host` beside `taskmanager.bind-host`.
+"""
+
+import ipaddress
+import socket
 from datetime import timedelta
 from typing import Final
 
-from headrace.core.config import ConfigOption, SizeBytes
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.errors import ConfigurationError
+from headrace.core.security.tls import is_loopback
 
 ADDRESS: Final = ConfigOption(
     "shuffle-service.address", str, "",
@@ -73,3 +82,42 @@ CONNECTIONS_MAX: Final = ConfigOption(
     "Connections that a shuffle service holds at most; further ones are refused.",
     least=1,
 )  # fmt: skip
+
+
+def advertised_host(settings: Settings, bind_host: str) -> str:
+    """Return what was set, else `bind_host`, or where that is every address the machine's own name.
+
+    Asks the resolver for that name. ConfigurationError where others could not get here by it.
+    """
+    given = settings.get_option(HOST)
+    if given:
+        if _is_every_address(given):
+            raise ConfigurationError(HOST.key, given, "nobody can reach this host by it")
+        return given
+    if not _is_every_address(bind_host):
+        return bind_host
+    name = socket.gethostname()
+    if not _leads_here(name):
+        raise ConfigurationError(
+            HOST.key,
+            None,
+            f"it listens at {bind_host}, by which nobody can reach this host, and neither can they by its name "
+            f"'{name}': give the name or address under which its clusters know it",
+        )
+    return name
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _leads_here(name: str) -> bool:
+    """Whether a name has an address, and not only ones that lead every host to itself."""
+    try:
+        found = socket.getaddrinfo(name, None)
+    except OSError:
+        return False
+    return any(not is_loopback(str(each[4][0])) for each in found)

@@ -2,13 +2,21 @@
 
     <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
 
-The index gets its name last and at once (see network/partitioned_file.py): what has none was never committed, and is
-deleted when the service starts. File names say whose results they are, so that nothing else must be kept. Files are
+The index gets its name last and at once (see network.stored): what has none was never committed, and
+is deleted when the service starts. File names say whose results they are, so that nothing else must be kept. Files are
 sealed with the clusters' secret, for their names: what somebody else wrote, or moved, is no result.
+
+DirectoryLock: one shuffle service at a time in a directory, so that none deletes what another one is writing.
+
+The system lets go of the lock when the process ends, however it ends: nothing is left to tidy up after a kill -9.
 """
 
+import contextlib
+import fcntl
 import logging
+import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,
@@ -24,16 +33,16 @@ from headrace.core.ids import (
     JobVertexId,
     ResultPartitionId,
 )
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.compression import BatchCompressor
+from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
-from headrace.network.file_seal import FileSeal
-from headrace.network.io_pool import InlineIo, IoExecutor
-from headrace.network.local_pool import NeverWait
-from headrace.network.partition import ResultPartition
-from headrace.network.partitioned_file import INDEX_SUFFIX, PartitionedFile
-from headrace.network.sort_merge_partition import SortMergePartition
-from headrace.network.spill_files import (
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.stored.file_format import FileSeal
+from headrace.network.stored.io_pool import InlineIo, IoExecutor
+from headrace.network.stored.sort_merge_index import INDEX_SUFFIX, PartitionedFile
+from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.spill_files import (
     FileLayer,
     OsFileLayer,
     SpillDirectories,
@@ -41,8 +50,10 @@ from headrace.network.spill_files import (
     SubmitToDisk,
     describe,
 )
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored_view import ReadMemory
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_view import ReadMemory
+from headrace.shuffle_service.errors import DirectoryInUseError
+from headrace.shuffle_service.options import DIRECTORY
 
 _LOG = logging.getLogger(__name__)
 
@@ -217,7 +228,6 @@ class _NamedFiles(SpillDirectories):
         self._delete_later: Final = submit_to_disk
 
     def create_file(self, suffix: str) -> SpillFile:
-        """See SpillDirectories."""
         path = self._folder / f"{self._stem}{suffix}"
         return SpillFile.create(path, self._file_layer, self._delete_later)
 
@@ -227,3 +237,73 @@ def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
 
 
 _NO_OWNER: Final = PartitionOwner(_nobody, _nobody)
+
+
+LOCK_FILE: Final = "lock"
+_HOLDER_BYTES_MAX: Final = 300
+_ROOT: Final = 0
+_NOBODY_KNOWN: Final = 65534
+"""Whom a container sees as the owner of folders outside of it."""
+
+
+class DirectoryLock:
+    """Held from `take` until `release`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, directory: Path) -> "DirectoryLock":
+        """Make the directory where there is none, and hold it.
+
+        DirectoryInUseError; ConfigurationError, also where others could put files there, or exchange the directory.
+        """
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_open(directory)
+            path = directory / LOCK_FILE
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            reason = f"a shuffle service cannot write there: {describe(error)}"
+            raise ConfigurationError(DIRECTORY.key, str(directory), reason) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, _HOLDER_BYTES_MAX, 0).decode(errors="replace")
+            os.close(descriptor)
+            raise DirectoryInUseError(str(directory), holder) from error
+        except OSError as error:
+            os.close(descriptor)
+            reason = f"it cannot be locked: {describe(error)}"
+            raise ConfigurationError(DIRECTORY.key, str(directory), reason) from error
+        # Where the disk is full nobody learns who holds it; held it is all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} on {os.uname().nodename}".encode(), 0)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Let the next one in. Idempotent. The file stays: another service may be waiting at its door already."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _refuse_open(directory: Path) -> None:
+    """Raise ConfigurationError where somebody else may write: what lies there is read, and sent to clusters."""
+    place = directory.resolve()
+    for folder in (place, *place.parents):
+        found = folder.stat()
+        reason = ""
+        if folder == place and found.st_uid != os.geteuid():
+            reason = f"it belongs to another user ({found.st_uid}): name one of your own"
+        elif folder == place and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = "others than its owner may write there: chmod 700"
+        elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            reason = "everybody may rename what lies there: chmod o-w, or name another directory"
+        elif found.st_uid not in (os.geteuid(), _ROOT, _NOBODY_KNOWN):
+            reason = f"another user ({found.st_uid}) may rename what lies there: name a directory below your own"
+        if reason:
+            where = "" if folder == place else f"of {folder} above it, "
+            raise ConfigurationError(DIRECTORY.key, str(directory), f"{where}{reason}")

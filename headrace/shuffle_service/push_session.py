@@ -14,27 +14,23 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches import SchemaMemory, SealedBatch, decode_event, read_batch
+from headrace.network.batches.sealed_batch import (
+    SchemaMemory,
+    SealedBatch,
+    decode_event,
+    read_batch,
+)
 from headrace.network.errors import (
     ConnectionLostError,
     NetworkError,
     ProtocolError,
     StorageError,
 )
-from headrace.network.framing import Body, Frame, encode
-from headrace.network.io_pool import IoExecutor, SerialJobs
-from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.push_wire import (
-    ALL_SUBPARTITIONS,
-    PushAccept,
-    PushCommit,
-    PushData,
-    PushEvent,
-    PushOpen,
-)
-from headrace.network.sort_merge_partition import SortMergePartition
-from headrace.network.transport import Link
-from headrace.network.wire import (
+from headrace.network.sessions.transport import Link
+from headrace.network.stored.io_pool import IoExecutor, SerialJobs
+from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.wire.frames import (
     TEXT_BYTES_MAX,
     AddCredit,
     Close,
@@ -42,6 +38,15 @@ from headrace.network.wire import (
     ErrorCode,
     KeepAlive,
     Schema,
+)
+from headrace.network.wire.framing import Body, Frame, encode
+from headrace.network.wire.push_frames import (
+    ALL_SUBPARTITIONS,
+    PushAccept,
+    PushCommit,
+    PushData,
+    PushEvent,
+    PushOpen,
 )
 from headrace.shuffle_service.options import DIRECTORY
 
@@ -151,7 +156,6 @@ class PushSession:
             raise ProtocolError(self._link.peer, what)
 
     def frame_received(self, frame: Frame) -> None:
-        """See Session."""
         if self._is_over:
             return
         match frame:
@@ -181,12 +185,10 @@ class PushSession:
             self._end()
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """See Session."""
         output, self._output = self._output, []
         return output
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self._on_lost()
         self._end()
 

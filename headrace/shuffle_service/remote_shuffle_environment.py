@@ -20,22 +20,21 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.ingest import IngestServer
-from headrace.network.network_memory import (
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.ingest.server import IngestServer
+from headrace.network.memory.sizing import (
     FLOATING_BUFFERS_PER_GATE,
     MAX_OVERDRAFT_BUFFERS,
     wanted_segment_size,
 )
-from headrace.network.partition import ResultPartition
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.peer_session import PeerSession, Session
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.sessions.transport import Link
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.transport import Link
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADMISSION_TIMEOUT, PUSH_TIMEOUT
-from headrace.shuffle_service.push_sender import PushSender
-from headrace.shuffle_service.remote_partition import RemoteResultPartition
+from headrace.shuffle_service.remote_partition import PushSender, RemoteResultPartition
 from headrace.shuffle_service.service import SERVICE_NAME_PREFIX
 
 _SEGMENTS_MIN: Final = 2
@@ -45,7 +44,6 @@ class _ReadingEnvironment(CreditBasedShuffleEnvironment):
     """The built-in environment, which calls the end of a connection with a shuffle service by its name."""
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See TransportHost."""
         session = super().open_session(link, peer_name, features)
         if peer_name.startswith(SERVICE_NAME_PREFIX) and isinstance(session, PeerSession):
             return _ServiceSession(link, session.producer, session.consumer)
@@ -56,7 +54,6 @@ class _ServiceSession(PeerSession):
     """A connection with a shuffle service: when it is lost, no task is to blame."""
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         if isinstance(error, ConnectionLostError):
             error = ShuffleServiceLostError(error.peer, error.reason)
         super().lost(error)
@@ -74,12 +71,10 @@ class RemoteShuffleEnvironment:
 
     @property
     def partitions(self) -> ResultPartitionManager:
-        """See ShuffleEnvironment."""
         return self._built_in.partitions
 
     @property
     def ingest(self) -> IngestServer:
-        """See ShuffleEnvironment."""
         return self._built_in.ingest
 
     @property
@@ -88,11 +83,9 @@ class RemoteShuffleEnvironment:
         return len(self._pushing)
 
     def start(self) -> TaskManagerLocation:
-        """See ShuffleEnvironment."""
         return self._built_in.start()
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """See ShuffleEnvironment."""
         shuffle = descriptor.shuffle
         if shuffle is None or not shuffle.is_external or shuffle.location is None:
             return self._built_in.create_result_partition(descriptor)
@@ -126,15 +119,12 @@ class RemoteShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """See ShuffleEnvironment."""
         return self._built_in.create_input_gate(descriptor, consumer)
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """See ShuffleEnvironment."""
         self._built_in.release_partitions(partition_ids)
 
     def close(self) -> None:
-        """See ShuffleEnvironment."""
         with self._lock:
             pushing = list(self._pushing)
         for partition in pushing:

@@ -10,22 +10,24 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, TypeVar
 
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
-from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMasterContext
+from headrace.cluster.shuffle.shuffle_master import (
+    CreditBasedShuffleMaster,
+    JobShuffleContext,
+    ShuffleMasterContext,
+)
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import JobId, ResultPartitionId
+from headrace.core.security.tls import client_context, server_context
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
     ProducerDescriptor,
     ShuffleDescriptor,
 )
 from headrace.core.threads import spawn
-from headrace.core.tls import client_context, server_context
 from headrace.gateways.shuffle_service import SHUFFLE_SERVICE_ENDPOINT, ShuffleServiceGateway
-from headrace.rpc.address import RpcAddress
 from headrace.rpc.errors import RpcError
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
-from headrace.rpc.proxies import with_timeout
+from headrace.rpc.proxies import RpcAddress, with_timeout
 from headrace.rpc.tcp import TcpRpcService, split_host_port
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
@@ -83,7 +85,6 @@ class RemoteShuffleMaster:
         self._watching.add_done_callback(self._watch_ended)
 
     async def close(self) -> None:
-        """See ShuffleMaster."""
         if self._watching is not None:
             self._watching.cancel()
         if self._tasks:
@@ -96,11 +97,9 @@ class RemoteShuffleMaster:
             await rpc.stop()
 
     def register_job(self, context: JobShuffleContext) -> None:
-        """See ShuffleMaster."""
         self._jobs[context.job_id] = context
 
     def unregister_job(self, job_id: JobId) -> None:
-        """See ShuffleMaster."""
         if self._jobs.pop(job_id, None) is None:
             return
         if self._external.pop(job_id, None) is not None:
@@ -134,7 +133,6 @@ class RemoteShuffleMaster:
         return ShuffleDescriptor(partition_id, location, is_external=True)
 
     def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
-        """See ShuffleMaster."""
         released: list[ResultPartitionId] = []
         for descriptor in descriptors:
             known = self._external.get(descriptor.partition_id.producer.job_id)

@@ -7,11 +7,15 @@ Source: Flink Remote Shuffle's MapPartition.
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches import SealedBatch
-from headrace.network.local_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.sort_merge_cursor import RegionCursor
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.stored.sort_merge_cursor import RegionCursor
+from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.stored_partition import (
+    PartitionOwner,
+    PartitionStorage,
+    StoredPartition,
+)
 
 
 class ServedPartition(StoredPartition):
@@ -34,7 +38,6 @@ class ServedPartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """See sort_merge_cursor.RegionSource."""
         return self._file
 
     def commit(self, file: PartitionedFile) -> bool:

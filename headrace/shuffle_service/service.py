@@ -6,6 +6,7 @@ partition closes the door to the older ones. Source: Flink Remote Shuffle's Shuf
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,39 +22,39 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.handshake import offered_features
-from headrace.network.io_pool import IoExecutor, ThreadIoPool
-from headrace.network.keepalive import KeepAlivePolicy
-from headrace.network.local_pool import LocalBufferPool, NeverWait
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.peer_session import PeerSession, Session
-from headrace.network.producer_session import ProducerSession
-from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, to_ms
-from headrace.network.socket_transport import SocketTransport
-from headrace.network.sort_merge_partition import SortMergePartition
-from headrace.network.spill_files import FileLayer, OsFileLayer, SpillDirectories
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored_view import ReadMemory
-from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.transport import Link, Transport
-from headrace.network.wire import Feature
+from headrace.network.gates.partition_requests import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, NeverWait
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.sessions.transport import Link, Transport
+from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
+from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.spill_files import FileLayer, OsFileLayer, SpillDirectories
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_view import ReadMemory
+from headrace.network.transport.socket_transport import SocketTransport
+from headrace.network.wire.frames import Feature
+from headrace.network.wire.handshake import offered_features
+from headrace.network.wire.keepalive import KeepAlivePolicy
 from headrace.shuffle_service.admission import WriteBudget
-from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
+    DIRECTORY,
     DISK_MAX,
     PARTITION_WRITE_MEMORY,
     PUSH_CREDIT,
     READ_MEMORY,
     WRITE_MEMORY,
 )
-from headrace.shuffle_service.partition_store import PAGE_BYTES, PartitionStore
+from headrace.shuffle_service.partition_store import PAGE_BYTES, DirectoryLock, PartitionStore
 from headrace.shuffle_service.push_session import (
     PUSH_NAME,
     PushNotAllowedError,
@@ -66,6 +67,8 @@ _LOG = logging.getLogger(__name__)
 
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
 _IDENTITY_FILE: Final = "identity"
+_IDENTITY_BYTES: Final = 16
+_IDENTITY: Final = re.compile("[0-9a-f]{16}")
 _Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
 
 
@@ -262,7 +265,6 @@ class ShuffleService:
     # PushOwner
 
     def post(self, callback: Callable[[], None]) -> None:
-        """See PushOwner."""
         self._transport.post(callback)
 
     def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
@@ -285,7 +287,6 @@ class ShuffleService:
         return WriteGrant(pages, max(1, credit))
 
     def end_push(self, session: PushSession) -> None:
-        """See PushOwner."""
         partition_id = session.partition_id
         if partition_id is not None and self._pushes.get(partition_id) is session:
             del self._pushes[partition_id]
@@ -294,15 +295,12 @@ class ShuffleService:
     def create_writer(
         self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
     ) -> SortMergePartition:
-        """See PushOwner."""
         return self._store.create_writer(partition_id, count, grant.pages)
 
     def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        """See PushOwner."""
         return self._store.grown(partition_id, size_bytes)
 
     def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
-        """See PushOwner."""
         with self._lock:
             served = self._served.get(partition_id)
         if served is None or not served.commit(file):
@@ -320,12 +318,20 @@ class ShuffleService:
     def _identity(self) -> str:
         """The name under which consumers know this directory's service, whenever it was started."""
         path = self._directory / _IDENTITY_FILE
+        partial = path.with_suffix(".partial")
+        for each in (path, partial):
+            # Left by somebody from when others could write here: where it leads is none of ours to read or write.
+            if each.is_symlink():
+                each.unlink()
         if not path.exists():
             # Its name last: half a name would be another service's, for which nobody keeps results.
-            partial = path.with_suffix(".partial")
             partial.write_text(f"{self.random.getrandbits(64):016x}", encoding="ascii")
             partial.replace(path)
-        return path.read_text(encoding="ascii")
+        name = path.read_bytes()[: _IDENTITY_BYTES + 1].decode("ascii", "replace")
+        if not _IDENTITY.fullmatch(name):
+            reason = f"its file '{_IDENTITY_FILE}' holds no name of a shuffle service: delete it to begin anew"
+            raise ConfigurationError(DIRECTORY.key, str(self._directory), reason)
+        return name
 
 
 class _CountedSession(PeerSession):
@@ -342,7 +348,6 @@ class _CountedSession(PeerSession):
         self._on_ended = on_ended
 
     def lost(self, error: NetworkError) -> None:
-        """See Session."""
         self._on_ended()
         super().lost(error)
 

@@ -9,22 +9,22 @@ from typing import Final
 
 import msgspec
 
-from headrace.api.job_client import JobClient
-from headrace.api.termination import end_in_order_when_terminated, ignore_termination
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.left_behind import end_in_order_when_terminated, ignore_termination
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ClusterDataSetId
-from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
-from headrace.graph.expansion import expand
+from headrace.gateways.messages import DataSetInfo
+from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES
 from headrace.spark.host import SparkHost
-from headrace.spark.master import parse_master
 from headrace.spark.options import SLOT_COUNT
-from headrace.spark.python_files import python_files
-from headrace.spark.session import planned_or_running_master
-from headrace.spark.session_configuration import embedded_slot_count
+from headrace.spark.session.master import parse_master
+from headrace.spark.session.python_files import python_files
+from headrace.spark.session.session import planned_or_running_master
+from headrace.spark.session.session_configuration import embedded_slot_count
 
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
@@ -122,7 +122,6 @@ class SparkExecutor:
         return () if host is None else host.handle.list_data_sets()
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See PipelineExecutor."""
         host = self._live_host()
         if host is not None:
             host.handle.release_data_set(data_set)

@@ -15,34 +15,36 @@ from headrace.api.executors import default_settings
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
-from headrace.core.cluster_secret import cluster_identity, cluster_secret
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
-from headrace.core.process_memory import PROCESS_MEMORY
+from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
-from headrace.core.tls import TlsIdentity, needs_tls
-from headrace.spark.dataframe_commit import sink_coordinator_factory
-from headrace.spark.dataframes import source_coordinator_factory
-from headrace.spark.jvm import delete_at_jvm_exit, is_stopped, registered_executor_count
-from headrace.spark.jvm_errors import silence_py4j
-from headrace.spark.master import MasterKind, parse_master
+from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
+from headrace.core.security.tls import TlsIdentity, needs_tls
+from headrace.spark.dataframes.commit import sink_coordinator_factory
+from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
-from headrace.spark.program_sessions import asked_of_session, refuse_unobeyed
-from headrace.spark.python_files import ShippedFiles, python_files, ship
-from headrace.spark.resource_driver import SparkResourceDriver
-from headrace.spark.session import HostSession, host_session
-from headrace.spark.session_configuration import LOOPBACK, driver_addresses
-from headrace.spark.session_end import before_stop
-from headrace.spark.task_secrets import TaskSecrets
-from headrace.spark.worker import WorkerSpec, run_worker
-from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
-from headrace.spark.worker_memory import worker_memory_bytes
-from headrace.spark.worker_output import OutputPipe, StandardOutput
-from headrace.spark.worker_process import program_log_levels
+from headrace.spark.session.jvm import (
+    delete_at_jvm_exit,
+    is_stopped,
+    registered_executor_count,
+    silence_py4j,
+)
+from headrace.spark.session.master import MasterKind, parse_master
+from headrace.spark.session.program_sessions import asked_of_session, refuse_unobeyed
+from headrace.spark.session.python_files import ShippedFiles, python_files, ship
+from headrace.spark.session.session import HostSession, before_stop, host_session
+from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
+from headrace.spark.workers.resource_driver import SparkResourceDriver
+from headrace.spark.workers.task_secrets import TaskSecrets
+from headrace.spark.workers.worker import WorkerSpec, run_worker
+from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
+from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
+from headrace.spark.workers.worker_process import program_log_levels, worker_memory_bytes
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1

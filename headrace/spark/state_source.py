@@ -13,15 +13,21 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.checkpoint.errors import MetadataMissingError, SnapshotSubsumedError
-from headrace.checkpoint.leases import LEASE_DURATION_MS, Lease, subsumed, take_lease
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.retention.leases import LEASE_DURATION_MS, Lease, subsumed, take_lease
 from headrace.core.config import Settings, parse_duration_ms
 from headrace.state_processor.change_feed import ChangeFeed
 from headrace.state_processor.errors import StateProcessorError
-from headrace.state_processor.pinned_reading import PinnedReader, holder_text, missing_explained
-from headrace.state_processor.selection import LATEST, open_snapshot, snapshot_uri
-from headrace.state_processor.stored_types import converted
+from headrace.state_processor.selection import (
+    LATEST,
+    PinnedReader,
+    holder_text,
+    missing_explained,
+    open_snapshot,
+    snapshot_uri,
+)
+from headrace.state_processor.stored_state import converted
 from headrace.state_processor.table_query import (
     OpenTable,
     TableQuery,

@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
-from headrace.spark.dataframe_plan import map_in_arrow
+from headrace.spark.dataframes.push import map_in_arrow
 from headrace.state_processor.edit_checks import EditTarget, check_schema
 from headrace.state_processor.edited_rows import WrittenRows, owners_of_rows, write_rows
 from headrace.state_processor.edits import EditContext, RowsSource

@@ -1,6 +1,8 @@
-"""Keyed state: what a backend offers, and the backend that keeps it on the heap.
+"""State of operators: what a backend offers, and the backends that keep it on the heap and in RocksDB.
 
-Duty: hold state by key and window, and find it under the key that is current. Nothing is snapshotted yet.
+Duty: hold state by key and window, find it under the current key, write it with snapshots and read it back.
+Rooms: `heap`, `rocksdb`, and `queryable` for reads of running tasks. `keyed_chunks` and `operator_state_chunks` are
+state in files, `restored` is what comes back from them.
 Neighbours: imports the ground; `operators` use it.
-Start reading: `backend`, then `heap`.
+Start reading: `backend`, then `heap/backend`.
 """

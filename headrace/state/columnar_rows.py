@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.live_rows import (
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
     PiecedRows,
     pieces_of_tables,
     refuse_keys,
 )
-from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import SnapshotWriter
 
 _PIECE_ROWS: Final = 65_536
@@ -82,10 +82,10 @@ class ColumnarRows:
         return FrozenColumnarRows(self._name, self._freeze_rows(), self._max_parallelism)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
 
 class FrozenColumnarRows:
@@ -97,7 +97,6 @@ class FrozenColumnarRows:
         self._max_parallelism = max_parallelism
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         assert self._rows is not None
         tables = [table for table in self._rows() if table.num_rows]
         if not tables:
@@ -112,7 +111,6 @@ class FrozenColumnarRows:
         return files.finish()
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._rows = None
 
 

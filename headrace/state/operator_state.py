@@ -13,8 +13,8 @@ from typing import Any
 from headrace.checkpoint.handles import OperatorStateMode
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import private_copy
+from headrace.core.types.round_trip_normalizer import ValueCheck
 from headrace.core.types.type_info import TypeInformation
-from headrace.core.types.value_checks import ValueCheck
 from headrace.functions.state import (
     BroadcastState,
     ListState,

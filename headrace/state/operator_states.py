@@ -16,24 +16,24 @@ from headrace.checkpoint.handles import (
     StateTable,
 )
 from headrace.checkpoint.options import STATE_BACKEND_TYPE, StateBackendType, member_of
-from headrace.checkpoint.snapshot_files import SnapshotReader
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.metrics.groups import MetricGroup
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.evolution import StateIncompatibleError
-from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
-from headrace.state.live_rows import LiveReadable, LiveSource, waiting_sources
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import (
     OperatorStateSnapshots,
     live_operator_states,
     restore_operator_state,
 )
+from headrace.state.queryable.live_rows import LiveReadable, LiveSource, waiting_sources
 from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
 from headrace.state.snapshots import FrozenPart, FrozenState, Snapshotable
 
@@ -65,11 +65,9 @@ class NothingToRead:
     """The SnapshotReader of states that begin empty."""
 
     def read(self, file: StateFile) -> memoryview:
-        """See SnapshotReader."""
         raise AssertionError("nothing was restored, so there is nothing to read")
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """See SnapshotReader."""
         raise AssertionError("nothing was restored, so there is nothing to fetch")
 
 

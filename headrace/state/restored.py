@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.type_info import TypeInformation
 from headrace.state.columns import KEY, MAP_KEY, VALUE
 from headrace.state.evolution import (
@@ -121,14 +121,13 @@ class UnclaimedStates:
         self._restored = restored
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenUnclaimed":
-        """See Snapshotable."""
         return FrozenUnclaimed(self._restored)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
 
 class FrozenUnclaimed:
@@ -139,11 +138,10 @@ class FrozenUnclaimed:
         self._unclaimed = restored.unclaimed()
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         return self._restored.write_unclaimed(self._unclaimed, writer)
 
     def discard(self) -> None:
-        """See FrozenState."""
+        pass
 
 
 def evolved_rows(

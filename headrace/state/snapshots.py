@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.checkpoint.handles import StateChunk
-from headrace.checkpoint.snapshot_files import SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
 
 
@@ -67,5 +67,4 @@ class FrozenPart:
             raise StateNotStorableError(self._operator_name, str(error)) from error
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._state.discard()

@@ -7,7 +7,7 @@ Source: Flink KeyGroupedInternalPriorityQueue, PriorityQueueSetFactory.
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 
 Timer = tuple[int, Any, Any]
 """(time, key, namespace)"""

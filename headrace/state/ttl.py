@@ -56,7 +56,6 @@ class BatchClock:
         return self._clock.now_ms() if self._batch_ms is None else self._batch_ms
 
     def access_ms(self) -> int:
-        """See TtlClock."""
         return self.now_ms()
 
     def untimed_ms(self) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.key_groups import key_group_range
 from headrace.state.columns import KEY_GROUP, VALUE_ROW_KIND
 from headrace.state_processor.edit_checks import identity_columns
@@ -26,9 +26,10 @@ from headrace.state_processor.stored_state import (
     StoredChunk,
     StoredState,
     chunk_rows,
+    converted,
+    nullable_schema,
     stored_state,
 )
-from headrace.state_processor.stored_types import converted, nullable_schema
 from headrace.state_processor.table_query import STATE_TABLES
 
 CHANGE_TYPE: Final = "change_type"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import (
     EXPIRED,
@@ -32,17 +32,18 @@ from headrace.state.columns import (
 )
 from headrace.state_processor.errors import EditRefusedError, StateSchemaError
 from headrace.state_processor.key_hashing import (
+    HashedColumns,
     KeyHashing,
+    first_with_other_hash,
     hashable_rows,
     row_at,
 )
-from headrace.state_processor.stored_hashes import HashedColumns, first_with_other_hash
 from headrace.state_processor.stored_state import (
     OPTIONAL_COLUMNS,
     StoredState,
     chunk_rows,
+    type_differences,
 )
-from headrace.state_processor.stored_types import type_differences
 
 TIMER_COLUMNS: Final = (TIMER_SERVICE, TIMER_DOMAIN, TIMER_TIME)
 _WINDOW_ROWS: Final = "rows"

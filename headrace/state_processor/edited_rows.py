@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.key_groups import key_group_range, owners_of_groups
 from headrace.core.key_hash import InvalidKeyError
 from headrace.state.columns import (
@@ -50,8 +50,8 @@ from headrace.state_processor.stored_state import (
     OPTIONAL_COLUMNS,
     StoredState,
     chunk_rows,
+    converted,
 )
-from headrace.state_processor.stored_types import converted
 
 _PIECE_ROWS: Final = 65_536
 

@@ -1,8 +1,11 @@
 """Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
 
 What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
+
+An edit that puts an operator's rows in another number of key groups, which is its max parallelism.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +16,9 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, StateChange
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.errors import short_repr
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.graph.operator_ids import uid_hash_of
 from headrace.state.columns import KEY
 from headrace.state_processor.edit_checks import EditTarget
@@ -23,12 +27,12 @@ from headrace.state_processor.edited_rows import (
     WrittenRows,
     without_keys,
     write_chunks,
+    write_regrouped,
     write_rows,
 )
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
-from headrace.state_processor.key_hashing import KeyHashing, hashings_of
+from headrace.state_processor.key_hashing import KeyHashing, hashings_of, key_columns_behind
 from headrace.state_processor.selection import operator_in
-from headrace.state_processor.stored_hashes import key_columns_behind
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
     StoredState,
@@ -327,3 +331,37 @@ def with_operator(
         after if one.operator_id == before.operator_id else one for one in metadata.operators
     )
     return msgspec.structs.replace(metadata, operators=operators)
+
+
+def changing_max_parallelism(operator: str, max_parallelism: int) -> Edit:
+    """Give all rows of an operator the key groups that their keys have among `max_parallelism`.
+
+    All rows of one state are in memory at a time.
+    """
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise StateProcessorError(
+            f"{max_parallelism} is no max parallelism: it is from 1 to {MAX_PARALLELISM_LIMIT}"
+        )
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        owner = operator_in(metadata, operator)
+        before = owner.max_parallelism
+        states = states_of(metadata, owner, sorted(BY_KEY_GROUP, key=lambda one: one.value))
+        if not states:
+            raise UnknownStateError(f"operator {owner.title} has no keyed state", [])
+        changes: list[StateChange] = []
+        for state in states:
+            target = target_of(state, context)
+            grouped = dataclasses.replace(state, max_parallelism=max_parallelism)
+            rows = pa.concat_tables(stored_rows(state, context))
+            chunks = write_regrouped(
+                dataclasses.replace(target, state=grouped), rows, context.writer
+            )
+            owner = with_chunks_instead(owner, state, chunks)
+            action = f"{state.table.value} in {max_parallelism} key groups instead of {before}"
+            count = state.row_count
+            changes.append(StateChange(state.operator, state.name, action, count, count))
+        owner = msgspec.structs.replace(owner, max_parallelism=max_parallelism)
+        return with_operator(metadata, owner, owner), changes
+
+    return edit

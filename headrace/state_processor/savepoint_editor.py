@@ -14,16 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from headrace.checkpoint.checkpoint_storage import publish_metadata
 from headrace.checkpoint.errors import CheckpointStorageError
-from headrace.checkpoint.file_systems import (
-    absolute_uri,
-    files_below,
-    is_uri,
-    make_folder,
-    remove_file,
-    remove_folder,
-)
 from headrace.checkpoint.handles import NO_FILE, StateChunk, StateTable
 from headrace.checkpoint.metadata import (
     CheckpointMetadata,
@@ -32,17 +23,27 @@ from headrace.checkpoint.metadata import (
     SnapshotEdit,
     StateChange,
 )
-from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import SHARED_FILES
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.checkpoint.storage import SubtaskStorage
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.checkpoint_storage import publish_metadata
+from headrace.checkpoint.storage.file_systems import (
+    absolute_uri,
+    files_below,
+    is_uri,
+    make_folder,
+    remove_file,
+    remove_folder,
+)
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.state_processor.edits import (
     Edit,
     EditContext,
     RowsSource,
+    changing_max_parallelism,
     deleting_keys,
     moving_operator,
     removing,
@@ -56,12 +57,9 @@ from headrace.state_processor.errors import (
     NativeStateError,
     StateProcessorError,
 )
-from headrace.state_processor.key_group_edits import changing_max_parallelism
-from headrace.state_processor.pinned_reading import PinnedReader, held
-from headrace.state_processor.selection import open_snapshot
+from headrace.state_processor.selection import PinnedReader, held, open_snapshot
 from headrace.state_processor.stored_state import chunks_of, has_native_state
-from headrace.state_processor.window_checks import check_windows
-from headrace.state_processor.window_timers import deriving_timers
+from headrace.state_processor.window_edits import check_windows, deriving_timers
 
 _FILE_PREFIX = "edited"
 

@@ -2,6 +2,10 @@
 
 Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). Operator state and items have `subtask`
 and `pos` before them.
+
+Between the types that a state is stored with and those that other engines give back: nullable, longer or wider.
+
+Fields must be the same ones by name; numbers may become wider, never narrower. Nothing is rounded or cut.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.file_systems import open_input
 from headrace.checkpoint.handles import (
     EXPIRED_ROWS,
     EXPIRED_UNTIL,
@@ -22,7 +25,8 @@ from headrace.checkpoint.handles import (
     StateTable,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.file_systems import open_input
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.state.columns import (
     KEY,
     KEY_GROUP,
@@ -33,6 +37,7 @@ from headrace.state.columns import (
     VALUE,
     VALUE_ROW_KIND,
 )
+from headrace.state.evolution import evolve, is_widening
 from headrace.state.keyed_chunks import opaque_columns, read_tables
 from headrace.state_processor.errors import NativeStateError, StateSchemaError, UnknownStateError
 from headrace.state_processor.selection import operator_in
@@ -311,3 +316,65 @@ def parquet_footer(file: StateFile) -> pq.FileMetaData:
         return pq.read_metadata(pa.BufferReader(file.content))
     with open_input(file.uri) as opened:
         return pq.read_metadata(opened)
+
+
+def nullable_type(stored: pa.DataType) -> pa.DataType:
+    """Return the type with fields that may be null, at any depth, as engines have them that know no other."""
+    kinds = pa.types
+    if kinds.is_struct(stored):
+        return pa.struct([pa.field(one.name, nullable_type(one.type)) for one in stored])
+    if kinds.is_list(stored):
+        return pa.list_(nullable_type(stored.value_type))
+    if kinds.is_map(stored):
+        return pa.map_(nullable_type(stored.key_type), nullable_type(stored.item_type))
+    return stored
+
+
+def nullable_schema(stored: pa.Schema) -> pa.Schema:
+    """Return the schema with columns and fields that may be null."""
+    return pa.schema([pa.field(one.name, nullable_type(one.type)) for one in stored])
+
+
+def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return values as those of another type, which `type_differences` has nothing against."""
+    return evolve(array, wanted)
+
+
+def type_differences(given: pa.DataType, stored: pa.DataType, path: str) -> Iterator[str]:
+    """Yield why values of `given` are not values of the stored type: one sentence per column or field."""
+    kinds = pa.types
+    if kinds.is_struct(given) and kinds.is_struct(stored):
+        yield from _field_differences(given, stored, path)
+    elif kinds.is_list(given) and kinds.is_list(stored):
+        yield from type_differences(given.value_type, stored.value_type, f"{path}[]")
+    elif kinds.is_map(given) and kinds.is_map(stored):
+        yield from type_differences(given.key_type, stored.key_type, f"{path}.key")
+        yield from type_differences(given.item_type, stored.item_type, f"{path}.value")
+    elif not _is_same_leaf(given, stored):
+        yield f"'{path}' is {given} and was stored as {stored}: cast it"
+
+
+def _field_differences(given: pa.DataType, stored: pa.DataType, path: str) -> Iterator[str]:
+    names = [one.name for one in stored]
+    for one in given:
+        if one.name not in names:
+            yield f"'{path}.{one.name}' was not stored"
+    for one in stored:
+        index = given.get_field_index(one.name)
+        if index < 0:
+            yield f"'{path}.{one.name}' is missing"
+        else:
+            yield from type_differences(given.field(index).type, one.type, f"{path}.{one.name}")
+
+
+def _is_same_leaf(given: pa.DataType, stored: pa.DataType) -> bool:
+    kinds = pa.types
+    if given == stored or is_widening(given, stored):
+        return True
+    if kinds.is_large_string(given) and kinds.is_string(stored):
+        return True
+    if kinds.is_large_binary(given) and kinds.is_binary(stored):
+        return True
+    # One instant, shown in another time zone.
+    is_instant = kinds.is_timestamp(given) and kinds.is_timestamp(stored)
+    return is_instant and given.unit == stored.unit and bool(given.tz) == bool(stored.tz)

@@ -6,6 +6,7 @@ files and parts of files before they decide over rows.
 
 import dataclasses
 import json
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
@@ -28,11 +30,13 @@ from headrace.state_processor.stored_state import (
     StoredChunk,
     StoredState,
     chunk_rows,
+    converted,
+    nullable_schema,
     stored_state,
 )
-from headrace.state_processor.stored_types import converted, nullable_schema
 from headrace.state_processor.summary_tables import SUMMARY_TABLES, summary_table
 
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 STATE_TABLES: Final[Mapping[str, StateTable]] = {
     "keyed": StateTable.KEYED,
     "timers": StateTable.TIMERS,
@@ -176,10 +180,10 @@ def keys_in_text(text: str) -> tuple[Any, ...]:
     """Return the keys of a JSON list like `[3, 7]`. StateProcessorError."""
     try:
         keys = json.loads(text)
-    except ValueError:
+    except DECODE_ERRORS:
         keys = None
     if not isinstance(keys, list):
-        raise StateProcessorError(f"{text!r} is no JSON list of keys, such as [3, 7]")
+        raise StateProcessorError(f"{short_repr(text)} is no JSON list of keys, such as [3, 7]")
     return tuple(keys)
 
 
@@ -214,7 +218,9 @@ def key_groups_in_text(text: str) -> frozenset[int]:
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise StateProcessorError(f"'{text}' is no list of key groups, such as 3 or 0-15,64")
+        if not _NUMBER.fullmatch(first) or (dash and not _NUMBER.fullmatch(last)):
+            raise StateProcessorError(
+                f"{short_repr(text)} is no list of key groups, such as 3 or 0-15,64"
+            )
         found |= set(range(int(first), min(int(last or first), MAX_PARALLELISM_LIMIT) + 1))
     return frozenset(found)

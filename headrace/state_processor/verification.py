@@ -10,11 +10,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.channel_chunks import ChannelPart
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointError
-from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.handles import ChannelPart, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.ids import OperatorId
 from headrace.state.evolution import schema_of_text
 from headrace.state.keyed_chunks import SCHEMA

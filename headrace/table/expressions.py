@@ -1,5 +1,5 @@
 """PyFlink's `table.expressions`: its names are refused in a sentence."""
 
-from headrace.core.table_api import refuse_name as __getattr__
+from headrace.core.pyflink_refusals import refuse_name as __getattr__
 
 __all__ = ["__getattr__"]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, SubtaskRestore, TaskStateSnapshot
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
@@ -24,9 +24,9 @@ from headrace.core.threads import start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
-from headrace.network.partition import ResultPartition
-from headrace.network.producer_check import AnswerVerdict
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.partition_requests import AnswerVerdict
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.partition import ResultPartition
 
 
 class TaskListener(Protocol):

@@ -1,30 +1,91 @@
 """Tasks that read one or two logical inputs, and the choice of a task by the kind of its vertex.
 
 Source: Flink OneInputStreamTask, TwoInputStreamTask.
+
+InputTurns: which of two inputs is read next, and when the data of both has ended.
+
+Source: Flink StreamMultipleInputProcessor, MultipleInputSelectionHandler.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskPhase
-from headrace.core.checkpoints import CheckpointBarrier
+from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import LatencyMarker, StopMode
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.record_batch import RecordBatch
-from headrace.graph.job_graph import VertexKind
-from headrace.graph.payloads import VertexPayloads
-from headrace.network.gate import InputGate
-from headrace.network.union_gate import UnionInputGate
-from headrace.operators.operator import OneInputOperator, Output, TwoInputOperator
+from headrace.graph.job_graph import VertexKind, VertexPayloads
+from headrace.network.gates.gate import InputGate
+from headrace.network.gates.union_gate import UnionInputGate
+from headrace.operators.runtime.operator import OneInputOperator, Output, TwoInputOperator
+from headrace.task.checkpointing.input_barriers import InputBarriers
 from headrace.task.environment import TaskEnvironment
-from headrace.task.input_barriers import InputBarriers
-from headrace.task.input_processor import CheckpointEvent, InputHandler, LogicalInput
-from headrace.task.input_turns import InputTurns
+from headrace.task.input.input_processor import CheckpointEvent, InputHandler, LogicalInput
+from headrace.task.input.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
-from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
+
+
+class InputInTurn(Protocol):
+    """What the turns need of an input; see input_processor.LogicalInput."""
+
+    @property
+    def stop_mode(self) -> StopMode:
+        """How its data ended, once it has."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of its data was taken."""
+        ...
+
+    def process_next(self) -> bool:
+        """Take one element; False if there is none."""
+        ...
+
+    def on_available(self, callback: Callable[[], None], /) -> None:
+        """Have `callback` called, from any thread, once there is something."""
+        ...
+
+
+class InputTurns:
+    """Reads two inputs by turns, one element at a time, and whichever has something while the other has nothing.
+
+    `end_input` is told the number of each input that was drained, once; `wake` is called, from any thread, once there
+    is something again after NO_INPUT. Mailbox thread only.
+    """
+
+    def __init__(
+        self,
+        inputs: tuple[InputInTurn, InputInTurn],
+        end_input: Callable[[int], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._inputs: Final = inputs
+        self._end_input: Final = end_input
+        self._wake: Final = wake
+        self._ended: Final = [False, False]
+        self._next = 0
+
+    def step(self) -> Progress:
+        """Take one element. FINISHED: it was the end of the data of both, or came behind that."""
+        for number in (self._next, 1 - self._next):
+            current = self._inputs[number]
+            # Also of an input whose data has ended: barriers still come there, and the other one waits for them.
+            if current.process_next():
+                self._next = 1 - number
+                if current.has_ended and not self._ended[number]:
+                    self._ended[number] = True
+                    if current.stop_mode is StopMode.DRAIN:
+                        self._end_input(number)
+                return Progress.FINISHED if all(self._ended) else Progress.MORE
+        for current in self._inputs:
+            current.on_available(self._wake)
+        return Progress.NO_INPUT
+
 
 _NAMED_MAX: Final = 8
 """Of so many channels whose barrier is missing it is said whose they are."""
@@ -51,7 +112,6 @@ class InputStreamTask(StreamTask):
         self._barriers = InputBarriers(self, environment, timers, self._inputs)
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         for logical_input in self._inputs:
             logical_input.restore_watermark(self.chain.head.current_watermark)
@@ -61,12 +121,10 @@ class InputStreamTask(StreamTask):
         self._barriers.triggered(barrier)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """See StreamTask."""
         self._barriers.aborted(checkpoint_id)
         super().notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """See StreamTask."""
         progress = super().checkpoint_progress(checkpoint_id)
         collected = self._barriers.missing(checkpoint_id)
         if collected is None:
@@ -118,7 +176,6 @@ class OneInputStreamTask(InputStreamTask):
     _head_output: Output
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         head = self.chain.head
         assert isinstance(head, OneInputOperator)
@@ -127,11 +184,9 @@ class OneInputStreamTask(InputStreamTask):
         self._head_output = self.chain.head_output
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
-        """See InputHandler."""
         self._barriers.event_received(0, channel_index, event)
 
     def batch(self, batch: RecordBatch) -> None:
-        """See InputHandler."""
         self.counters.records_in += batch.num_rows
         self._process_batch(batch, self._head_output)
 
@@ -142,7 +197,6 @@ class OneInputStreamTask(InputStreamTask):
             self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
 
     def status(self, is_idle: bool) -> None:
-        """See InputHandler."""
         if not self.chain.is_finished:
             self.chain.head.process_status(is_idle, self.chain.head_output)
 
@@ -210,7 +264,6 @@ class TwoInputStreamTask(InputStreamTask):
         self._is_paced = self.chain.is_per_record
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         self.combined.restore(self.chain.head.current_watermark)
 

@@ -2,6 +2,15 @@
 
 Three kinds by the head of the chain: sources are polled, the others read one or two logical inputs.
 Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInputStreamTask.
+
+EndOfTask: what a subtask still waits for between its end of data and its end.
+
+With checkpoints, its last effects become final only with one that was taken after all rows were processed, here and
+downstream; until then it stays and takes part. Source: Flink StreamTask.afterInvoke, FLIP-147.
+
+LatencyMarkerEmitter: a subtask of a source sends a marker with its time, now and then, among its rows.
+
+Source: Flink SourceOperatorStreamTask.LatencyMarkerEmitter.
 """
 
 import enum
@@ -11,37 +20,124 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
-from headrace.core.checkpoints import CheckpointBarrier, SnapshotKind
+from headrace.core.barriers import CheckpointBarrier, SnapshotKind
 from headrace.core.config import Settings
-from headrace.core.elements import MAX_WATERMARK, EndOfData, StopMode, Watermark
-from headrace.core.failpoints import Failpoint, reach
+from headrace.core.elements import MAX_WATERMARK, EndOfData, LatencyMarker, StopMode, Watermark
 from headrace.core.ids import OperatorId
-from headrace.core.operator_types import OperatorTypes
-from headrace.graph.payloads import VertexPayloads
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.functions.subtask_context import ProcessingTimeService
+from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
-from headrace.network.debloat import ROWS_AT_FIRST, is_debloated
+from headrace.metrics.latency import LATENCY_INTERVAL
+from headrace.network.flow.buffer_debloater import ROWS_AT_FIRST, is_debloated
+from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.metrics import DETAILED_METRICS, register_task_metrics
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.operators.operator import (
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.operators.runtime.operator import (
     InputStatus,
     SourceOperator,
 )
-from headrace.task.debloating import GateDebloating, register_debloating_metrics
-from headrace.task.end_of_task import EndOfTask
+from headrace.task.chain.operator_chain import OperatorChain
+from headrace.task.chain.queryable_state import StateRead, StateReads
+from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
-from headrace.task.latency_markers import LatencyMarkerEmitter
+from headrace.task.input.debloating import GateDebloating, register_debloating_metrics
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
-from headrace.task.operator_chain import OperatorChain
-from headrace.task.stall_watch import StallWatch
-from headrace.task.state_reads import StateRead, StateReads
-from headrace.task.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types
+from headrace.task.watchdog import StallWatch
+
+
+class EndOfTask:
+    """Mailbox thread only; acknowledgements of consumers come from any."""
+
+    def __init__(
+        self, writers: Sequence[RecordWriter], wake: Callable[[], None], *, takes_checkpoints: bool
+    ) -> None:
+        self._writers: Final = writers
+        self._wake: Final = wake
+        self._waits: bool = takes_checkpoints
+        self._unacknowledged = len(writers)
+        self._final_id: int | None = None
+        self._is_final_complete = False
+        self.has_begun = False
+
+    def begin(self, *, waits: bool) -> None:
+        """All data was emitted. `waits`: a checkpoint is to come even where none are taken periodically."""
+        self.has_begun = True
+        self._waits = self._waits or waits
+        if self._waits:
+            for writer in self._writers:
+                writer.partition.on_all_data_processed(self._acknowledged)
+
+    def checkpoint_taken(self, checkpoint_id: int) -> None:
+        """The subtask took part in a checkpoint."""
+        if self.has_begun and self._final_id is None:
+            self._final_id = checkpoint_id
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """A checkpoint is published; any that holds what came after the end of data will do."""
+        if self._final_id is not None and checkpoint_id >= self._final_id:
+            self._is_final_complete = True
+
+    def wait_for(self, checkpoint_id: int) -> None:
+        """The job stops with this checkpoint: exactly it must be complete."""
+        self._waits = True
+        self._final_id = checkpoint_id
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether nothing more is waited for."""
+        if not self._waits:
+            return True
+        return self._unacknowledged == 0 and self._is_final_complete
+
+    def _acknowledged(self) -> None:
+        self._unacknowledged -= 1
+        self._wake()
+
+
+class LatencyMarkerEmitter:
+    """Emits at once and then an interval behind each emission; never where the interval is 0. Mailbox thread only.
+
+    `has_room` says whether a row could be emitted now, and else has its argument called as soon as it can. Until then
+    the marker waits, as a row would, and its task goes on with mail and barriers.
+    """
+
+    def __init__(
+        self,
+        source_id: OperatorId,
+        subtask_index: int,
+        settings: Settings,
+        timers: ProcessingTimeService,
+        has_room: Callable[[Callable[[], None]], bool],
+        emit: Callable[[LatencyMarker], None],
+    ) -> None:
+        self._source_id: Final = source_id
+        self._subtask_index: Final = subtask_index
+        # A timer knows no part of a millisecond.
+        self._interval_ms: Final = -int(-settings.duration_ms(LATENCY_INTERVAL) // 1)
+        self._timers: Final = timers
+        self._has_room: Final = has_room
+        self._emit: Final = emit
+
+    def start(self) -> None:
+        """Begin; it ends with the timers."""
+        if self._interval_ms > 0:
+            self._timers.schedule(self._timers.now_ms(), self._fire)
+
+    def _fire(self, _time_ms: int) -> None:
+        self._send(LatencyMarker(self._timers.now_ms(), self._source_id, self._subtask_index))
+
+    def _send(self, marker: LatencyMarker) -> None:
+        if self._has_room(lambda: self._send(marker)):
+            self._emit(marker)
+            self._timers.schedule(self._timers.now_ms() + self._interval_ms, self._fire)
 
 
 class Progress(enum.Enum):
@@ -247,19 +343,15 @@ class StreamTask(ABC):
     def decline_checkpoint(
         self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
     ) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.decline(checkpoint_id, reason, text)
 
     def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.give_up(checkpoint_id)
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.channels.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """See input_barriers.CheckpointTaker."""
         self.checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -306,7 +398,6 @@ class SourceStreamTask(StreamTask):
     _triggered: tuple[CheckpointBarrier, ...] = ()
 
     def open(self) -> None:
-        """See StreamTask."""
         super().open()
         source = self.chain.head
         assert isinstance(source, SourceOperator)

@@ -8,25 +8,28 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from headrace.checkpoint.errors import StateReadError, SubtaskNotReadableError
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import (
+    CheckpointFailureReason,
+    StateReadError,
+    SubtaskNotReadableError,
+)
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
-from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.graph.payloads import VertexPayloads
+from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
-from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
+from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
+from headrace.task.chain.queryable_state import StateRead
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_stream_tasks import create_stream_task
 from headrace.task.mailbox import Mailbox, MailboxTimers
-from headrace.task.runner import Step, TaskRunner
-from headrace.task.state_reads import StateRead
 from headrace.task.stream_task import Progress, StreamTask
+from headrace.task.task_runner import Step, TaskRunner
 
 
 class Task:
@@ -204,7 +207,6 @@ class Task:
         return values
 
     def delay_to_next_timer_ms(self) -> float | None:
-        """See TaskLoop."""
         return self._timers.delay_to_next_ms()
 
     def step(self) -> Step:

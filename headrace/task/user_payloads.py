@@ -10,26 +10,31 @@ from typing import Any, TypeVar
 
 from headrace.core.config import Settings
 from headrace.core.errors import UNKNOWN_LOCATION, USER_EXCEPTIONS, UserCodeError
-from headrace.core.import_path import put_on_path
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.process.interpreter import put_on_path
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.pickles import unpickle_value
 from headrace.graph.function_location import user_location_of
-from headrace.graph.job_graph import ChainedOperator, JobVertex, PartitionerSpec
-from headrace.graph.payloads import Payload, VertexPayloads
+from headrace.graph.job_graph import (
+    ChainedOperator,
+    JobVertex,
+    PartitionerSpec,
+    Payload,
+    VertexPayloads,
+)
 from headrace.graph.pipeline_options import PYTHON_FILES
-from headrace.network.errors import InvalidChannelError
-from headrace.network.partitioner import (
+from headrace.network.batches.channel_selectors import (
     Channels,
     ChannelSelector,
     CustomSelector,
     Selection,
     create_selector,
 )
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.record_writer import RecordWriter
-from headrace.network.sorting_writer import create_record_writer
-from headrace.operators.user_code import user_error
+from headrace.network.errors import InvalidChannelError
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.operators.runtime.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
 
 T = TypeVar("T")
@@ -107,11 +112,9 @@ class _BlamingSelector:
         self._location = user_location_of([selector.partitioner], operator.location)
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector."""
         return self._blame(self._selector.select, batch)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector."""
         return self._blame(self._selector.channels_of, batch)
 
     def _blame(self, ask: Callable[[RecordBatch], T], batch: RecordBatch) -> T:

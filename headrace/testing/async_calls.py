@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.operators.async_calls import AsyncCall, CallsEnded
+from headrace.operators.async_io.async_calls import AsyncCall, CallsEnded
 
 
 class ManualCalls:

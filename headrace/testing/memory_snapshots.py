@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateChunk, StateFile
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import FrozenState
 
@@ -16,21 +16,17 @@ class MemorySnapshots:
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
     ) -> StateFile:
-        """See SnapshotWriter."""
         held = bytes(content)
         return StateFile("", held, len(held), _digest(held), is_shared)
 
     def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
-        """See SnapshotWriter."""
         return self.write(name, Path(path).read_bytes(), is_shared=is_shared)
 
     def read(self, file: StateFile) -> memoryview:
-        """See SnapshotReader."""
         assert _digest(file.content) == file.digest
         return memoryview(file.content)
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """See SnapshotReader."""
         Path(path).write_bytes(self.read(file))
 
 

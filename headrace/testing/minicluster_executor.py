@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.ids import ClusterDataSetId
-from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 
 
@@ -43,7 +43,6 @@ class MiniClusterExecutor:
         self.close()
 
     def submit(self, job_graph: JobGraph) -> JobClient:
-        """See PipelineExecutor."""
         handle = self.cluster.submit(job_graph)
         return JobClient(job_graph.job_id, handle.dispatcher, handle.loop)
 
@@ -52,17 +51,13 @@ class MiniClusterExecutor:
         return self.cluster.slot_count
 
     def known_parallelism(self) -> int:
-        """See PipelineExecutor."""
         return self.default_parallelism()
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """See PipelineExecutor."""
         return self.cluster.handle.list_data_sets()
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See PipelineExecutor."""
         self.cluster.handle.release_data_set(data_set)
 
     def close(self) -> None:
-        """See PipelineExecutor."""
         self.cluster.close()

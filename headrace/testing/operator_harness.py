@@ -15,21 +15,20 @@ from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import key_group_range
 from headrace.core.key_hash import hash_array, hash_keys
-from headrace.core.operator_spec import OperatorSpec
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorSpec, OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_array
 from headrace.core.types.pickles import pickle_code, unpickle_value
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
-from headrace.operators.operator import (
+from headrace.operators.registry import create_operator
+from headrace.operators.runtime.operator import (
     OneInputOperator,
     Operator,
     OperatorContext,
     SourceOperator,
     TwoInputOperator,
 )
-from headrace.operators.registry import create_operator
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 

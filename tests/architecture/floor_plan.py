@@ -20,7 +20,7 @@ DATA_PLANE: Final = frozenset({"task", "network", "operators", "state"})
 # PyFlink's module paths: re-exports only.
 FACADES: Final = frozenset({"datastream", "common", "table"})
 # Folders whose `__init__` re-exports PyFlink's public names beside code of their own.
-PARTIAL_FACADES: Final = frozenset({"metrics", "testing"})
+PARTIAL_FACADES: Final = frozenset({"metrics", "testing", "spark.session"})
 
 _BELOW_HOSTS: Final = frozenset(
     {"api", "connectors", "rest", "cluster", "cluster.task_executor", "gateways", "rpc"}

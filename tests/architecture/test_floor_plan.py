@@ -81,14 +81,14 @@ def test_nobody_imports_testing_or_a_facade_but_testing_itself() -> None:
     [
         ("headrace/task/stream_task.py", "headrace.rpc.endpoint"),
         ("headrace/task/stream_task.py", "headrace.gateways"),
-        ("headrace/api/data_stream.py", "headrace.operators.registry"),
+        ("headrace/api/streams/data_stream.py", "headrace.operators.registry"),
         ("headrace/graph/chaining.py", "headrace.functions.record"),
         ("headrace/functions/record.py", "headrace.graph"),
-        ("headrace/cluster/job_master/job_master.py", "headrace.network.wire"),
+        ("headrace/cluster/job_master/job_master.py", "headrace.network.wire.frames"),
         ("headrace/cluster/minicluster.py", "headrace.task.mailbox"),
         ("headrace/rest/server.py", "headrace.spark.host"),
         ("headrace/rest/client.py", "pyspark.sql"),
-        ("headrace/network/wire.py", "headrace.core"),
+        ("headrace/network/wire/frames.py", "headrace.core"),
     ],
 )
 def test_the_check_tells_wrong_imports_from_right_ones(file: str, module: str) -> None:
@@ -103,7 +103,7 @@ def test_the_door_imports_both_planes() -> None:
 
 
 def test_the_longest_name_that_fits_is_the_folder() -> None:
-    assert folder_of("headrace.cluster.task_executor.slot_table") == "cluster.task_executor"
+    assert folder_of("headrace.cluster.task_executor.slots") == "cluster.task_executor"
     assert folder_of("headrace.cluster.job_master.job_master") == "cluster"
     assert folder_of("headrace") == ""
 
@@ -138,15 +138,15 @@ def test_a_job_manager_loads_nothing_of_the_data_plane() -> None:
 
 
 def test_a_task_manager_does_load_the_data_plane() -> None:
-    loaded = data_plane_after("import headrace.cluster.task_executor.runner")
-    assert {"headrace.network.partition", "headrace.task.task"} <= set(loaded)
+    loaded = data_plane_after("import headrace.cluster.task_executor.task_manager_runner")
+    assert {"headrace.network.partitions.partition", "headrace.task.task"} <= set(loaded)
 
 
 @pytest.mark.parametrize("service", ["credit-based", "remote"])
 def test_a_shuffle_service_is_found_by_name_without_its_task_managers_half(service: str) -> None:
     program = (
         "from headrace.core.config import Settings\n"
-        "from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory\n"
+        "from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory\n"
         f"load_shuffle_service_factory(Settings({{'shuffle-service-factory.class': '{service}'}}))"
     )
     assert data_plane_after(program) == []
@@ -158,7 +158,7 @@ def test_the_master_of_the_remote_shuffle_service_knows_only_errors_of_the_data_
 
 
 def test_a_task_manager_starts_without_pandas() -> None:
-    program = "import sys, headrace.spark.worker; print('pandas' in sys.modules)"
+    program = "import sys, headrace.spark.workers.worker; print('pandas' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.network.framing import declared_frames
+from headrace.network.wire.framing import declared_frames
 from tools.pages import frame_senders as page
 from tools.pages.frame_senders import frame_senders
 

@@ -1,6 +1,7 @@
 """The lock files: every package at one version, with the hashes of its files, and a setup that asks for them."""
 
 import re
+import tomllib
 
 import pytest
 
@@ -29,3 +30,13 @@ def test_make_installs_nothing_without_its_hash(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     (line,) = re.findall(rf".*-r requirements/{re.escape(name)}.*", makefile)
     assert "--require-hashes" in line
+
+
+def test_no_pyarrow_with_a_known_hole_is_taken() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (needed,) = [one for one in project["dependencies"] if one.startswith("pyarrow")]
+    assert needed == "pyarrow>=23.0.1"
+    locked = re.findall(
+        r"^pyarrow==([0-9.]+)", (ROOT / "requirements" / "base.txt").read_text(), re.M
+    )
+    assert [tuple(map(int, one.split("."))) >= (23, 0, 1) for one in locked] == [True]

@@ -16,7 +16,7 @@ SERVICES = {
     "headrace.rpc.service",
     "headrace.rpc.tcp",
     "headrace.testing.minicluster_executor",
-    "headrace.testing.simulation",
+    "testkit.simulation.simulated_cluster",
 }
 # Real Spark: its processes are started by the programs under test, and only those call each other.
 EXEMPT = {"tests/spark"}

@@ -9,8 +9,9 @@ from typing import Final
 
 from tests.architecture.floor_plan import PACKAGE, ROOT, source_files
 
-FILE_LINES_MAX: Final = 500
-FILE_LINES_LOOK: Final = 400
+FILE_LINES_MAX: Final = 440
+FILE_LINES_LOOK: Final = 320
+"""Lines of code: without blanks, comments, docstrings and imports."""
 FUNCTION_LINES_LOOK: Final = 60
 
 # Written in pieces, so that this file does not hold what it forbids.
@@ -115,11 +116,23 @@ def names_declared_twice() -> dict[str, list[str]]:
 
 
 def lines_of(file: Path) -> int:
-    return file.read_text(encoding="utf-8").count("\n")
+    """Lines of code of a file: without blanks, comments, docstrings and imports."""
+    text = file.read_text(encoding="utf-8")
+    silent: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case _:
+                pass
+    return sum(
+        number not in silent and bool(line.strip()) and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+    )
 
 
 def long_files(limit: int) -> list[str]:
-    """Python files of the package and its tests with more than `limit` lines, longest first."""
+    """Python files of the package and its tests with more than `limit` lines of code, longest first."""
     folders = (ROOT / name for name in ("tests", "tools", "benchmarks", "examples"))
     files = source_files() + [file for folder in folders for file in folder.rglob("*.py")]
     sizes = sorted(((lines_of(file), file) for file in files), reverse=True)
@@ -127,7 +140,7 @@ def long_files(limit: int) -> list[str]:
 
 
 def long_functions(limit: int) -> list[str]:
-    """Functions of the package with more than `limit` lines, longest first."""
+    """Functions of the package with more than `limit` lines of code, longest first."""
     found: list[tuple[int, str]] = []
     for file in source_files():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -11,14 +11,14 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails
-from headrace.testing.lossy_network import LinkFaults
-from headrace.testing.simulated_job import (
+from testkit.simulation.lossy_network import LinkFaults
+from testkit.simulation.simulated_cluster import SimulatedCluster
+from testkit.simulation.simulated_job import (
     counting_job,
     expected_output,
     forget_output,
     output_of,
 )
-from headrace.testing.simulation import SimulatedCluster
 
 COUNT = 400
 INTERVAL_MS = 300

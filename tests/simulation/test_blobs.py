@@ -6,14 +6,14 @@ import pytest
 
 from headrace.cluster.blob import options
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.lossy_network import LinkFaults
-from headrace.testing.simulated_job import (
+from testkit.simulation.lossy_network import LinkFaults
+from testkit.simulation.simulated_cluster import MASTER, SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import (
     counting_job,
     expected_output,
     forget_output,
     output_of,
 )
-from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
 from tests.simulation.scenario import COUNT, INTERVAL_MS, RESTARTS, SETTINGS
 from tests.simulation.seeds import seeds
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.checkpoint_storage import load_snapshot
-from headrace.checkpoint.metadata_format import is_abandonment
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
+from headrace.checkpoint.storage.metadata_format import is_abandonment
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import CheckpointFailedError
 from headrace.graph.job_graph import JobGraph
-from headrace.testing.simulated_job import counting_job, expected_output, forget_output, output_of
-from headrace.testing.simulation import SimulatedCluster, failure_note
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import counting_job, expected_output, forget_output, output_of
 from tests.simulation.scenario import (
     COUNT,
     INTERVAL_MS,

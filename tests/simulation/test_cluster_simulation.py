@@ -6,8 +6,9 @@
 import pytest
 
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.simulated_job import counting_job
-from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
+from testkit.simulation import simulated_job
+from testkit.simulation.simulated_cluster import MASTER, SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import counting_job
 from tests.simulation.scenario import Plan, run_scenario
 from tests.simulation.seeds import seeds
 
@@ -136,7 +137,7 @@ def test_a_job_that_needs_more_slots_than_the_host_can_give_fails_and_says_why()
     assert result.status is JobStatus.FAILED and result.failure is not None
     wanted, _, explanation = result.failure.text.partition(" did not become available within ")
     assert wanted.startswith("1 slot(s) for 'Source: Paced -> Map -> ")
-    assert f"({__file__}, line " in wanted
+    assert f"({simulated_job.__file__}, line " in wanted
     assert explanation == (
         "20000 ms (slot.request.timeout): "
         f"job {job_id.hex()[:8]} lacks 1 of 2 slot(s); 1 TaskManager(s) with 1 slot(s) are registered, "

@@ -17,19 +17,18 @@ from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.source import Boundedness, InputStatus, SourceOutput, SourceReader
 from headrace.functions.subtask_context import SubtaskContext
-from headrace.functions.time_assigners import TumblingEventTimeWindows
-from headrace.functions.watermark_generators import WatermarkGenerator
-from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.functions.watermarks import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
+from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
-from headrace.testing.simulated_job import (
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import (
     KEY_COUNT,
     PacedSource,
     RecordingSink,
     forget_output,
     output_of,
 )
-from headrace.testing.simulation import SimulatedCluster, failure_note
 from tests.simulation.scenario import RESTARTS, SETTINGS, Plan, checkpoint_settings
 from tests.simulation.seeds import seeds
 

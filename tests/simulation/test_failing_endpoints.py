@@ -9,8 +9,8 @@ import pytest
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.core.lifecycle import JobStatus
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.testing.simulated_job import counting_job
-from headrace.testing.simulation import SimulatedCluster
+from testkit.simulation.simulated_cluster import SimulatedCluster
+from testkit.simulation.simulated_job import counting_job
 from tests.simulation.seeds import seeds
 
 ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {

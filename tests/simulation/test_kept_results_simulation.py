@@ -15,9 +15,9 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.proxies import with_timeout
-from headrace.testing.lossy_network import LinkFaults
-from headrace.testing.simulated_job import counting_job
-from headrace.testing.simulation import SimulatedCluster, failure_note
+from testkit.simulation.lossy_network import LinkFaults
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import counting_job
 from tests.simulation.scenario import SETTINGS
 from tests.simulation.seeds import seeds
 

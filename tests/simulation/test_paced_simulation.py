@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.checkpoints import CheckpointBarrier
-from headrace.task.pacing import Pace
-from headrace.task.runner import CooperativeTaskRunner
+from headrace.core.barriers import CheckpointBarrier
 from headrace.task.stream_task import SourceStreamTask
-from headrace.testing.simulation import failure_note
+from headrace.task.task_runner import CooperativeTaskRunner
+from headrace.task.time_slicing import Pace
+from testkit.simulation.simulated_cluster import failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds
 

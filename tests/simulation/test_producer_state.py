@@ -7,14 +7,14 @@ import pytest
 
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobResult
-from headrace.testing.lossy_network import LinkFaults
-from headrace.testing.simulated_job import (
+from testkit.simulation.lossy_network import LinkFaults
+from testkit.simulation.simulated_cluster import SimulatedCluster
+from testkit.simulation.simulated_job import (
     counting_job,
     expected_output,
     forget_output,
     output_of,
 )
-from headrace.testing.simulation import SimulatedCluster
 from tests.simulation.scenario import SETTINGS
 
 COUNT = 100

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from headrace.core.clock import Clock, ManualClock
-from headrace.testing.simulation import SimulatedCluster, failure_note
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds
 
@@ -20,19 +20,15 @@ class SkewedClock:
         self._ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        """See Clock."""
         return self._clock.now_ms() + self._ahead_ms
 
     def now_ns(self) -> int:
-        """See Clock."""
         return self._clock.now_ns() + self._ahead_ms * 1_000_000
 
     def monotonic_ns(self) -> int:
-        """See Clock."""
         return self._clock.monotonic_ns() + 7 * self._ahead_ms * 1_000_000
 
     def monotonic_ms(self) -> float:
-        """See Clock."""
         return self._clock.monotonic_ms() + 7 * self._ahead_ms
 
 

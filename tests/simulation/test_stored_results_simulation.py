@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.simulation import failure_note
+from testkit.simulation.simulated_cluster import failure_note
 from tests.simulation.scenario import Plan, run_scenario
 from tests.simulation.seeds import seeds
 

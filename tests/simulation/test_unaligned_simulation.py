@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.task.channel_state import InFlightData
-from headrace.testing.simulation import failure_note
+from headrace.task.checkpointing.channel_state import InFlightData
+from testkit.simulation.simulated_cluster import failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds
 

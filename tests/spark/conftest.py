@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.core.config import Settings
-from headrace.spark.session import HostSession, host_session
+from headrace.spark.session.session import HostSession, host_session
 from tests.spark.programs import Program
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from headrace.spark.spark_home import link_spark_home
+from headrace.spark.session.session import link_spark_home
 from tests.spark.processes import (
     MARK_VARIABLE,
     SPARK_HOME,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.chaos.groups import GROUPS
-from headrace.testing.chaos.runner import ChaosRunner
+from testkit.chaos.groups import GROUPS
+from testkit.chaos.runner import ChaosRunner
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

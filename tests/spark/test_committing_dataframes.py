@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.exactly_once import compare_output, rows_of_parquet
+from testkit.exactly_once import compare_output, rows_of_parquet
 from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

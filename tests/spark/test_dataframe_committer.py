@@ -13,8 +13,8 @@ from headrace.connectors.dataframe.messages import CommitPayload
 from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
 from headrace.core.types.type_info import Types
 from headrace.functions.sink import Sink
-from headrace.spark.dataframe_committer import DataFrameCommitter
-from headrace.spark.session import HostSession
+from headrace.spark.dataframes.committer import DataFrameCommitter
+from headrace.spark.session.session import HostSession
 from tests.unit.connectors.sink_world import SinkWorld, key
 
 pytestmark = pytest.mark.spark

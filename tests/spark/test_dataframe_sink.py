@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.connectors.dataframe.messages import SinkPayload
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.core.config import Settings
@@ -22,11 +22,11 @@ from headrace.core.ids import (
     JobVertexId,
     OperatorId,
 )
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.spark.dataframe_commit import SinkCommitError, SinkCoordinator
-from headrace.spark.session import HostSession
+from headrace.spark.dataframes.commit import SinkCommitError, SinkCoordinator
+from headrace.spark.session.session import HostSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

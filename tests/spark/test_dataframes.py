@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.connectors.dataframe.source import DataFrameSource
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
@@ -26,16 +26,16 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
 )
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
-from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
-from headrace.spark.session import HostSession
-from headrace.spark.task_secrets import TaskSecrets
+from headrace.spark.dataframes.dataframes import dataframe_source, source_coordinator_factory
+from headrace.spark.dataframes.push import plan_identity, unrepeatable_part
+from headrace.spark.session.session import HostSession
+from headrace.spark.workers.task_secrets import TaskSecrets
 from tests.spark.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -320,6 +320,7 @@ def test_rows_that_would_come_out_otherwise_are_copied_once(
     settings = {**CHECKPOINTS, "execution.checkpointing.dir": str(tmp_path)}
     rows = rows_over_a_restart(df, pipes, settings)
     (copy,) = (tmp_path / "dataframes").iterdir()
+    assert copy.parent.stat().st_mode & 0o077 == 0
     copied = {row["id"]: row["chance"] for row in spark.read.parquet(str(copy)).collect()}
     assert {row["id"]: row["chance"] for row in rows} == copied
     assert len(rows) == 60_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.spark.session import HostSession
+from headrace.spark.session.session import HostSession
 from tests.spark.processes import new_mark
 from tests.spark.programs import ROOT, Program, start_headrace
 from tests.spark.standalone import StandaloneCluster

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.failpoints import Failpoint
-from headrace.testing.exactly_once import (
+from headrace.core.process.failpoints import Failpoint
+from testkit.exactly_once import (
     OutputFollower,
     Units,
     compare_output,
@@ -43,7 +43,7 @@ env.execute("numbers")
 # The program runs in the driver, which commits: there it dies at the second time that it is at a moment.
 DYING = """
 import os, signal
-from headrace.core.failpoints import Failpoint, arm_with
+from headrace.core.process.failpoints import Failpoint, arm_with
 arm_with(Failpoint("{moment}"), lambda: os.kill(os.getpid(), signal.SIGKILL), time=2)
 """
 OPTIONS = (

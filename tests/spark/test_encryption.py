@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.worker_process import routable_address
+from headrace.spark.workers.worker_process import routable_address
 from tests.spark.processes import children_of, listening_ports_of, marked_processes, new_mark
 from tests.spark.programs import COUNTING, Program, headrace_run
 from tests.spark.standalone import StandaloneCluster

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.task.state_reads import MAIL_ROWS_MAX
+from headrace.task.chain.queryable_state import MAIL_ROWS_MAX
 from tests.spark.programs import Program, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]

@@ -11,8 +11,8 @@ from pyspark import SparkContext
 
 from headrace.core.clock import SystemClock
 from headrace.core.randomness import secret_token
-from headrace.core.tls import generate_identity
-from headrace.spark.session import HostSession
+from headrace.core.security.tls import generate_identity
+from headrace.spark.session.session import HostSession
 from tests.spark.processes import listening_ports_of
 from tests.spark.programs import COUNTING, Program, headrace_run
 from tests.spark.stranger import Stranger

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     DATA_INLINE_THRESHOLD,
     INTERVAL,
     KEY_FILE,
 )
+from headrace.checkpoint.retention.inspection import find_snapshots
 from headrace.common import Configuration
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.spark.session import HostSession
+from headrace.spark.session.session import HostSession
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from tests.architecture.floor_plan import ROOT
 

@@ -11,13 +11,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.checkpoint.cleaner import CheckpointCleaner
-from headrace.checkpoint.completed_store import Deletion
-from headrace.checkpoint.file_systems import is_there
-from headrace.checkpoint.leases import live_leases
+from headrace.checkpoint.retention.cleaner import CheckpointCleaner
+from headrace.checkpoint.retention.completed_store import Deletion
+from headrace.checkpoint.retention.leases import live_leases
+from headrace.checkpoint.storage.file_systems import is_there
 from headrace.core.clock import SystemClock
 from headrace.core.threads import start_thread
-from headrace.spark.session import HostSession
+from headrace.spark.session.session import HostSession
 from tests.unit.state_processor.saved import FILES, UID, savepoint, settings_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

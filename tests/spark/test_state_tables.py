@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from headrace import StreamExecutionEnvironment
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.core.types.type_info import Types
-from headrace.spark.session import HostSession
+from headrace.spark.session.session import HostSession
 from headrace.spark.state_writer import StateWriter
 from headrace.state_processor.errors import EditRefusedError, PickledKeysError, StateSchemaError
 from headrace.testing.minicluster_executor import MiniClusterExecutor

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.spark_home import link_spark_home
+from headrace.spark.session.session import link_spark_home
 from tests.spark.processes import SPARK_HOME, wait_until
 from tests.spark.programs import ROOT, Program, headrace_run, start, start_headrace
 

@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import headrace
 from tests.spark.programs import ROOT, Program, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+WHEEL_BYTES_MAX = 1_700_000
 
 WHERE = """
 import headrace
@@ -26,10 +30,35 @@ def pip(*arguments: str) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
 
 
+def build(folder: Path) -> Path:
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
+    (wheel,) = folder.iterdir()
+    return wheel
+
+
+def test_the_wheel_holds_what_users_need_and_no_more(tmp_path: Path) -> None:
+    wheel = build(tmp_path)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    folders = {name.split("/")[0] for name in names}
+    assert folders == {"headrace", "pyspark_headrace", f"headrace-{headrace.__version__}.dist-info"}
+    testing = {name.split("/")[2] for name in names if name.startswith("headrace/testing/")}
+    assert testing == {
+        "__init__.py",
+        "async_calls.py",
+        "fault_proxy",
+        "memory_snapshots.py",
+        "minicluster_executor.py",
+        "operator_harness.py",
+        "operator_restarts.py",
+        "operator_ways.py",
+    }
+    assert wheel.stat().st_size < WHEEL_BYTES_MAX
+
+
 def test_a_program_runs_on_what_the_wheel_installs(tmp_path: Path, started: list[Program]) -> None:
     built, installed = tmp_path / "built", tmp_path / "installed"
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(built), ".")
-    (wheel,) = built.iterdir()
+    wheel = build(built)
     pip("install", "--no-deps", "--no-compile", "--target", str(installed), str(wheel))
     path = tmp_path / "where.py"
     path.write_text(WHERE)

@@ -13,10 +13,10 @@ from pyspark import SparkContext
 from headrace.core.clock import SystemClock
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
-from headrace.spark.resource_driver import SparkResourceDriver
-from headrace.spark.session import HostSession
-from headrace.spark.task_secrets import TaskSecrets
-from headrace.spark.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
+from headrace.spark.session.session import HostSession
+from headrace.spark.workers.resource_driver import SparkResourceDriver
+from headrace.spark.workers.task_secrets import TaskSecrets
+from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
 from tests.spark.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

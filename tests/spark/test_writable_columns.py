@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from headrace.connectors.dataframe.writable_columns import unwritable_column
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import BigDecimalTypeInfo, Types
-from headrace.spark.session import HostSession
+from headrace.spark.session.session import HostSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Final
 
-from headrace.network.credit import Charge, GateCredits, SenderAccount
-from headrace.network.network_memory import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
+from headrace.network.flow.credit import Charge, GateCredits, SenderAccount
+from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from tools.pages.markdown import table
 
 _QUEUED_BATCHES: Final = 13

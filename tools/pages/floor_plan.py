@@ -1,8 +1,9 @@
-"""floor_plan.md: who may import whom, one row per folder."""
+"""floor_plan.md: who may import whom, one row per folder; and the rooms of each large folder, in layers."""
 
 from typing import Final
 
 from tests.architecture.floor_plan import ARROWS, GROUND
+from tests.architecture.rooms import ROOMS, Layers
 from tools.pages.markdown import table
 
 FILES: Final = {"": "__init__.py", "__main__": "__main__.py"}
@@ -19,7 +20,25 @@ def floor_plan_page() -> str:
         "",
         *table(("folder", "may import"), [_row(*entry) for entry in ARROWS.items()]),
     ]
+    lines += [
+        "",
+        "## Rooms",
+        "",
+        "Large folders have rooms. A room imports those of the layers below it; those of one layer do not know each",
+        "other, unless `+` joins them. Modules beside the rooms put the rooms together.",
+    ]
+    for house, layers in ROOMS.items():
+        lines += ["", f"### headrace/{house.replace('.', '/')}", ""]
+        lines += table(("layer", "rooms and modules"), _layers(layers))
     return "\n".join(lines) + "\n"
+
+
+def _layers(layers: Layers) -> list[tuple[str, str]]:
+    """Return a row for each layer, the highest first."""
+    return [
+        (str(number), " · ".join(f"`{name}`" for name in names))
+        for number, names in reversed(list(enumerate(layers, 1)))
+    ]
 
 
 def _row(folder: str, targets: frozenset[str]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import headrace
-from headrace.network import framing, push_wire, wire
+from headrace.network.wire import frames, framing, push_frames
 
 _ROOT: Final = Path(headrace.__file__).parent
 _SENDING: Final = ("network", "shuffle_service")
@@ -45,10 +45,10 @@ def _builders() -> dict[str, set[tuple[str, str]]]:
     """Class (or function) and method in which each frame is built, except to be read."""
     names = {frame.__name__ for frame in framing.declared_frames()}
     # Frames are declared as these are imported.
-    assert {wire.Data.__name__, push_wire.PushData.__name__} <= names
+    assert {frames.Data.__name__, push_frames.PushData.__name__} <= names
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for folder in _SENDING:
-        for path in sorted((_ROOT / folder).glob("*.py")):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
             for owner, function, call in _calls(path):
                 if isinstance(call.func, ast.Name) and call.func.id in names:
                     found[call.func.id].add((owner, function))

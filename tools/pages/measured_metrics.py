@@ -9,22 +9,25 @@ from typing import Final
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
-from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import (
+    LocalTaskManager,
+    TaskManagerConfiguration,
+)
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
-from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import names
 from headrace.metrics.latency import LATENCY_INTERVAL
-from headrace.network.debloat import DEBLOAT_ENABLED
-from headrace.network.latency_governor import LATENCY_TARGET
+from headrace.network.flow.buffer_debloater import DEBLOAT_ENABLED
+from headrace.network.flow.latency_governor import LATENCY_TARGET
 from headrace.network.metrics import DETAILED_METRICS
-from headrace.testing.simulated_job import PacedSource, RecordingSink, forget_output
+from testkit.simulation.simulated_job import PacedSource, RecordingSink, forget_output
 
 _JOB_NAME: Final = "metrics.md"
 _RECORD_COUNT: Final = 10**9

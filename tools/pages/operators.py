@@ -4,16 +4,16 @@ import inspect
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import columnar_specs, specs, window_specs
+from headrace.functions.specs import columnar_specs, operator_specs, window_specs
 from headrace.operators import registry
-from headrace.operators.operator import SourceOperator, TwoInputOperator
+from headrace.operators.runtime.operator import SourceOperator, TwoInputOperator
 from tools.pages.markdown import first_paragraph, table
 
 _INTRODUCTION: Final = """\
 # Operators
 
-A node of a graph carries a spec of `headrace/functions/specs.py`, `window_specs.py` or `columnar_specs.py`: its kind,
-the user's functions and what was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator
+A node of a graph carries a spec of `headrace/functions/specs/`: its kind, the user's functions and what was set on the
+stream. On the worker, `headrace/operators/registry.py` makes the operator
 from it.
 """
 
@@ -27,7 +27,7 @@ def operators_page() -> str:
 def _kinds() -> list[type[OperatorSpec]]:
     kinds = [
         value
-        for module in (specs, window_specs, columnar_specs)
+        for module in (operator_specs, window_specs, columnar_specs)
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
     ]

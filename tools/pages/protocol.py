@@ -5,13 +5,13 @@ import inspect
 from types import ModuleType
 from typing import Final
 
-from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.elements import EndOfData, EndOfOutputChannelState, EndOfPartition, StopMode
-from headrace.network import framing, push_wire, wire
-from headrace.network.batches import encode_event
-from headrace.network.ingest import INGEST_CREDIT
-from headrace.network.markers import encode_markers
-from headrace.network.network_memory import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
+from headrace.network.batches.sealed_batch import encode_event
+from headrace.network.ingest.server import INGEST_CREDIT
+from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
+from headrace.network.wire import frames, framing, push_frames
+from headrace.network.wire.markers import encode_markers
 from tools.pages.credit_example import credit_example
 from tools.pages.frame_senders import frame_senders
 from tools.pages.markdown import first_line, first_paragraph, table
@@ -34,7 +34,7 @@ def protocol_page() -> str:
         "",
         "Between two TaskManagers, between a Spark task that pushes a DataFrame and a TaskManager, and between a",
         "TaskManager and a shuffle service. One connection serves every channel between two processes, in both",
-        f"directions; whoever pushes has one of its own. Declared in {_file(wire)} and {_file(push_wire)}.",
+        f"directions; whoever pushes has one of its own. Declared in {_file(frames)} and {_file(push_frames)}.",
         "",
         *_prefix_lines(),
         "## Frames",
@@ -154,7 +154,7 @@ def _marker_and_event_lines() -> list[str]:
     rows.append((str(kind), str(value), "", "EndOfOutputChannelState; blocks upstream"))
     layout = first_line(encode_markers).removeprefix("Return ")
     codes = [
-        (str(code), f"`{name}`") for name, code in vars(wire.ErrorCode).items() if name.isupper()
+        (str(code), f"`{name}`") for name, code in vars(frames.ErrorCode).items() if name.isupper()
     ]
     return [
         f"Markers follow the header's fields, {layout} Kind 0 is a watermark (epoch ms),",
@@ -178,7 +178,7 @@ def _credit_lines() -> list[str]:
 _RULES_OF_CREDIT: Final = f"""\
 ## Rules of credit
 
-The accounts are `SenderAccount`, `ReceiverAccount` and `GateCredits` of `headrace/network/credit.py`; one
+The accounts are `SenderAccount`, `ReceiverAccount` and `GateCredits` of `headrace/network/flow/credit.py`; one
 credit pays for one segment.
 
 1. A gate reserves its segments before it asks for anything: `{BUFFERS_PER_CHANNEL.key}`

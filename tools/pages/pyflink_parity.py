@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from headrace.core.errors import HeadraceError
-from headrace.core.jvm_only import JvmOnlyType
+from headrace.core.pyflink_refusals import JvmOnlyType
 from tools.pages.markdown import first_line, table
 
 FACTS: Final[dict[str, Any]] = json.loads(

@@ -13,9 +13,11 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.network import framing, handshake, partition_factory, stored_partition, wire
+from headrace.network import partition_factory
+from headrace.network.stored import stored_partition
 from headrace.network.trace.exchange import TraceSettings, trace_exchange
 from headrace.network.trace.steps import Reading, TraceStep
+from headrace.network.wire import frames, framing, handshake
 from tools.pages.markdown import table
 
 _TRACE_OPTIONS: Final = ("--slow-consumer",)
@@ -67,11 +69,11 @@ def data_layout() -> str:
     """The bytes of a Data frame, from its layouts."""
     rows: list[tuple[str, str, str]] = []
     prefix_names = ("magic", "version", "frame id", "flags", "header length", "body length")
-    data_names = [name for name in wire.Data.__struct_fields__ if name not in ("markers", "body")]
+    data_names = [name for name in frames.Data.__struct_fields__ if name not in ("markers", "body")]
     offset = 0
     for names, layout, part in (
         (prefix_names, framing.PREFIX, "prefix"),
-        (data_names, wire.Data.LAYOUT, "header"),
+        (data_names, frames.Data.LAYOUT, "header"),
     ):
         kinds = re.findall(r"\d*[a-zA-Z]", layout.format)
         for name, kind in zip(names, kinds, strict=True):

@@ -16,7 +16,7 @@ from benchmarks.keyed_latency.peers.serving import ANSWER, DONE, READY, Asked
 from benchmarks.nexmark.peers.registry import PEERS
 from benchmarks.nexmark.peers.setup import ROOT, peer_python
 from benchmarks.nexmark.peers.turns import PeerFailedError, reason
-from headrace.spark.java_runtime import ensure_java
+from headrace.spark.session.java_runtime import ensure_java
 
 START_SECONDS: Final = 180
 END_SECONDS: Final = 30

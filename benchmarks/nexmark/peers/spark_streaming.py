@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from benchmarks.nexmark.peers.measure import READS, Figures, Measured, peer_main
-from headrace.spark.java_runtime import ensure_java
+from headrace.spark.session.java_runtime import ensure_java
 
 CORES: Final = 2
 FILES_PER_BATCH: Final = 1

@@ -21,7 +21,7 @@ from benchmarks.nexmark.multiples import PROTOCOL
 from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS, Peer
 from benchmarks.nexmark.peers.setup import ROOT, peer_python
 from benchmarks.nexmark.queries import QUERIES
-from headrace.spark.java_runtime import ensure_java
+from headrace.spark.session.java_runtime import ensure_java
 
 RUN_TIMEOUT_SECONDS: Final = 480
 TURNS_FILE: Final = "turns.jsonl"

@@ -18,8 +18,7 @@ from headrace.cluster.blob.options import (
     storage_parent,
 )
 from headrace.cluster.blob.transfer import PAUSE_S, TransferFailures, download
-from headrace.core.blob_key import BlobKey
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobTransferError

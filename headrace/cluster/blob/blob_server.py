@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.blob.ledger import BlobLedger
+from headrace.cluster.blob.blob_files import BlobFiles, BlobLedger
 from headrace.cluster.blob.options import (
     CLEANUP_INTERVAL,
     FETCH_NUM_CONCURRENT,
@@ -19,8 +18,7 @@ from headrace.cluster.blob.options import (
     chunk_size,
     storage_parent,
 )
-from headrace.core.blob_key import BlobKey
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
@@ -72,7 +70,6 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
             await self._run_blocking("remove blobs", self._files.close)
 
     async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
-        """See BlobServerGateway."""
         self._ledger.expect(job_id, key, self.clock.monotonic_ms())
         self._files.make_directory()
         upload = self._uploads.setdefault((job_id, key), asyncio.Lock())
@@ -113,7 +110,6 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     async def get_chunk(
         self, job_id: JobId, key: BlobKey, offset: int, size_bytes_max: int
     ) -> bytes:
-        """See BlobServerGateway."""
         if not self._ledger.is_complete(job_id, key):
             raise BlobNotFoundError(
                 str(job_id), str(key), "the job is over, or the blob was never uploaded"
@@ -124,12 +120,10 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         )
 
     async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
-        """See BlobServerGateway."""
         self._ledger.retain(job_id, keys, self.clock.monotonic_ms())
         return Acknowledge()
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
-        """See BlobServerGateway."""
         if self._forget(job_id):
             await self._delete(job_id)
         return Acknowledge()

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 import msgspec
 
-from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import JobId, OperatorId

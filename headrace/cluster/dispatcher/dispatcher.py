@@ -31,10 +31,9 @@ from headrace.gateways.state_requests import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph
-from headrace.graph.payloads import blob_keys
+from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
-from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address, with_timeout
 from headrace.rpc.service import RpcService
 
@@ -157,7 +156,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             _LOG.warning("the blobs of job %s are not deleted: %s", job_id, error)
 
     async def request_blob_server_address(self) -> str:
-        """See DispatcherGateway."""
         return gateway_address(self._services.blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
@@ -173,19 +171,16 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return (*running, *ended)
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.cancel(is_forced), _acknowledge_cancelled
         )
 
     async def trigger_checkpoint(self, job_id: JobId) -> int:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: _waiting(running).trigger_checkpoint(), _refuse_ended
         )
 
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id,
             lambda running: _waiting(running).trigger_savepoint(target_directory),
@@ -195,7 +190,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def stop_with_savepoint(
         self, job_id: JobId, target_directory: str, is_drained: bool
     ) -> str:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id,
             lambda running: _waiting(running).stop_with_savepoint(target_directory, is_drained),
@@ -203,51 +197,43 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         )
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
-        """See DispatcherGateway."""
         status = self._status_of(job_id)
         if status is None:
             raise UnknownJobError(str(job_id))
         return status
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
-        """See DispatcherGateway."""
         job = self._jobs.get(job_id)
         if job is not None:
             await asyncio.wait([job.ended], timeout=wait_max_ms / 1000)
         return await self.request_job_status(job_id)
 
     async def request_job_details(self, job_id: JobId) -> JobDetails:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.request_job_details(), lambda ended: ended.details
         )
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.request_operators(), _refuse_ended
         )
 
     async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.request_operator(named), _refuse_ended
         )
 
     async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint | None:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.request_latest_checkpoint(), _refuse_ended
         )
 
     async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
-        """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: _waiting(running).read_state(request), _refuse_ended
         )
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
-        """See DispatcherGateway."""
         job = self._jobs.get(job_id)
         if job is None:
             return self._archived(job_id).result
@@ -256,8 +242,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def fetch_collected_results(
         self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """See DispatcherGateway."""
-
         def of_ended(ended: ArchivedJob) -> CollectedResults:
             if operator_id not in ended.collected:
                 raise NothingCollectedError(str(job_id), str(operator_id))
@@ -290,7 +274,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return of_ended(self._archived(job_id))
 
     async def shut_down_cluster(self) -> Acknowledge:
-        """See DispatcherGateway."""
         self._on_shut_down()
         return Acknowledge()
 

@@ -1,8 +1,8 @@
 """What people and clients see of a job: details per vertex and subtask, and metrics combined over subtasks. Pure."""
 
-from headrace.cluster.job_master.executions import Execution
-from headrace.cluster.job_master.failover import ExceptionEntry
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.failover.failover import ExceptionEntry
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, RootExceptionInfo

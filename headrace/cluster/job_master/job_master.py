@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
-from headrace.cluster.job_master.executions import ReportVerdict
-from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.executions.executions import ReportVerdict
+from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_details import describe_job, result_of
 from headrace.cluster.job_master.job_shell import JobShell
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
@@ -52,9 +52,8 @@ from headrace.gateways.state_requests import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph
-from headrace.graph.payloads import blob_keys
-from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
@@ -115,7 +114,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def register_task_manager(
         self, job_id: JobId, registration: TaskManagerRegistration
     ) -> TaskManagerRegistrationResponse:
-        """See JobMasterGateway."""
         if job_id != self._graph.job_id:
             return RegistrationRejected(f"this JobMaster leads job {self._graph.job_id}")
         if self._scheduler.has_ended:
@@ -125,7 +123,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def offer_slots(
         self, resource_id: ResourceId, offers: tuple[SlotOffer, ...]
     ) -> tuple[AllocationId, ...]:
-        """See JobMasterGateway."""
         if not self.task_managers.is_registered(resource_id):
             raise StaleLeaderError(f"TaskManager {resource_id} is not registered at this JobMaster")
         accepted = self._scheduler.pool.offer(resource_id, offers, self.clock.monotonic_ms())
@@ -133,7 +130,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return accepted
 
     def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
-        """See JobMasterGateway."""
         lost = self._scheduler.executions.in_slot(allocation_id)
         self._scheduler.pool.fail_slot(allocation_id)
         text = f"a slot of TaskManager {resource_id} was lost: {cause}"
@@ -142,13 +138,11 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._scheduler.lose(execution, error)
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """See JobMasterGateway."""
         self.task_managers.lose(resource_id, cause)
 
     # Tasks
 
     async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
-        """See JobMasterGateway."""
         if self._scheduler.report(report) is ReportVerdict.UNKNOWN_ATTEMPT:
             raise UnknownAttemptError(str(report.attempt_id))
         return Acknowledge()
@@ -156,7 +150,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def request_partition_state(
         self, partition_id: ResultPartitionId
     ) -> ExecutionState | None:
-        """See JobMasterGateway."""
         if self._scheduler.cluster_inputs.reads(partition_id):
             # Nobody in this job is about to write it: to ask for it again is of no use.
             return ExecutionState.CREATED
@@ -172,7 +165,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         sequence_number: int,
         payload: bytes,
     ) -> Acknowledge:
-        """See JobMasterGateway."""
         self._coordination.handle_event(attempt_id, operator_id, sequence_number, payload)
         return Acknowledge()
 
@@ -183,7 +175,6 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> Acknowledge:
-        """See JobMasterGateway."""
         self._checkpointing.acknowledge(attempt_id, checkpoint_id, snapshot, metrics)
         return Acknowledge()
 
@@ -194,12 +185,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         reason: CheckpointFailureReason,
         text: str,
     ) -> Acknowledge:
-        """See JobMasterGateway."""
         self._checkpointing.decline(attempt_id, checkpoint_id, reason, text)
         return Acknowledge()
 
     async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
-        """See JobMasterGateway."""
         if self._scheduler.data_ended(attempt_id):
             self._checkpointing.final.data_ended(is_stopping=self._savepoints.is_stopping)
         return Acknowledge()
@@ -207,31 +196,26 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """See JobMasterGateway."""
         return self._coordination.fetch_collected(operator_id, offset, max_piece_count)
 
     # The ResourceManager
 
     def notify_not_enough_resources(self, explanation: str) -> None:
-        """See JobMasterGateway."""
         self._job.slots.cannot_come(explanation)
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
-        """See JobMasterGateway."""
         if self._resource_manager.link.is_leader(resource_manager_id):
             self._resource_manager.link.lost(cause)
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
-        """See JobMasterGateway."""
         self._resource_manager.link.heartbeat_received(resource_id)
         return Acknowledge()
 
     # Clients
 
     async def request_job_details(self) -> JobDetails:
-        """See JobMasterGateway."""
         await self.task_managers.refresh_metrics()
         explanation = ""
         if self._scheduler.is_waiting_for_slots:
@@ -241,35 +225,27 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
-        """See JobMasterGateway."""
         return self._state_locator.operators()
 
     async def request_operator(self, named: str) -> OperatorDescription:
-        """See JobMasterGateway."""
         return self._state_locator.operator(named)
 
     async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
-        """See JobMasterGateway."""
         return await self._state_locator.latest_checkpoint()
 
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
-        """See JobMasterGateway."""
         return await self._state_locator.read(request)
 
     async def trigger_checkpoint(self) -> int:
-        """See JobMasterGateway."""
         return await self._savepoints.trigger_checkpoint()
 
     async def trigger_savepoint(self, target_directory: str) -> str:
-        """See JobMasterGateway."""
         return await self._savepoints.trigger(target_directory)
 
     async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
-        """See JobMasterGateway."""
         return await self._savepoints.stop(target_directory, is_drained=is_drained)
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
-        """See JobMasterGateway."""
         if is_forced:
             self.task_managers.force_cancelled_tasks()
         self._scheduler.cancel()

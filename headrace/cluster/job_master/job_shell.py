@@ -9,22 +9,25 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.cluster.error_reports import first_line
-from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
-from headrace.cluster.job_master.data_set_lookup import DataSetLookup
-from headrace.cluster.job_master.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.executions import Execution
-from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.connections.cached_results import DataSetLookup
+from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
+from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
+from headrace.cluster.job_master.connections.slot_requests import JobSlots
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.job_slots import JobSlots
-from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
-from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
-from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
-from headrace.cluster.job_master.restart_strategies import create_restart_strategy
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.results.partition_tracker import (
+    RELEASE_DURING_JOB,
+    PartitionTracker,
+)
+from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
-from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ClusterDataSetId, ExecutionVertexId, JobId, JobMasterId, ResourceId
@@ -32,7 +35,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address
 
 _LOG = logging.getLogger(__name__)
@@ -109,48 +112,38 @@ class JobShell:
         self.slots.return_idle()
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """See SchedulerShell."""
         self._restore.restore(scope, version)
 
     def declare_slots(self) -> None:
-        """See SchedulerShell."""
         self.resource_manager.declare()
 
     def await_slots(self) -> None:
-        """See SchedulerShell."""
         self.slots.request()
 
     def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
-        """See SchedulerShell."""
         self._data_sets.find(data_sets, version)
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See SchedulerShell."""
         self._data_sets.release(data_set)
 
     def register_partitions(
         self, registrations: Sequence[PartitionRegistration], version: int
     ) -> None:
-        """See SchedulerShell."""
         scheduler = self.scheduler
         self.partitions.register(
             registrations, version, scheduler.partitions_registered, scheduler.registration_failed
         )
 
     def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """See SchedulerShell."""
         self.partitions.release(descriptors)
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
-        """See SchedulerShell."""
         return self._endpoint.schedule_run_async(delay_ms, action)
 
     def commit(self) -> None:
-        """See SchedulerShell."""
         self.coordination.commit(self.checkpointing.commits.await_all)
 
     def restarts(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
-        """See SchedulerShell."""
         newest_id = self.checkpointing.newest_id
         self.notices.tell(
             "restarts",
@@ -161,14 +154,12 @@ class JobShell:
         )
 
     def execution_changed(self, execution: Execution) -> None:
-        """See SchedulerShell."""
         self.coordination.execution_changed(execution)
         if execution.state.is_terminal:
             is_failure = execution.state is not ExecutionState.FINISHED
             self.checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def status_changed(self, status: JobStatus) -> None:
-        """See SchedulerShell."""
         graph = self.scheduler.graph
         _LOG.info("job %s (%s) is %s", graph.name, graph.job_id, status.name)
         self.checkpointing.status_changed(status)

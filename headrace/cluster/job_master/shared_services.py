@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.ids import ResourceManagerId
 from headrace.core.threads import BlockingRunner, run_in_thread

@@ -9,13 +9,13 @@ from typing import Final
 from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
-from headrace.cluster.job_master.executions import Execution
-from headrace.cluster.job_master.scheduling import Scheduler
-from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.named_operators import operators_called
+from headrace.core.operator_spec import operators_called
 from headrace.gateways.errors import StaleLeaderError, UnknownOperatorError
 from headrace.gateways.state_requests import (
     OperatorDescription,

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.resource_manager.data_sets import DataSets
+from headrace.cluster.resource_manager.cluster_partition_release import DataSets
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
-from headrace.cluster.resource_manager.explanation import explain_missing
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
-from headrace.cluster.resource_manager.slot_manager import SlotManager
+from headrace.cluster.resource_manager.slot_manager import SlotManager, explain_missing
 from headrace.cluster.resource_manager.slot_matching import (
     RequirementsDeclared,
     SlotFreed,
@@ -41,14 +40,12 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.cluster_partitions import (
-    ClusterPartitionReport,
-    DataSetInfo,
-)
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
+    ClusterPartitionReport,
+    DataSetInfo,
     RegistrationRefused,
     RegistrationRejected,
     SlotReport,
@@ -67,8 +64,8 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
     TaskExecutorHeartbeatPayload,
 )
+from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RpcError
-from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 from headrace.rpc.service import RpcService
 
@@ -143,7 +140,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def register_task_executor(
         self, registration: TaskExecutorRegistration
     ) -> TaskExecutorRegistrationResponse:
-        """See ResourceManagerGateway."""
         worker_id = registration.location.resource_id
         rejection = self._rejection_of(registration)
         if rejection is not None:
@@ -164,7 +160,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def send_slot_report(
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
-        """See ResourceManagerGateway."""
         self._task_managers.refuse_stale(resource_id, instance_id)
         self._slots.handle(TaskManagerAdded(resource_id, report.slots))
         return Acknowledge()
@@ -177,7 +172,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._slots.handle(SlotFreed(slot_id.resource_id, allocation_id))
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """See ResourceManagerGateway."""
         self._lose_task_manager(resource_id, cause)
 
     def _rejection_of(self, registration: TaskExecutorRegistration) -> str | None:
@@ -225,23 +219,19 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def report_cluster_partitions(
         self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
     ) -> Acknowledge:
-        """See ResourceManagerGateway."""
         self._task_managers.refuse_stale(resource_id, instance_id)
         self._data_sets.reported(resource_id, report)
         return Acknowledge()
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """See ResourceManagerGateway."""
         return self._data_sets.tracker.data_sets()
 
     async def request_cluster_partitions(
         self, data_set: ClusterDataSetId
     ) -> tuple[ShuffleDescriptor, ...]:
-        """See ResourceManagerGateway."""
         return self._data_sets.tracker.descriptors_of(data_set)
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
-        """See ResourceManagerGateway."""
         await self._data_sets.release(data_set)
         return Acknowledge()
 
@@ -265,14 +255,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def declare_required_resources(
         self, job_master_id: JobMasterId, requirements: ResourceRequirements
     ) -> Acknowledge:
-        """See ResourceManagerGateway."""
         if not self._job_masters.is_leader(requirements.job_id, job_master_id):
             raise StaleLeaderError(f"JobMaster {job_master_id} does not lead {requirements.job_id}")
         self._slots.handle(RequirementsDeclared(requirements.job_id, requirements.requirements))
         return Acknowledge()
 
     def disconnect_job_master(self, job_id: JobId, job_master_id: JobMasterId, cause: str) -> None:
-        """See ResourceManagerGateway."""
         if self._job_masters.is_leader(job_id, job_master_id):
             self._job_masters.forget(job_id)
             self._forget_requirements(job_id)
@@ -281,7 +269,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._slots.handle(RequirementsDeclared(job_id, ()))
 
     async def request_resource_overview(self) -> ResourceOverview:
-        """See ResourceManagerGateway."""
         matching = self._slots.matching
         infos = self._task_managers.describe(lambda worker_id: matching.slot_counts(worker_id)[1])
         explanation = explain_missing(
@@ -316,7 +303,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     # WorkersOwner
 
     async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
-        """See WorkersOwner."""
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is not None:
             self._heartbeats.unmonitor_target(worker_id)
@@ -325,7 +311,6 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             await task_manager.ask_to_stop(cause)
 
     async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
-        """See WorkersOwner."""
         gateway = self._task_managers.gateway_of(worker_id)
         if gateway is None:
             return

@@ -138,12 +138,9 @@ class Workers:
     # WorkerListener: any thread
 
     def worker_started(self, worker_id: ResourceId) -> None:
-        """See WorkerListener."""
         self._endpoint.run_async(lambda: self.handle(WorkerStarted(worker_id)))
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
-        """See WorkerListener."""
-
         def terminated() -> None:
             if not self._owner.worker_terminated(worker_id, diagnostics):
                 self.handle(WorkerTerminated(worker_id, diagnostics))
@@ -151,7 +148,6 @@ class Workers:
         self._endpoint.run_async(terminated)
 
     def host_failed(self, error: BaseException) -> None:
-        """See WorkerListener."""
         self._endpoint.run_async(lambda: self._owner.host_failed(error))
 
     async def _release(self, worker_id: ResourceId, cause: str) -> None:

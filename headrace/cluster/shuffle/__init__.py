@@ -1,6 +1,6 @@
 """The JobManager's half of the shuffle plug-in.
 
-`shuffle_master` is the interface, `credit_based_shuffle_master` the built-in one; how a service is chosen by name
-stands in cluster/task_executor/shuffle_services.py, since its other half belongs to the data plane and is loaded only
-where it is made.
+`shuffle_master` has the interface and the built-in one; how a service is chosen by name
+stands in cluster/task_executor/shuffle_service_loader.py, since its other half belongs to the data plane and is loaded
+only where it is made.
 """

@@ -3,6 +3,10 @@
 Life of an edge: the JobMaster registers each partition with its producer and waits for the descriptor; producer and
 consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (what `stored_by`
 names) or, where it is external, by the master. Source: Flink ShuffleMaster, JobShuffleContext.
+
+CreditBasedShuffleMaster: results lie with their producers, and nothing is to be remembered of them.
+
+Source: Flink NettyShuffleMaster.
 """
 
 from collections.abc import Callable, Collection
@@ -12,14 +16,14 @@ from typing import Protocol
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.core.ids import JobId
+from headrace.core.ids import JobId, ResultPartitionId
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
     ProducerDescriptor,
     ShuffleDescriptor,
 )
-from headrace.core.tls import TlsIdentity
 
 
 @dataclass(frozen=True)
@@ -90,3 +94,31 @@ class PartitionRegistrationError(HeadraceError):
         )
         self.partition_text = partition_text
         self.reason = reason
+
+
+class CreditBasedShuffleMaster:
+    """See ShuffleMaster."""
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def register_job(self, context: JobShuffleContext) -> None:
+        pass
+
+    def unregister_job(self, job_id: JobId) -> None:
+        pass
+
+    async def register_partition_with_producer(
+        self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
+    ) -> ShuffleDescriptor:
+        """See ShuffleMaster: where its producer is."""
+        partition_id = ResultPartitionId(
+            partition.data_set_id, partition.partition_number, producer.attempt_id
+        )
+        return ShuffleDescriptor(partition_id, producer.location)
+
+    def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
+        """See ShuffleMaster: there are none."""

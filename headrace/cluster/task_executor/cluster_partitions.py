@@ -7,9 +7,9 @@ or the end of the TaskManager. Main thread of the TaskExecutor. Source: Flink Ta
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from headrace.cluster.task_executor.setup import StoredPartitions
+from headrace.cluster.task_executor.task_manager_services import StoredPartitions
 from headrace.core.ids import ClusterDataSetId, JobId, ResultPartitionId
-from headrace.gateways.cluster_partitions import (
+from headrace.gateways.messages import (
     ClusterPartition,
     ClusterPartitionReport,
 )

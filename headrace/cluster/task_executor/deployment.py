@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.checkpoint.local_copies import LocalCopies
+from headrace.checkpoint.storage.task_local_state import LocalCopies
 from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
@@ -21,9 +21,10 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.threads import start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
-from headrace.graph.payloads import VertexPayloads
+from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics.groups import MetricGroup
 from headrace.network.shuffle_environment import ShuffleEnvironment
+from headrace.task.chain.queryable_state import StateRead
 from headrace.task.environment import (
     BlockingStarter,
     GateInput,
@@ -31,9 +32,8 @@ from headrace.task.environment import (
     TaskEnvironment,
     TaskListener,
 )
-from headrace.task.runner import TaskRunner
-from headrace.task.state_reads import StateRead
 from headrace.task.task import Task
+from headrace.task.task_runner import TaskRunner
 
 
 class RunningTask(Protocol):

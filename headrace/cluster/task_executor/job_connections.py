@@ -9,10 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from headrace.cluster.registration_answers import interpret
+from headrace.cluster.leadership import interpret
 from headrace.core.errors import HeadraceError
-from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import (

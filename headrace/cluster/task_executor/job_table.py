@@ -11,12 +11,14 @@ from typing import Final
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
-from headrace.cluster.task_executor.live_reads import LiveReads
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
-from headrace.cluster.task_executor.setup import JobMasterLostError, TaskExecutorSetup
-from headrace.cluster.task_executor.slot_table import FreedSlot, TaskSlotTable
-from headrace.cluster.task_executor.task_reporter import TaskReporter
-from headrace.cluster.task_executor.task_slots import TaskSlots
+from headrace.cluster.task_executor.queryable_state import LiveReads
+from headrace.cluster.task_executor.slots import FreedSlot, TaskSlots, TaskSlotTable
+from headrace.cluster.task_executor.task_listener import TaskReporter
+from headrace.cluster.task_executor.task_manager_services import (
+    JobMasterLostError,
+    TaskExecutorSetup,
+)
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, SlotId
 from headrace.gateways.messages import SlotOffer
@@ -75,7 +77,6 @@ class JobTable:
             self._close_if_over(attempt_id.job_id)
 
     def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        """See JobConnectionOwner."""
         return self.slots.table.offers_for(job_id)
 
     def slots_answered(
@@ -84,15 +85,12 @@ class JobTable:
         offered: tuple[SlotOffer, ...],
         accepted: tuple[AllocationId, ...],
     ) -> None:
-        """See JobConnectionOwner."""
         self.slots.answered(connection, offered, accepted)
 
     def job_master_rejected(self, job_id: JobId, reason: str) -> None:
-        """See JobConnectionOwner."""
         self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
 
     def job_master_lost(self, job_id: JobId, cause: str) -> None:
-        """See JobConnectionOwner."""
         for entry in self.tasks.of_job(job_id):
             entry.outbox.close()
             if entry.has_ended:
@@ -102,7 +100,6 @@ class JobTable:
         self.slots.await_job_master(job_id)
 
     def slot_freed(self, freed: FreedSlot) -> None:
-        """See TaskSlotsOwner."""
         slot_id = SlotId(self._setup.resource_id, freed.slot_index)
         self._on_slot_freed(slot_id, freed.allocation_id)
         self._close_if_over(freed.job_id)

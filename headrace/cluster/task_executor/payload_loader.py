@@ -9,13 +9,12 @@ from typing import Final
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
-from headrace.core.blob_key import BlobKey, size_text
 from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId, size_text
 from headrace.gateways.errors import BlobTransferError
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
-from headrace.graph.payloads import VertexPayloads
+from headrace.graph.job_graph import VertexPayloads
 from headrace.rpc.endpoint import RpcEndpoint
 
 

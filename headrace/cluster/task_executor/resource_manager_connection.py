@@ -12,10 +12,9 @@ from headrace.cluster.resource_manager_link import ResourceManagerLink
 from headrace.cluster.task_executor.options import REGISTRATION_TIMEOUT
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
-from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import AllocationId, InstanceId, ResourceId, ResourceManagerId, SlotId
-from headrace.gateways.cluster_partitions import ClusterPartitionReport
-from headrace.gateways.messages import SlotReport
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.gateways.messages import ClusterPartitionReport, SlotReport
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
     TaskExecutorRegistered,

@@ -2,11 +2,15 @@
 
 from typing import Final
 
-from headrace.checkpoint.local_copies import CopiesFirstReader, CopyingWriter, LocalCopies
 from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.checkpoint.storage import SubtaskStorage, open_reader
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.task_local_state import (
+    CopiesFirstReader,
+    CopyingWriter,
+    LocalCopies,
+)
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 
 
@@ -21,14 +25,12 @@ class CheckpointFiles:
         self._copies: Final = copies
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
-        """See SnapshotStorage."""
         writer = SubtaskStorage(options, name_prefix, self._settings)
         if self._copies is None or not self._settings.get_option(LOCAL_BACKUP):
             return writer
         return CopyingWriter(writer, self._copies)
 
     def reader(self) -> SnapshotReader:
-        """See SnapshotStorage."""
         reader = open_reader(self._settings)
         if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
             return reader

@@ -15,15 +15,14 @@ from headrace.cluster.task_executor.job_table import JobTable
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
-from headrace.cluster.task_executor.setup import (
+from headrace.cluster.task_executor.task_manager_services import (
     TaskExecutorSetup,
     TaskManagerEndsError,
 )
-from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.cluster.task_executor.task_table import TaskEntry
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
-from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import (
     AllocationId,
     ClusterDataSetId,
@@ -36,15 +35,14 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.cluster_partitions import (
-    ClusterPartition,
-    ClusterPartitionReport,
-)
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    ClusterPartition,
+    ClusterPartitionReport,
     ErrorInfo,
     ExecutionDeploymentReport,
     SlotReport,
@@ -137,7 +135,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     # Slots
 
     async def request_slot(self, request: SlotRequest) -> Acknowledge:
-        """See TaskExecutorGateway."""
         if not self._resource_manager.link.is_leader(request.resource_manager_id):
             raise StaleLeaderError(
                 f"slot request of ResourceManager {request.resource_manager_id}, "
@@ -149,7 +146,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def free_slot(
         self, allocation_id: AllocationId, job_master_id: JobMasterId, cause: str
     ) -> Acknowledge:
-        """See TaskExecutorGateway."""
         job_id = self._slots.table.job_of(allocation_id)
         if job_id is not None:
             self._jobs.refuse_stale(job_id, job_master_id)
@@ -203,7 +199,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def cancel_task(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
     ) -> Acknowledge:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             self._tasks.cancel_task(entry, is_forced)
@@ -215,7 +210,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         job_master_id: JobMasterId,
         partition_ids: tuple[ResultPartitionId, ...],
     ) -> None:
-        """See TaskExecutorGateway."""
         self._jobs.refuse_stale(job_id, job_master_id)
         self._cluster_partitions.release_of_job(partition_ids)
 
@@ -225,7 +219,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
     ) -> ClusterPartitionReport:
-        """See TaskExecutorGateway."""
         self._jobs.refuse_stale(job_id, job_master_id)
         self._cluster_partitions.promote(partitions)
         report = self._cluster_partitions.report()
@@ -235,7 +228,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def release_cluster_partitions(
         self, data_sets: tuple[ClusterDataSetId, ...]
     ) -> ClusterPartitionReport:
-        """See TaskExecutorGateway."""
         self._cluster_partitions.release(data_sets)
         return self._cluster_partitions.report()
 
@@ -245,7 +237,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         job_master_id: JobMasterId,
         shuffles: tuple[ShuffleDescriptor, ...],
     ) -> None:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             for shuffle in shuffles:
@@ -259,7 +250,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         sequence_number: int,
         payload: bytes,
     ) -> Acknowledge:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.deliver_event(operator_id, sequence_number, payload)
@@ -273,7 +263,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         timestamp_ms: int,
         options: CheckpointOptions,
     ) -> None:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
@@ -281,7 +270,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.notify_checkpoint_complete(checkpoint_id)
@@ -293,7 +281,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         checkpoint_id: int,
         latest_completed_id: int,
     ) -> None:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
@@ -306,7 +293,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def request_checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """See TaskExecutorGateway."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
         return None if entry is None else entry.task.checkpoint_progress(checkpoint_id)
@@ -318,14 +304,12 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         operator_id: OperatorId,
         query: StateQuery,
     ) -> StateReadResult:
-        """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is None:
             raise SubtaskNotReadableError(f"attempt {attempt_id}", "its TaskManager has it no more")
         return await self._reads.read(entry, operator_id, query)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
-        """See TaskExecutorGateway."""
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
 
     # Heartbeats and leaders
@@ -333,7 +317,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def heartbeat_from_resource_manager(
         self, resource_id: ResourceId
     ) -> TaskExecutorHeartbeatPayload:
-        """See TaskExecutorGateway."""
         self._resource_manager.link.heartbeat_received(resource_id)
         return TaskExecutorHeartbeatPayload(
             self.slot_report(), self._setup.measure_memory(), self._cluster_partitions.report()
@@ -342,7 +325,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def heartbeat_from_job_master(
         self, job_master_id: JobMasterId, slots: AllocatedSlotReport
     ) -> ExecutionDeploymentReport:
-        """See TaskExecutorGateway."""
         self._jobs.refuse_stale(slots.job_id, job_master_id)
         connection = self._jobs.find(slots.job_id)
         if connection is not None and connection.is_connected:
@@ -370,16 +352,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
-        """See TaskExecutorGateway."""
         if self._resource_manager.link.is_leader(resource_manager_id):
             self._resource_manager.link.lost(cause)
 
     async def can_be_released(self) -> bool:
-        """See TaskExecutorGateway."""
         return not len(self._tasks) and not self._setup.partitions.partition_count
 
     async def shut_down(self, cause: str) -> Acknowledge:
-        """See TaskExecutorGateway."""
         self.end(cause)
         return Acknowledge()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.task_executor.deployment import RunningTask
-from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, OperatorId

@@ -15,10 +15,9 @@ from typing import Any, Final
 import msgspec
 from pyarrow import fs
 
-from headrace.connectors.files.confinement import is_link, place_below
-from headrace.connectors.files.notes import KeySource, NoteFile, digest_of_scope
-from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import HIDDEN_PREFIX, delete_file, exists
+from headrace.connectors.files.paths import file_system_of, is_link, place_below
+from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
+from headrace.connectors.files.sink.staging import HIDDEN_PREFIX, delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.randomness import system_random
 

@@ -2,11 +2,16 @@
 
 With checkpoints that happens with each of them. Without, once, when the whole job has finished; a job that fails then
 leaves neither output nor staged files.
+
+Functions that the driver calls with rows as DataFrames, by name, for as long as its process lives.
+
+A job graph carries the name only: nothing of a user's is unpickled beside the JobMaster.
 """
 
+import itertools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +20,6 @@ import msgspec
 from pyarrow import fs
 
 from headrace.checkpoint.options import INTERVAL
-from headrace.connectors.dataframe.batch_functions import BatchFunction, register_batch_function
 from headrace.connectors.dataframe.messages import (
     SINK_COMMITTER,
     SINK_COORDINATOR,
@@ -37,6 +41,31 @@ from headrace.core.randomness import system_random
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
+
+BatchFunction = Callable[[Any, int], None]
+"""Takes a DataFrame and the id of the checkpoint whose rows it has."""
+
+
+@dataclass
+class _Registry:
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    functions: dict[str, BatchFunction] = field(default_factory=dict[str, BatchFunction])
+
+
+_registry: Final = _Registry()
+
+
+def register_batch_function(function: BatchFunction) -> str:
+    """Return the name under which this process knows the function from now on."""
+    function_id = f"batch-function-{next(_registry.numbers)}"
+    _registry.functions[function_id] = function
+    return function_id
+
+
+def batch_function(function_id: str) -> BatchFunction | None:
+    """Return the function, or None where this process has never heard of it."""
+    return _registry.functions.get(function_id)
+
 
 _LOG: Final = logging.getLogger(__name__)
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
@@ -86,7 +115,6 @@ class DataFrameSink(Sink):
         return f"{parent}/.{name}.staging-{self.staging_name}"
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         _check_columns("DataFrameSink", value_type)
         unwritable = unwritable_column(value_type, self.format)
         if unwritable is not None:
@@ -121,7 +149,6 @@ class DataFrameSink(Sink):
         return SINK_COORDINATOR, msgspec.msgpack.encode(payload)
 
     def committer(self) -> tuple[str, bytes]:
-        """See Sink."""
         payload = CommitPayload(
             self.target,
             self.format,
@@ -160,7 +187,6 @@ class IdempotentForeachBatchSink(Sink):
         object.__setattr__(self, "staging_path", state["staging_path"])
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         _check_columns("IdempotentForeachBatchSink", value_type)
         unwritable = unwritable_column(value_type, "parquet")
         if unwritable is not None:
@@ -175,7 +201,6 @@ class IdempotentForeachBatchSink(Sink):
         return PartStagingWriter(self.staging_path, context)
 
     def committer(self) -> tuple[str, bytes]:
-        """See Sink."""
         function_id: str = getattr(self, "function_id", "")
         return SINK_COMMITTER, msgspec.msgpack.encode(CommitPayload(function_id=function_id))
 

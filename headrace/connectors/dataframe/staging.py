@@ -12,9 +12,17 @@ import pyarrow.parquet as pq
 
 from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
-from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
+from headrace.connectors.files.formats.stream_formats import ROW_GROUP_ROW_COUNT
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, make_staging_folder, remove_if_empty
+from headrace.connectors.files.sink.staging import (
+    StagingLock,
+    checkpoint_folder_of,
+    delete_file,
+    is_staging_beside,
+    make_staging_folder,
+    remove_if_spent,
+    sweep_abandoned_beside,
+)
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
@@ -30,11 +38,17 @@ def has_checkpoints(settings: Settings) -> bool:
 
 
 class ParquetStage:
-    """Writes one Parquet file; nothing lies there before the first rows are worth a row group."""
+    """Writes one Parquet file; nothing lies there before the first rows are worth a row group.
 
-    def __init__(self, file_system: Any, path: str, schema: pa.Schema, settings: Settings) -> None:
+    `lock` shows from then on that somebody writes in the folder.
+    """
+
+    def __init__(
+        self, file_system: Any, path: str, schema: pa.Schema, settings: Settings, lock: StagingLock
+    ) -> None:
         self._file_system = file_system
         self._settings = settings
+        self._lock = lock
         self.path = path
         self._schema = schema
         self._writer: Any = None
@@ -66,6 +80,7 @@ class ParquetStage:
         if self._writer is None:
             folder = self.path.rpartition("/")[0]
             make_staging_folder(self._file_system, folder, self._settings)
+            self._lock.hold()
             self._writer = pq.ParquetWriter(
                 self.path, self._schema, filesystem=self._file_system, compression="zstd"
             )
@@ -84,7 +99,10 @@ class StagingWriter(SinkWriter):
         schema = data_schema(context.types.inputs[0].value_type)
         file_system, directory = file_system_of(staging_directory)
         name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
-        self._stage = ParquetStage(file_system, f"{directory}/{name}", schema, context.settings)
+        self._lock = _lock_on(file_system, directory, context)
+        self._stage = ParquetStage(
+            file_system, f"{directory}/{name}", schema, context.settings, self._lock
+        )
         self._reported_path = f"{staging_directory}/{name}"
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -114,6 +132,7 @@ class StagingWriter(SinkWriter):
 
     def close(self) -> None:
         self._stage.close()
+        self._lock.release()
 
 
 class PartStagingWriter(SinkWriter):
@@ -124,6 +143,7 @@ class PartStagingWriter(SinkWriter):
         self._schema = data_schema(context.types.inputs[0].value_type)
         self._file_system, self._directory = file_system_of(staging_directory)
         self._staging_directory = staging_directory
+        self._lock = _lock_on(self._file_system, self._directory, context)
         # Drawn anew, so that no attempt ever writes to another one's file.
         self._token = system_random().randbytes(8).hex()
         self._stage: ParquetStage | None = None
@@ -147,6 +167,8 @@ class PartStagingWriter(SinkWriter):
         if self._stage is None:
             return ()
         self._stage.finish()
+        if is_staging_beside(self._directory):
+            self._lock.mark_handed_over(checkpoint_folder_of(self._context))
         part = StagedPart(
             f"{self._staging_directory}/{self._stage.path.rpartition('/')[2]}",
             self._stage.row_count,
@@ -162,7 +184,8 @@ class PartStagingWriter(SinkWriter):
         if stage is not None:
             stage.close()
             delete_file(self._file_system, stage.path)
-            remove_if_empty(self._file_system, self._directory)
+            remove_if_spent(self._file_system, self._directory)
+        self._lock.release()
 
     @property
     def _is_first(self) -> bool:
@@ -176,7 +199,14 @@ class PartStagingWriter(SinkWriter):
         )
         self._part_count += 1
         path = f"{self._directory}/{name}"
-        return ParquetStage(self._file_system, path, self._schema, context.settings)
+        return ParquetStage(self._file_system, path, self._schema, context.settings, self._lock)
+
+
+def _lock_on(file_system: Any, directory: str, context: SubtaskContext) -> StagingLock:
+    """Return a new writer's lock; the first subtask clears up behind jobs that were killed."""
+    if context.subtask_index == 0:
+        sweep_abandoned_beside(file_system, directory, context.clock.now_ms())
+    return StagingLock(file_system, directory)
 
 
 def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:

@@ -1,12 +1,69 @@
-"""Paths and URIs of files: which file system holds them, and which files a path stands for."""
+"""Names within a folder, and nowhere else: what a note or a committable names is looked at before it is used.
 
-from collections.abc import Sequence
+Whoever may write in a sink's folder could otherwise have the driver delete, or publish, files of its user elsewhere.
+
+Paths and URIs of files: which file system holds them, and which files a path stands for.
+
+What local files need to survive a loss of power: their bytes and, apart from those, their names.
+
+Other file systems answer for what they have taken, so that nothing is to be done there.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+
+class PathOutsideError(HeadraceError):
+    """A name leads out of the folder that it belongs to. Nothing was done with it."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, folder: str, name: str, reason: str) -> None:
+        super().__init__(
+            f"'{name}' is no name of a file below {folder}: {reason}; nothing was deleted or moved. See who may write "
+            "in that folder"
+        )
+        self.folder = folder
+        self.name = name
+
+
+def place_below(file_system: Any, folder: str, name: str) -> str:
+    """Return the path of `name` below `folder`, which may itself be a link. PathOutsideError.
+
+    Refused are absolute names, `..`, and on local file systems whatever lies behind a link below the folder.
+    """
+    if name.startswith("/") or "\0" in name:
+        raise PathOutsideError(folder, name, "it is absolute")
+    if not name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise PathOutsideError(folder, name, "it has an empty part, '.' or '..'")
+    path = f"{folder}/{name}"
+    if isinstance(file_system, fs.LocalFileSystem):
+        link = _link_in(folder, name)
+        if link:
+            raise PathOutsideError(folder, name, f"{link} is a link")
+    return path
+
+
+def is_link(file_system: Any, path: str) -> bool:
+    """Whether a path is itself a link of a local file system."""
+    return isinstance(file_system, fs.LocalFileSystem) and os.path.islink(path)
+
+
+def _link_in(folder: str, name: str) -> str:
+    below = PurePosixPath(name)
+    for part in (*reversed(below.parents), below):
+        path = os.path.join(folder, part)
+        if part.parts and os.path.islink(path):
+            return path
+    return ""
 
 
 def fixed_place(path: str) -> str:
@@ -82,3 +139,34 @@ def _is_uri(path: str) -> bool:
 
 def _is_hidden(relative_path: str) -> bool:
     return any(part.startswith((".", "_")) for part in relative_path.split("/") if part)
+
+
+def persist_file(file_system: Any, path: str) -> None:
+    """Have a complete file's bytes survive. A name that it is given later needs `persist_names` too. OSError."""
+    if isinstance(file_system, fs.LocalFileSystem):
+        _sync(path)
+
+
+def persist_names(file_system: Any, base_path: str, paths: Iterable[str]) -> None:
+    """Have the names of files below `base_path` survive, with those of the folders they are in. OSError."""
+    if not isinstance(file_system, fs.LocalFileSystem):
+        return
+    base_path = base_path.rstrip("/")
+    folders: set[str] = set()
+    for path in paths:
+        folders.add(base_path or "/")
+        folder = path.rpartition("/")[0]
+        while folder not in folders and folder.startswith(f"{base_path}/"):
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    # The innermost first: what a name stands for is there before the name.
+    for folder in sorted(folders, reverse=True):
+        _sync(folder)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,8 +1,12 @@
 """Clients of Kafka: where confluent-kafka is imported, and what of it is used.
 
 Configurations are librdkafka's, which has most of the Java client's names.
+
+What is said where no broker answers: librdkafka tells the reason only to its log, and there at every attempt.
 """
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,6 +45,19 @@ class RecordsExpiredError(KafkaError):
     recoverable = False
 
 
+class ControlRecordError(KafkaError):
+    """A topic that must remember holds what no sink wrote. What was written is not guessed."""
+
+    recoverable = False
+
+    def __init__(self, topic: str, offset: int) -> None:
+        super().__init__(
+            f"the topic '{topic}' holds a record at offset {offset} that no sink of Headrace wrote, so that it cannot "
+            "be known what was written: see who may write there, and write a record of the same key without a value "
+            "behind it"
+        )
+
+
 @dataclass(frozen=True)
 class KafkaRecord:
     """One record. `partition`: None lets the client choose by the key. `timestamp_ms`: None for the broker's time."""
@@ -70,3 +87,82 @@ def create_consumer(config: Mapping[str, Any]) -> Any:
 def create_producer(config: Mapping[str, Any]) -> Any:
     """Return a confluent_kafka.Producer."""
     return kafka_client().Producer(dict(config))
+
+
+_LOG: Final = logging.getLogger(__name__)
+_FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
+
+
+class KafkaUnreachableError(KafkaError):
+    """None of the brokers that the program names has answered."""
+
+    def __init__(self, servers: str, reason: str, timeout_s: float) -> None:
+        super().__init__(
+            f"Kafka did not answer at {servers} within {timeout_s:.0f} s: {reason}; see whether it runs there, "
+            "and whether the driver and every worker reach it under that name (bootstrap.servers)"
+        )
+        self.servers = servers
+
+
+class ClientLog(logging.Handler):
+    """Takes the log of a client, instead of standard error, where each attempt is a line: give the client `logger`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Known to nobody else, so that it goes with the client.
+        self.logger: Final = logging.Logger("librdkafka")
+        self.logger.addHandler(self)
+        self._last = self._last_error = ""
+        self._is_silence_told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the last line."""
+        self._last = record.getMessage()
+        if record.levelno >= logging.ERROR:
+            self._last_error = self._last
+
+    def error_of(
+        self,
+        client: Any,
+        config: Mapping[str, Any],
+        cause: Any,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> KafkaError:
+        """Return what to raise for an error that `client` met, with what its log says of the brokers."""
+        library = kafka_client()
+        silent = (
+            library.KafkaError._TRANSPORT,
+            library.KafkaError._TIMED_OUT,
+            library.KafkaError._MSG_TIMED_OUT,
+            library.KafkaError._ALL_BROKERS_DOWN,
+            library.KafkaError._RESOLVE,
+        )
+        if cause.code() in silent:
+            return self.silence_of(client, config, cause.str(), timeout_s)
+        return KafkaError(f"Kafka: {cause.str()} (at {config['bootstrap.servers']})")
+
+    def tell_silence(self, config: Mapping[str, Any]) -> None:
+        """Warn, once until `answered`, that a broker does not answer; for a client that goes on trying."""
+        found = _FAILURE.search(self._last_error)
+        if found and not self._is_silence_told:
+            self._is_silence_told = True
+            servers = config["bootstrap.servers"]
+            _LOG.warning(
+                "a broker of Kafka at %s fails: %s; trying again", servers, found["reason"]
+            )
+
+    def answered(self) -> None:
+        """Forget errors from before records arrived; say so where `tell_silence` has warned."""
+        self._last_error = ""
+        if self._is_silence_told:
+            self._is_silence_told = False
+            _LOG.warning("Kafka sends records again")
+
+    def silence_of(
+        self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float
+    ) -> KafkaUnreachableError:
+        """Return what to raise where no answer came; `what` stands for a reason where the log has none."""
+        client.poll(0)  # lines wait for the next poll
+        found = _FAILURE.search(self._last)
+        reason = found["reason"] if found else what
+        return KafkaUnreachableError(str(config["bootstrap.servers"]), reason, timeout_s)

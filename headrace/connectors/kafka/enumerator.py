@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
+    ClientLog,
     KafkaError,
     create_consumer,
     kafka_client,
@@ -25,7 +26,6 @@ from headrace.connectors.kafka.offsets import (
     OffsetKind,
     owner_of,
 )
-from headrace.connectors.kafka.unanswered import ClientLog
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.split_enumerator import (
     SourceSplit,
@@ -91,6 +91,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._enumeration: Final = enumeration
         self._lookup: Final = lookup
         self._waiting: dict[KafkaTopicPartition, SourceSplit] = {}
+        self._is_failure_told = False
         self._known: set[KafkaTopicPartition] | None = None
 
     def restore(self, state: bytes) -> None:
@@ -139,8 +140,11 @@ class KafkaEnumerator(SplitEnumerator):
             assert error is not None
             if self._known is None:
                 raise error
-            _LOG.warning("looking for new partitions failed: %s", error)
+            if not self._is_failure_told:
+                self._is_failure_told = True
+                _LOG.warning("looking for new partitions failed, and is tried again: %s", error)
         else:
+            self._is_failure_told = False
             self._known = (self._known or set()) | {split.partition for split in splits}
             self._keep(split.encoded() for split in splits)
             self._assign(self._context.registered_readers)

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.connectors.kafka.clients import KafkaError, create_consumer, kafka_client
+from headrace.connectors.kafka.clients import ClientLog, KafkaError, create_consumer, kafka_client
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
-from headrace.connectors.kafka.unanswered import ClientLog
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.serialization import DeserializationSchema
 from headrace.functions.source import InputStatus, SourceOutput

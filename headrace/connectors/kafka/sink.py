@@ -70,7 +70,6 @@ class KafkaSink(Sink, SupportsPreprocessing):
         return DirectKafkaWriter(self._config, self._schema, waits=waits)
 
     def committer(self) -> tuple[str, bytes] | None:
-        """See Sink."""
         if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
         payload = KafkaPayload(self._config, self._transactional_id_prefix, CONTROL_TOPIC)

@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.checkpoint.storage import digest_of
+from headrace.checkpoint.storage.subtask_storage import digest_of
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.files.sink.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
-from headrace.core.arrow_streams import stream_bytes
 from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.record_batch import stream_bytes
 
 KAFKA_COMMITTER: Final = "kafka"
 INLINE_SIZE_MAX: Final = 16 * 1024

@@ -2,5 +2,5 @@
 
 Duty: JdbcSink, which runs a statement for each record, at least once or exactly once with each checkpoint.
 Neighbours: psycopg, imported where a connection is made and nowhere else.
-Start reading: `sink`, then `staging_writer` (tasks) and `staged_commit` (driver).
+Start reading: `sink`, then `writers` (tasks) and `staged_commit` (driver).
 """

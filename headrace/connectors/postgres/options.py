@@ -1,11 +1,26 @@
 """What a JdbcSink is told: where the database is, and how much goes to it at a time.
 
 Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
+
+Connections to PostgreSQL: where psycopg is imported, and what of it is used.
+
+Statements with `?` for each column of a record, as JDBC writes them, in the form that psycopg takes.
+
+What JdbcSink's writers and its committer say to each other, and the tables that they share.
+
+headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
+headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
+
+from headrace.core.errors import HostError
+from headrace.core.private_values import shown_uri
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
@@ -16,8 +31,12 @@ class JdbcConnectionOptions:
 
     url: str
     user_name: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     driver_name: str | None = None
+
+    def __repr__(self) -> str:
+        user, driver = self.user_name, self.driver_name
+        return f"JdbcConnectionOptions({shown_uri(self.url)!r}, user_name={user!r}, driver_name={driver!r})"
 
     def get_db_url(self) -> str:
         return self.url
@@ -52,7 +71,7 @@ class JdbcConnectionOptions:
             """`jdbc:postgresql://host:5432/database`, with or without `jdbc:`; libpq's parameters may follow a `?`."""
             if not url.removeprefix("jdbc:").startswith(_SCHEMES):
                 raise ValueError(
-                    f"JdbcSink writes to PostgreSQL, and '{url}' is no jdbc:postgresql:// URL"
+                    f"JdbcSink writes to PostgreSQL, and '{shown_uri(url)}' is no jdbc:postgresql:// URL"
                 )
             self._values["url"] = url
             return self
@@ -137,3 +156,106 @@ class JdbcExecutionOptions:
 
         def build(self) -> "JdbcExecutionOptions":
             return JdbcExecutionOptions(**self._values)
+
+
+class PostgresClientMissingError(HostError):
+    """psycopg is not installed where it is needed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the PostgreSQL sink needs psycopg in the driver and on every worker: pip install 'headrace[postgres]'"
+        )
+
+
+def connect(options: JdbcConnectionOptions) -> Any:
+    """Open a psycopg connection that commits when it is told to."""
+    return psycopg_client().connect(
+        options.conninfo, application_name="headrace", **options.parameters
+    )
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether another connection may do better: the server went away, or could not be reached."""
+    return isinstance(error, psycopg_client().OperationalError)
+
+
+def psycopg_client() -> Any:
+    """Return the module `psycopg`; PostgresClientMissingError where it is not installed."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise PostgresClientMissingError from error
+    return psycopg
+
+
+_PIECES: Final = re.compile(
+    r"""'(?:[^']|'')*'      # a string: a question mark in it is one
+      | "(?:[^"]|"")*"      # a quoted name
+      | --[^\n]*            # a comment to the end of the line
+      | \?\?                # JDBC's way to write an operator with a question mark
+      | \? | %""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement for psycopg, and how many values it takes."""
+
+    text: str
+    parameter_count: int
+
+
+def parse_statement(sql: str) -> Statement:
+    """Turn each `?` that stands for a value into psycopg's `%s`.
+
+    Example:
+        >>> parse_statement("INSERT INTO t VALUES (?, '?', ?)")
+        Statement(text="INSERT INTO t VALUES (%s, '?', %s)", parameter_count=2)
+    """
+    count = 0
+
+    def translate(match: re.Match[str]) -> str:
+        nonlocal count
+        piece = match.group()
+        if piece == "?":
+            count += 1
+            return "%s"
+        if piece == "??":
+            return "?"
+        return piece.replace("%", "%%")
+
+    return Statement(_PIECES.sub(translate, sql), count)
+
+
+POSTGRES_COMMITTER: Final = "postgres"
+CREATE_TABLES: Final = (
+    # Two sessions that create a table at once collide in the catalogue, `IF NOT EXISTS` or not.
+    "SELECT pg_advisory_xact_lock(4733262906)",
+    "CREATE TABLE IF NOT EXISTS headrace_staging (part text PRIMARY KEY, owner text NOT NULL, "
+    "subtask_index int NOT NULL, attempt_number int NOT NULL, ordinal int NOT NULL, content bytea NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS headrace_commits (scope text PRIMARY KEY, last_id bigint NOT NULL, "
+    "committed_at timestamptz NOT NULL DEFAULT now())",
+)
+
+
+class StagedRows(msgspec.Struct, frozen=True):
+    """Writer → committer: a part in the staging table. `owner` stands for job and operator.
+
+    `digest` is of the part's content, as others may write in that table; empty where an earlier version wrote it.
+    """
+
+    part: str
+    owner: str
+    subtask_index: int
+    attempt_number: int
+    digest: bytes = b""
+
+
+class JdbcPayload(msgspec.Struct, frozen=True):
+    """What the committer is made from. `statement` is in psycopg's form."""
+
+    url: str
+    user_name: str | None
+    password: str | None
+    statement: str

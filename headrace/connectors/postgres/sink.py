@@ -8,11 +8,15 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.checkpoint.options import INTERVAL
-from headrace.connectors.postgres.direct_writer import DirectWriter
-from headrace.connectors.postgres.messages import POSTGRES_COMMITTER, JdbcPayload
-from headrace.connectors.postgres.options import JdbcConnectionOptions, JdbcExecutionOptions
-from headrace.connectors.postgres.staging_writer import StagingTableWriter
-from headrace.connectors.postgres.statements import Statement, parse_statement
+from headrace.connectors.postgres.options import (
+    POSTGRES_COMMITTER,
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    JdbcPayload,
+    Statement,
+    parse_statement,
+)
+from headrace.connectors.postgres.writers import DirectWriter, StagingTableWriter
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
@@ -81,7 +85,6 @@ class JdbcSink(Sink):
         )
 
     def check_input(self, value_type: TypeInformation) -> None:
-        """See Sink."""
         if isinstance(value_type, PickledBytesTypeInfo):
             raise ProgramError(
                 "JdbcSink needs records with columns, and this stream's records have no declared type: give it one, "
@@ -101,7 +104,6 @@ class JdbcSink(Sink):
         return DirectWriter(self.statement, self.connection, self.execution, context)
 
     def committer(self) -> tuple[str, bytes] | None:
-        """See Sink."""
         if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
         connection = self.connection

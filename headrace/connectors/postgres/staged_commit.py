@@ -9,11 +9,16 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from headrace.checkpoint.storage import digest_of
-from headrace.connectors.postgres.connections import connect, psycopg_client
-from headrace.connectors.postgres.direct_writer import parameter_rows
-from headrace.connectors.postgres.messages import CREATE_TABLES, JdbcPayload, StagedRows
-from headrace.connectors.postgres.options import JdbcConnectionOptions
+from headrace.checkpoint.storage.subtask_storage import digest_of
+from headrace.connectors.postgres.options import (
+    CREATE_TABLES,
+    JdbcConnectionOptions,
+    JdbcPayload,
+    StagedRows,
+    connect,
+    psycopg_client,
+)
+from headrace.connectors.postgres.writers import parameter_rows
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
 
@@ -43,13 +48,11 @@ class StagedRowsCommitter:
             self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits."""
         query = "SELECT last_id FROM headrace_commits WHERE scope = %s"
         row = self._in_transaction(lambda: self._connection.execute(query, (scope,)).fetchone())
         return None if row is None else row[0]
 
     def close(self) -> None:
-        """See Committer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

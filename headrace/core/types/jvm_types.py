@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headrace.core.jvm_only import jvm_only
+from headrace.core.pyflink_refusals import jvm_only
 
 LocalTimeTypeInfo: Final = jvm_only(
     "LocalTimeTypeInfo", "use Types.SQL_DATE(), Types.SQL_TIME() or Types.SQL_TIMESTAMP()"

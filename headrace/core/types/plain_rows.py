@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from headrace.core.types.kept_forms import integer_bounds
+from headrace.core.types.round_trip_normalizer import integer_bounds
 from headrace.core.types.rows import rows_of
 from headrace.core.types.type_info import (
     BasicType,

@@ -1,6 +1,6 @@
 """PyFlink's `datastream.connectors.dynamic_kafka`, whose names are refused when used: re-exports."""
 
-from headrace.connectors.jvm_connectors import (
+from headrace.connectors.pyflink_refusals import (
     DynamicKafkaSource,
     DynamicKafkaSourceBuilder,
     KafkaMetadataService,

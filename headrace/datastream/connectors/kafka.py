@@ -1,6 +1,5 @@
 """PyFlink's `datastream.connectors.kafka`: re-exports."""
 
-from headrace.connectors.jvm_connectors import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from headrace.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -13,6 +12,7 @@ from headrace.connectors.kafka.serialization import (
 )
 from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headrace.connectors.pyflink_refusals import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from headrace.functions.sink import DeliveryGuarantee
 
 __all__ = [

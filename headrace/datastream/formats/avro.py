@@ -1,6 +1,6 @@
 """PyFlink's `datastream.formats.avro`, whose names are refused when used: re-exports."""
 
-from headrace.connectors.jvm_formats import (
+from headrace.connectors.pyflink_refusals import (
     AvroBulkWriters,
     AvroInputFormat,
     AvroRowDeserializationSchema,

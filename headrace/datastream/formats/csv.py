@@ -1,9 +1,9 @@
 """PyFlink's `datastream.formats.csv`: re-exports."""
 
-from headrace.connectors.files.columnar_formats import CsvReaderFormat
-from headrace.connectors.files.csv_schema import CsvSchema, CsvSchemaBuilder
-from headrace.connectors.files.csv_writer import CsvBulkWriters
-from headrace.connectors.jvm_formats import (
+from headrace.connectors.files.formats.columnar_formats import CsvReaderFormat
+from headrace.connectors.files.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from headrace.connectors.files.formats.csv_writer import CsvBulkWriters
+from headrace.connectors.pyflink_refusals import (
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
 )

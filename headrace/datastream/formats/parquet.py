@@ -1,8 +1,8 @@
 """PyFlink's `datastream.formats.parquet`: re-exports."""
 
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.formats import ParquetBulkWriters
-from headrace.connectors.jvm_formats import AvroParquetReaders, AvroParquetWriters
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.formats.stream_formats import ParquetBulkWriters
+from headrace.connectors.pyflink_refusals import AvroParquetReaders, AvroParquetWriters
 
 __all__ = [
     "AvroParquetReaders",

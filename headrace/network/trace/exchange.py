@@ -37,23 +37,23 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.credit import SenderAccount
+from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement
-from headrace.network.handshake import Role
-from headrace.network.keepalive import KEEPALIVE_INTERVAL
-from headrace.network.local_pool import NeverWait
-from headrace.network.network_memory import (
+from headrace.network.flow.credit import SenderAccount
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.memory.sizing import (
     BUFFERS_PER_CHANNEL,
     FLOATING_BUFFERS_PER_GATE,
     NETWORK_MAX,
 )
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.network.simulated_transport import SimulatedNetwork
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.network.trace.steps import CONSUMER, PRODUCER, Reading, TraceStep, frame_text
 from headrace.network.trace.wire_tap import TappedTransport, WireTap
+from headrace.network.wire.handshake import Role
+from headrace.network.wire.keepalive import KEEPALIVE_INTERVAL
+from headrace.network.writers.record_writer import RecordWriter
 
 _SECRET: Final = bytes(32)
 _NUMBERS: Final = BatchType(Types.LONG())

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.network.batches import decode_event
-from headrace.network.framing import Frame
-from headrace.network.wire import (
+from headrace.network.batches.sealed_batch import decode_event
+from headrace.network.wire.frames import (
     AddCredit,
     Backlog,
     Data,
     Event,
     PartitionRequest,
 )
+from headrace.network.wire.framing import Frame
 
 PRODUCER: Final = "A"
 CONSUMER: Final = "B"

@@ -3,14 +3,18 @@
 from collections import deque
 from typing import Final
 
-from headrace.network.frame_cutter import FrameCutter
-from headrace.network.framing import Frame
-from headrace.network.handshake import Role
-from headrace.network.peer_connections import PeerConnection
-from headrace.network.peer_session import PeerSession, Session
-from headrace.network.simulated_transport import LetArrive, SimulatedNetwork, SimulatedTransport
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.trace.simulated_transport import (
+    LetArrive,
+    SimulatedNetwork,
+    SimulatedTransport,
+)
 from headrace.network.trace.steps import CONSUMER, PRODUCER, SentFrame
-from headrace.network.wire import AddCredit, Data, PartitionRequest
+from headrace.network.transport.connection_manager import PeerConnection
+from headrace.network.wire.frames import AddCredit, Data, PartitionRequest
+from headrace.network.wire.framing import Frame
+from headrace.network.wire.handshake import Role
 
 # The consumer dials.
 _NAMES: Final = {Role.DIALLER: CONSUMER, Role.ACCEPTOR: PRODUCER}
@@ -32,7 +36,6 @@ class WireTap:
         return self
 
     def carry(self, role: Role, data: bytes) -> None:
-        """See Relay."""
         for cut in self._cutters[role].cut(data):
             self._on_wire[role].append((cut.frame, cut.raw))
             source = _NAMES[role]

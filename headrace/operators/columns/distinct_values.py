@@ -11,9 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.columns.group_codes import Codes, encoded
-from headrace.operators.columns.ordered_integers import Longs, begin_stretches
-from headrace.operators.columns.packed_integers import PACKED_MAX, integers_of, span_of
+from headrace.operators.columns.integer_groups import (
+    PACKED_MAX,
+    Codes,
+    Longs,
+    begin_stretches,
+    encoded,
+    integers_of,
+    span_of,
+)
 
 VALUES_PER_ROW: Final = 4096
 """Where rows travel or are stored, longer lists are cut: pieces of snapshots and of the exchange are whole rows."""

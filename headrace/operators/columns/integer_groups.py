@@ -3,6 +3,12 @@
 The columns are packed into one number per row. Groups are merged by sorting these: a few runs that are in order each
 are brought together, all else is sorted with its places. They are counted in a table of all numbers that there could
 be, or by sorting where that would be much larger than the rows are.
+
+Integers in order: the places at which they stand in it, and where stretches of equal ones begin. Pure.
+
+Packed integers: rows of columns of integers as one number each, equal and ordered as the rows are. Pure.
+
+Group codes: the rows of a table as small numbers, the same for equal values of some columns. Pure.
 """
 
 from collections.abc import Sequence
@@ -10,21 +16,89 @@ from math import prod
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.columns.ordered_integers import (
-    Indexes,
-    Longs,
-    begin_stretches,
-    stable_order,
-)
-from headrace.operators.columns.packed_integers import (
-    PACKED_MAX,
-    integers_of,
-    packed_in_spans,
-    packed_integers,
-    span_of,
-)
+Numbers = npt.NDArray[np.integer[Any]]
+Longs = npt.NDArray[np.int64]
+"""Values of a column."""
+Indexes = npt.NDArray[np.int64]
+"""Places of rows or numbers, from 0."""
+
+_BITS: Final = 63
+
+
+def stable_order(numbers: Numbers) -> Indexes:
+    """Return the places of `numbers`, shape (n,), by number and then by place.
+
+    Numbers whose range leaves room for a place beside each are sorted with it, as that sort is vectorised: an eighth of
+    the time of a stable one.
+    """
+    place_bits = len(numbers).bit_length()
+    lowest, highest = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if (highest - lowest).bit_length() + place_bits > _BITS:
+        return np.argsort(numbers, kind="stable")
+    packed = numbers.astype(np.int64) - lowest
+    packed <<= place_bits
+    packed |= np.arange(len(numbers), dtype=np.int64)
+    packed.sort()
+    packed &= (1 << place_bits) - 1
+    return packed
+
+
+def begin_stretches(numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Return which numbers differ from the one before, shape (n,); the first one does."""
+    begins = np.ones(len(numbers), dtype=np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
+    return begins
+
+
+PACKED_MAX: Final = 2**62
+"""So many different numbers may be packed into one at most: far below 2**63."""
+
+
+def integers_of(column: pa.ChunkedArray) -> Longs | None:
+    """Return signed integers without nulls, shape (num_rows,); None for any other column."""
+    if column.null_count or not pa.types.is_signed_integer(column.type):
+        return None
+    values: Longs = column.to_numpy()
+    return values if values.dtype == np.int64 else values.astype(np.int64)
+
+
+def span_of(column: Longs) -> tuple[int, int]:
+    """Return the smallest value, and how many there could be from it to the largest one; at least one value."""
+    smallest = int(column.min())
+    return smallest, int(column.max()) - smallest + 1
+
+
+def packed_integers(columns: Sequence[Longs]) -> Longs | None:
+    """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
+    spans = [span_of(column) for column in columns]
+    if prod(span for _, span in spans) > PACKED_MAX:
+        return None
+    return packed_in_spans(columns, spans)
+
+
+def packed_in_spans(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:
+    """Return the numbers where the spans are known; their product is at most PACKED_MAX."""
+    packed = columns[0] - spans[0][0]
+    # In place: memory that is new to the process costs more than these steps.
+    for column, (smallest, span) in zip(columns[1:], spans[1:], strict=True):
+        packed *= span
+        packed += column
+        packed -= smallest
+    return packed
+
+
+def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
+    """Whether rows are in ascending order of `by`; False where these are no integers, or have nulls."""
+    columns = [integers_of(table.column(name)) for name in by]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns) or not table.num_rows:
+        return False
+    packed = packed_integers(known)
+    return packed is not None and bool((packed[1:] >= packed[:-1]).all())
+
 
 _FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 _RUNS_MAX: Final = 8
@@ -112,3 +186,48 @@ def _order_of(numbers: Longs) -> Indexes:
 def _firsts_of(ordered: Longs) -> Indexes:
     """Return where each number stands first; at least one."""
     return np.flatnonzero(begin_stretches(ordered))
+
+
+Codes = npt.NDArray[np.int64]
+
+
+def group_codes(rows: pa.Table, by: Sequence[str]) -> tuple[Codes, int]:
+    """Return a number in [0, count) for each row, shape (num_rows,), and count; groups by their first row."""
+    return finer_codes(rows, by[1:], *_codes_of(rows.column(by[0])))
+
+
+def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> tuple[Codes, int]:
+    """Return the codes of the same groups, each divided by more columns; the same codes without any."""
+    if by and len(codes):
+        columns = [column for name in by if (column := integers_of(rows.column(name))) is not None]
+        packed = packed_integers([codes, *columns]) if len(columns) == len(by) else None
+        if packed is not None:
+            # In one go, where each further column would take two.
+            return _codes_of(pa.chunked_array([pa.array(packed)]))
+    for name in by:
+        more, more_count = _codes_of(rows.column(name))
+        # Both are below the number of rows, so the product stays far below 2**63.
+        codes, count = _codes_of(pa.chunked_array([pa.array(codes * more_count + more)]))
+    return codes, count
+
+
+def first_rows(codes: Codes, count: int) -> Indexes:
+    """Return the first row of each group, shape (count,); -1 where it has none."""
+    first: Indexes = np.full(count, -1, dtype=np.int64)
+    # Of several values for one group numpy takes the last, so from behind.
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
+def encoded(column: pa.ChunkedArray) -> tuple[Codes, pa.Array]:
+    """Return a number for each row, shape (num_rows,), and the value of each number; values by their first row."""
+    values = column.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    both = values.dictionary_encode(null_encoding="encode")
+    return both.indices.to_numpy().astype(np.int64), both.dictionary
+
+
+def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+    codes, values = encoded(column)
+    return codes, len(values)

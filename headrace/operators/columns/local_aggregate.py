@@ -1,17 +1,121 @@
-"""LocalAggregateOperator: aggregates what a subtask holds before it goes through the exchange.
+"""LocalOperator: the half before the exchange, which holds rows until they are worth a vectorised step.
+
+Keeps nothing over a checkpoint: what it makes of its rows goes out before each barrier and each watermark.
+Source: Flink LocalSlicingWindowAggOperator.
+
+LocalAggregateOperator: aggregates what a subtask holds before it goes through the exchange.
 
 Source: Flink LocalSlicingWindowAggOperator.
+
+LocalSessionAggregateOperator: aggregates what is of one session for certain before it goes through the exchange.
+
+Source: the idea of Flink's LocalSlicingWindowAggOperator, with slices that no session is shorter than.
+
+HeldRows: batches of one stream that wait until they are worth a vectorised step. Pure.
 """
 
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
 import pyarrow as pa
 
-from headrace.core.record_batch import Timestamps
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import LocalAggregateSpec
+from headrace.functions.specs.columnar_specs import (
+    LAST,
+    SLICE,
+    START,
+    EventTimeWindows,
+    LocalAggregateSpec,
+    LocalSessionAggregateSpec,
+)
+from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.functions.windows import window_starts
-from headrace.operators.columns.local_operator import LocalOperator
 from headrace.operators.columns.partials import Partials
-from headrace.operators.operator import OperatorContext
+from headrace.operators.columns.stored_rows import emit_table
+from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.row_times import require_times
+
+HELD_ROWS_MAX: Final = 131_072
+"""Above this the fixed cost of a step, some hundred microseconds, weighs little; all columns still fit in the cache."""
+
+
+class HeldRows:
+    """Data columns and timestamps, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._columns: list[pa.RecordBatch] = []
+        self._times: list[Timestamps] = []
+        self.row_count = 0
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether they should be taken now."""
+        return self.row_count >= HELD_ROWS_MAX
+
+    def add(self, columns: pa.RecordBatch, timestamps: Timestamps) -> None:
+        """Put a batch behind the others."""
+        self._columns.append(columns)
+        self._times.append(timestamps)
+        self.row_count += columns.num_rows
+
+    def take(self) -> tuple[pa.Table, Timestamps]:
+        """Return all rows (at least one batch) and begin anew."""
+        columns, self._columns = self._columns, []
+        times, self._times = self._times, []
+        self.row_count = 0
+        return pa.Table.from_batches(columns), times[0] if len(times) == 1 else np.concatenate(
+            times
+        )
+
+
+class LocalOperator(OneInputOperator):
+    """Emits what `reduced` makes of the rows it held; no timestamps. `windows`: what they are for."""
+
+    def __init__(self, windows: EventTimeWindows) -> None:
+        self.windows = windows
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._held = HeldRows()
+
+    @abstractmethod
+    def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
+        """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        if self.windows.is_until_end_of_input:
+            times = np.zeros(batch.num_rows, dtype=np.int64)
+        else:
+            times = require_times(batch, self.context.operator_name, self.windows.size)
+        self._held.add(batch.columns(), times)
+        if self._held.are_enough:
+            self.emit_held(output)
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        # Whoever waits for the end alone is not moved by watermarks before.
+        if timestamp_ms == MAX_WATERMARK or not self.windows.is_until_end_of_input:
+            self.emit_held(output)
+        super().process_watermark(timestamp_ms, output)
+
+    def process_status(self, is_idle: bool, output: Output) -> None:
+        # An input without a word may stay so: nobody else would send what it said last.
+        self.emit_held(output)
+        super().process_status(is_idle, output)
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
+        self.emit_held(output)
+
+    def emit_held(self, output: Output) -> None:
+        if self._held.row_count:
+            made = self.reduced(*self._held.take()).combine_chunks()
+            emit_table(made, None, self.context.types.output, output)
+
+    def finish(self, output: Output) -> None:
+        self.emit_held(output)
 
 
 class LocalAggregateOperator(LocalOperator):
@@ -31,3 +135,42 @@ class LocalAggregateOperator(LocalOperator):
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
         slices = window_starts(times, self.windows.offset, self.windows.slice_ms)
         return self._partials.of_rows(rows, pa.array(slices))
+
+
+_TIME: Final = "$time"
+_EXTENT: Final = (ColumnAggregate("min", _TIME, START), ColumnAggregate("max", _TIME, LAST))
+
+
+class LocalSessionAggregateOperator(LocalOperator):
+    """Emits one partial result per key and slice of what it held.
+
+    Rows that may come too late go out one by one, and in their order all that were held with them: whether such a row
+    is dropped depends on those before it, not on those behind it.
+    """
+
+    def __init__(self, spec: LocalSessionAggregateSpec) -> None:
+        super().__init__(spec.aggregation.sliced.windows)
+        self._gap_ms = spec.aggregation.gap_ms
+        self._keys = list(spec.aggregation.key_columns)
+        sliced = spec.aggregation.sliced
+        self._timed = replace(sliced, aggregates=(*sliced.aggregates, *_EXTENT))
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        columns = data_schema(context.types.inputs[0].value_type)
+        schema = self._timed.partial_schema(columns.append(pa.field(_TIME, pa.int64())))
+        self._partials = Partials(self._timed, schema)
+        self._output_names = data_schema(context.types.output.value_type).names
+
+    def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
+        # What is not behind here is not late there, as nobody there is told of a later watermark before.
+        are_in_time = bool((times > self.current_watermark - self._gap_ms + 1).all())
+        if are_in_time:
+            slices = window_starts(times, self.windows.offset, self.windows.size)
+        else:
+            slices = np.arange(len(times), dtype=np.int64)
+        rows = rows.append_column(_TIME, pa.array(times))
+        partials = self._partials.of_rows(rows, pa.array(slices)).rename_columns(self._output_names)
+        if not are_in_time:
+            partials = partials.sort_by(SLICE)
+        return partials

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.columns.ordered_integers import (
+from headrace.operators.columns.integer_groups import (
     Indexes,
     Numbers,
     begin_stretches,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.functions.columnar_specs import ROWS, SLICE, SlicedAggregation
+from headrace.functions.specs.columnar_specs import ROWS, SLICE, SlicedAggregation
 from headrace.operators.columns.distinct_values import (
     cut_lists,
     lengths_of,
@@ -19,10 +19,14 @@ from headrace.operators.columns.distinct_values import (
     piece_counts,
     piece_numbers,
 )
-from headrace.operators.columns.group_codes import first_rows, group_codes
-from headrace.operators.columns.integer_groups import count_integers, merge_integers
-from headrace.operators.columns.ordered_integers import Longs
-from headrace.operators.exact_sums import HALF_BITS, float_sums
+from headrace.operators.columns.integer_groups import (
+    Longs,
+    count_integers,
+    first_rows,
+    group_codes,
+    merge_integers,
+)
+from headrace.operators.runtime.exact_sums import HALF_BITS, float_sums
 
 _Grouping = tuple[str | tuple[()], str]
 """A column, or none to count rows, and the name of Arrow's function without `hash_`."""

@@ -2,6 +2,8 @@
 
 A slice is kept once, however many windows it lies in; a window is the merger of its slices, made when it fires.
 Source: Flink SlicingWindowOperator; Krishnamurthy, Wu, Franklin 2006 (shared paned aggregation).
+
+The column that says which slice of event time a row is of. Pure.
 """
 
 from typing import Any, Final
@@ -12,18 +14,35 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
+from headrace.functions.specs.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.emitted_tables import TABLE_ROWS_MAX, emit_table
-from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD, table_with_hashes
-from headrace.operators.columns.late_rows import without_late
-from headrace.operators.columns.loose_rows import are_enough_to_settle
-from headrace.operators.columns.packed_integers import are_in_order
+from headrace.operators.columns.integer_groups import are_in_order, begin_stretches
 from headrace.operators.columns.partials import Partials
-from headrace.operators.columns.slices import different_slices, slices_of
-from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.row_times import window_columns
+from headrace.operators.columns.stored_rows import (
+    KEY_HASH_FIELD,
+    TABLE_ROWS_MAX,
+    are_enough_to_settle,
+    emit_table,
+    table_with_hashes,
+    without_late,
+)
+from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.row_times import window_columns
 from headrace.state.columnar_rows import ColumnarRows, FrozenTables
+
+
+def slices_of(rows: pa.Table | pa.RecordBatch) -> Timestamps:
+    """Return where the slice of each row begins, epoch ms, shape (num_rows,)."""
+    slices: Timestamps = rows.column(SLICE).to_numpy()
+    return slices
+
+
+def different_slices(rows: pa.Table) -> Timestamps:
+    """Return where the slices of the rows begin, ascending, each once."""
+    slices = slices_of(rows)
+    # Rows mostly come in stretches of one slice: only the first of each is looked up.
+    return np.unique(slices[begin_stretches(slices)])
+
 
 _NAME: Final = "sliced-aggregates"
 _FIRED: Final = "$fired"

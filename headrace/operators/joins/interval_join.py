@@ -15,15 +15,13 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.joins import JoinContext
 from headrace.functions.process import TimeDomain
+from headrace.functions.specs.window_specs import IntervalJoinSpec
 from headrace.functions.state import MapStateDescriptor
-from headrace.functions.window_specs import IntervalJoinSpec
-from headrace.operators.emission import timestamps_of
-from headrace.operators.function_operator import FunctionOperator
-from headrace.operators.kept_records import RecordsDescriptor, own_state
-from headrace.operators.late_records import LateRecords
-from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
-from headrace.operators.timed_operator import TimedOperator
-from headrace.operators.user_code import user_error
+from headrace.operators.runtime.emission import timestamps_of
+from headrace.operators.runtime.kept_records import RecordsDescriptor, own_state
+from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
+from headrace.operators.runtime.user_code import FunctionOperator, user_error
 from headrace.state.backend import KeyedStateBackend
 
 _LEFT: Final = "left"

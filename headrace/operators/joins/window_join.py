@@ -11,18 +11,18 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
-from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
-from headrace.operators.kept_records import (
+from headrace.operators.runtime.kept_records import (
     RecordsDescriptor,
     own_state,
     record_in,
     refuse_other_layout,
     row_around,
 )
-from headrace.operators.late_records import LateRecords
-from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
-from headrace.operators.user_code import method_of, not_iterable
+from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.timed_operator import LateRecords
+from headrace.operators.runtime.user_code import method_of, not_iterable
 from headrace.operators.windowing.contents import (
     CONTENTS,
     EmitElements,

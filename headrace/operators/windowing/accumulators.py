@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.exact_sums import float_sums, upper_halves
+from headrace.operators.runtime.exact_sums import float_sums, upper_halves
 from headrace.operators.windowing.slots import SlotIndexes, WindowStarts
 from headrace.state.evolution import StateIncompatibleError
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.time_assigners import SlidingWindows, TumblingWindows
-from headrace.functions.window_specs import WindowAggregateSpec
+from headrace.functions.specs.window_specs import WindowAggregateSpec
+from headrace.functions.windowing.assigners import SlidingWindows, TumblingWindows
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
-from headrace.operators.emission import RowEmitter
-from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.row_times import require_times, window_columns
+from headrace.operators.runtime.emission import RowEmitter
+from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.row_times import require_times, window_columns
 from headrace.operators.windowing.aggregate_snapshots import AggregateSnapshots, KeyColumns
 from headrace.operators.windowing.aggregates import WindowAggregates
 from headrace.operators.windowing.slots import SlotTable

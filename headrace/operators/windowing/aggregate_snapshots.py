@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_schema
@@ -24,8 +24,14 @@ from headrace.operators.windowing.slots import FrozenWindow, SlotTable
 from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.queryable.live_rows import (
+    LivePiece,
+    LiveRows,
+    LiveSource,
+    PiecedRows,
+    refuse_keys,
+)
 from headrace.state.restored import KeySpace
 
 NAME: Final = "window-aggregates"
@@ -77,7 +83,6 @@ class AggregateSnapshots:
             self._load(table)
 
     def live_source(self) -> LiveSource:
-        """See LiveReadable."""
         return LiveSource(StateTable.COLUMNAR, NAME, self._live_rows)
 
     def _live_rows(self, keys: pa.Array | None) -> LiveRows:
@@ -93,10 +98,10 @@ class AggregateSnapshots:
         return FrozenWindowAggregates(self._slots.freeze(), self._aggregates.freeze(), self._keys)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
+        pass
 
     def _load(self, table: pa.Table) -> None:
         key_structs = table.column(KEY).combine_chunks()
@@ -136,7 +141,6 @@ class FrozenWindowAggregates:
         self._keys = keys
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         assert self._aggregates is not None
         if not self._windows:
             return ()
@@ -149,7 +153,6 @@ class FrozenWindowAggregates:
         return files.finish()
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._windows, self._aggregates = (), None
 
 

@@ -7,8 +7,8 @@ really in several places. Source: Flink MergingWindowSet.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from headrace.functions.assigners import MergingWindowAssigner
 from headrace.functions.state import MapState
+from headrace.functions.windowing.assigners import MergingWindowAssigner
 from headrace.functions.windows import MergeCallback, Window
 
 OnMerge = Callable[[Window, Collection[Window], Window, Sequence[Window]], None]

@@ -11,34 +11,31 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
-from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import TimeDomain
+from headrace.functions.specs.window_specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.state import MapStateDescriptor
-from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
-from headrace.functions.window_specs import TwoStreamWindowSpec, WindowSpec
+from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindowSerializer, Window
-from headrace.operators.emission import timestamps_of
-from headrace.operators.kept_records import own_state
-from headrace.operators.late_records import LateRecords
-from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime_context import OperatorRuntimeContext
-from headrace.operators.timed_operator import TimedOperator
-from headrace.operators.user_code import close_function, open_function, user_error
+from headrace.operators.runtime.contexts import OperatorRuntimeContext
+from headrace.operators.runtime.emission import timestamps_of
+from headrace.operators.runtime.kept_records import own_state
+from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
+from headrace.operators.runtime.user_code import close_function, open_function, user_error
 from headrace.operators.windowing.contents import (
+    AssignerContext,
     EvictedContents,
     FoldedContents,
     ListedContents,
     TimedRecords,
     WindowCall,
     WindowContents,
-    window_call,
-)
-from headrace.operators.windowing.contexts import (
-    AssignerContext,
     WindowEvictorContext,
     WindowFunctionContext,
     WindowTriggerContext,
+    window_call,
 )
 from headrace.operators.windowing.merging import MergingWindows
 

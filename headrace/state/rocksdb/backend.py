@@ -21,15 +21,15 @@ from headrace.checkpoint.options import (
     TimerServiceFactory,
     member_of,
 )
-from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
 from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
-from headrace.state.heap_timers import HeapTimerQueue
+from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows
-from headrace.state.live_rows import (
+from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
     PiecedRows,
@@ -52,7 +52,13 @@ from headrace.state.rocksdb.handles import (
     RocksValueState,
     StateHome,
 )
-from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, position_bytes
+from headrace.state.rocksdb.keys import (
+    STAMPS_VERSION,
+    CompositeKeys,
+    form_of_keys,
+    position_bytes,
+    stored_form,
+)
 from headrace.state.rocksdb.live_rows import TablePieces
 from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
@@ -67,7 +73,6 @@ from headrace.state.rocksdb.snapshots import (
     forms_text,
     pieces_of_rows,
 )
-from headrace.state.rocksdb.stored import STAMPS_VERSION, stored_form
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
 from headrace.state.snapshots import FrozenState
 from headrace.state.timer_queue import TimerQueue
@@ -242,7 +247,6 @@ class RocksDBKeyedStateBackend:
             }
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable."""
         self._uploads.pop(checkpoint_id, None)
 
     def forms(self) -> list[KeyedStateForm]:
@@ -346,11 +350,9 @@ class FrozenRocksDB:
         self._unclaimed = FrozenUnclaimed(restored)
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         return [*self._database.write(writer), *self._unclaimed.write(writer)]
 
     def discard(self) -> None:
-        """See FrozenState."""
         self._database.discard()
 
 

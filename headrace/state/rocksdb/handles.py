@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.errors import RecordTypeError
+from headrace.core.types.round_trip_normalizer import ValueCheck
 from headrace.core.types.type_info import TypeInformation
-from headrace.core.types.value_checks import ValueCheck
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -27,9 +27,16 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.kept_keys import KeyForms, misfit
-from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, from_bytes, position_bytes
-from headrace.state.rocksdb.stored import Lifetime, stored_form, stored_value
+from headrace.state.heap.copy_on_write_map import KeyForms, misfit
+from headrace.state.rocksdb.keys import (
+    CompositeKeys,
+    Lifetime,
+    form_of_keys,
+    from_bytes,
+    position_bytes,
+    stored_form,
+    stored_value,
+)
 from headrace.state.ttl import NO_STAMP, TtlClocks, TtlRules
 
 _ABSENT: Final = object()

@@ -7,10 +7,13 @@ a dict: True, 1 and 1.0 come back as 1, named tuples as tuples, decimals without
 zone in UTC.
 
 Source: Flink CompositeKeySerializationUtils.
+
+A value as it is stored: its last access (8 bytes, epoch ms) and a pickle.
 """
 
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Number
@@ -21,13 +24,14 @@ import numpy as np
 
 from headrace.core.key_groups import key_group_of
 from headrace.core.key_hash import hash_key
-from headrace.core.types.pickles import pickle_without_memory, unpickle_value
+from headrace.core.types.pickles import pickle_value, pickle_without_memory, unpickle_value
 from headrace.core.types.rows import Row, row_of_parts, row_parts
 from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformation
 from headrace.functions.windows import TimeWindow
 from headrace.state.backend import NO_KEY
 from headrace.state.columns import is_opaque, key_groups
 from headrace.state.restored import KeySpace
+from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _LENGTH: Final = struct.Struct(">I")
 _POSITION: Final = struct.Struct(">Q")
@@ -288,3 +292,53 @@ def _scalar_hash(key_type: TypeInformation) -> bool:
         isinstance(key_type, BasicTypeInfo)
         and key_type.basic_type in (BasicType.STRING, BasicType.LONG)
     )
+
+
+_STAMP: Final = struct.Struct(">q")
+
+STAMPS_VERSION: Final = "2"
+"""How last accesses are stored: in the first version, which no snapshot names, -1 stood for none; now NO_STAMP does."""
+
+_NO_STAMP_BEFORE: Final = _STAMP.pack(-1)
+_NO_STAMP_NOW: Final = _STAMP.pack(NO_STAMP)
+
+
+def stored_form(value: Any, stamp_ms: int) -> bytes:
+    """Return what is stored for a value."""
+    return _STAMP.pack(stamp_ms) + pickle_value(value)
+
+
+def stored_value(form: bytes) -> Any:
+    """Return the value of what is stored."""
+    return unpickle_value(memoryview(form)[_STAMP.size :])
+
+
+def stored_stamp(form: bytes) -> int:
+    """Return the last access of what is stored, or NO_STAMP."""
+    return _STAMP.unpack_from(form)[0]
+
+
+def restamped(form: bytes) -> bytes | None:
+    """Return what the first version of stamps stored, as it is stored now; None where that is the same."""
+    return _NO_STAMP_NOW + form[_STAMP.size :] if form.startswith(_NO_STAMP_BEFORE) else None
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A time to live, and the clock that it goes by."""
+
+    rules: TtlRules
+    clock: TtlClock
+
+    def is_over(self, form: bytes, now_ms: int) -> bool:
+        """Whether the time of what is stored is over."""
+        stamp_ms = stored_stamp(form)
+        if stamp_ms == NO_STAMP:
+            stamp_ms = self.clock.untimed_ms()
+        return self.rules.is_expired(stamp_ms, now_ms)
+
+    def stamp_over(self, table: Any, composite: bytes) -> int:
+        """Return the last access of what is accessed now; in event time records may come out of order."""
+        access_ms = self.clock.access_ms()
+        held = table.get(composite) if self.rules.is_event_time else None
+        return access_ms if held is None else max(access_ms, stored_stamp(held))

@@ -1,6 +1,6 @@
 """Live rows of keyed state in RocksDB: an iterator over a state's table sees the rows of the moment it was made.
 
-See `headrace.state.live_rows` for who reads them and when.
+See `headrace.state.queryable.live_rows` for who reads them and when.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.state.keyed_chunks import KeyedStateForm, rows_to_table
-from headrace.state.live_rows import LivePiece
+from headrace.state.queryable.live_rows import LivePiece
 from headrace.state.rocksdb.keys import CompositeKeys
 from headrace.state.rocksdb.snapshots import pieces_of_rows
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.checkpoint.handles import StateChunk, StateFile
-from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.state.keyed_chunks import KeyedStateForm
 from headrace.state.restored import KeySpace
 from headrace.state.rocksdb.database import Database, is_table_file
-from headrace.state.rocksdb.keys import CompositeKeys
+from headrace.state.rocksdb.keys import CompositeKeys, restamped
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
     FILE,
@@ -22,7 +22,6 @@ from headrace.state.rocksdb.snapshots import (
     Uploaded,
     forms_of_text,
 )
-from headrace.state.rocksdb.stored import restamped
 
 
 @dataclass(frozen=True)

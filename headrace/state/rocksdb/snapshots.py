@@ -16,12 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
-from headrace.checkpoint.snapshot_files import SnapshotWriter
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
-from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
-from headrace.state.rocksdb.stored import stored_stamp, stored_value
+from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, stored_stamp, stored_value
 from headrace.state.ttl import NO_STAMP
 
 NATIVE_NAME: Final = "rocksdb"
@@ -55,7 +54,6 @@ class FrozenFiles:
         self._on_uploaded = on_uploaded
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         tables: dict[str, StateFile] = {}
         chunks: list[StateChunk] = []
         for path in files_of(self._directory):
@@ -74,7 +72,6 @@ class FrozenFiles:
         return chunks
 
     def discard(self) -> None:
-        """See FrozenState."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
@@ -100,7 +97,6 @@ class FrozenRows:
         self._keys = keys
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState."""
         chunks: list[StateChunk] = []
         for table in self._tables:
             form = table.form

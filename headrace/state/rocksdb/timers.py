@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys, tells_all
@@ -127,7 +127,6 @@ class RocksTimerQueue:
         return 0 if self._table is None else sum(1 for _ in self._table.keys())
 
     def register(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """See TimerQueue."""
         row_key = self._rows.key_of(time_ms, key, namespace)
         group = self._rows.group_of(row_key)
         head = self._heads.get(group)
@@ -149,7 +148,6 @@ class RocksTimerQueue:
                 head.is_whole = False
 
     def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """See TimerQueue."""
         row_key = self._rows.key_of(time_ms, key, namespace)
         group = self._rows.group_of(row_key)
         head = self._heads.get(group)
@@ -161,14 +159,12 @@ class RocksTimerQueue:
             self._table.delete(row_key)
 
     def next_time_ms(self) -> int | None:
-        """See TimerQueue."""
         group = self._first_group()
         return None if group is None else self._first_times[0][0]
 
     def fire_until(
         self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
     ) -> bool:
-        """See TimerQueue."""
         while (group := self._first_group()) is not None and self._first_times[0][0] <= limit_ms:
             head = self._heads[group]
             row_key = head.row_keys[0]
@@ -181,7 +177,6 @@ class RocksTimerQueue:
         return True
 
     def freeze(self, options: CheckpointOptions) -> FrozenRocksTimers:
-        """See TimerQueue."""
         stored: Iterator[tuple[bytes, bytes]] = iter(())
         if self._table is not None and self._are_rows_written(options):
             stored = self._table.items()

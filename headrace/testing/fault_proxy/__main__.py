@@ -9,12 +9,17 @@ from typing import Any, Final
 import click
 
 from headrace.core.clock import SystemClock
-from headrace.network.http_tunnel import PROXY
+from headrace.network.transport.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.lane import FaultApplied
 from headrace.testing.fault_proxy.proxy import FaultProxy
-from headrace.testing.fault_proxy.rule_text import FRAME_NAMES, FaultRuleError, parse_rule
-from headrace.testing.fault_proxy.rules import ACTIONS, FaultRule
+from headrace.testing.fault_proxy.rules import (
+    ACTIONS,
+    FRAME_NAMES,
+    FaultRule,
+    FaultRuleError,
+    parse_rule,
+)
 from headrace.testing.fault_proxy.status import status_line
 
 _TERMINAL_INTERVAL_S: Final = 0.5

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from os.path import realpath
 
-from headrace.core.tls import is_loopback
+from headrace.core.security.tls import is_loopback
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.randomness import SeededRandom
-from headrace.network.frame_cutter import CutFrame, FrameCutter
+from headrace.network.trace.frame_splitter import CutFrame, FrameCutter
 from headrace.testing.fault_proxy.rules import (
     Coalesce,
     Corrupt,

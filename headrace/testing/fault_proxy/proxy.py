@@ -15,7 +15,7 @@ from typing import Any, Final
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.threads import spawn
 from headrace.network.errors import ProtocolError
-from headrace.network.http_tunnel import PROXY
+from headrace.network.transport.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.injector import FaultInjector
 from headrace.testing.fault_proxy.lane import (

@@ -1,14 +1,28 @@
-"""What a fault rule says: frozen values; `rule_text` reads and prints them.
+"""What a fault rule says: frozen values, and the short texts that they are read from and shown as.
 
 A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
 untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.
+
+Rules as short texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
+
+rule      = action [amount] [frame] {key=value}
+action    = a word of `rules.ACTIONS`
+amount    = the value of the action's first key, without the key: `delay 100ms`, `cut 7`
+frame     = the name of a frame class of the protocol
+key       = one of the action, or of the selector
 """
 
+import dataclasses
 import enum
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final, get_args
 
-from headrace.network.frame_cutter import CutFrame
+from headrace.network.trace.frame_splitter import CutFrame
+from headrace.network.wire import frames, push_frames
+from headrace.network.wire.framing import Frame
 
 
 class Direction(enum.Enum):
@@ -165,6 +179,186 @@ class FaultRule:
 
     def __str__(self) -> str:
         # Imported late: reading needs the classes above, and printing belongs with reading.
-        from headrace.testing.fault_proxy.rule_text import print_rule
+        from headrace.testing.fault_proxy.rules import print_rule
 
         return print_rule(self)
+
+
+FRAME_NAMES: Final = tuple(
+    name
+    for module in (frames, push_frames)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, Frame)
+    if value not in (Frame, frames.Hello, frames.Proof)
+)
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class FaultRuleError(ValueError):
+    """A text that is no rule; says what would be one."""
+
+    def __init__(self, text: str, what: str) -> None:
+        super().__init__(f"'{text}' is no fault rule: {what}")
+
+
+class _WrongValue(Exception):
+    """A value that its key does not take."""
+
+
+def parse_rule(text: str) -> FaultRule:
+    """Read one rule. FaultRuleError."""
+    words = text.split()
+    if not words or words[0] not in ACTIONS:
+        raise FaultRuleError(text, f"it begins with none of {', '.join(ACTIONS)}")
+    action_class = ACTIONS[words[0]]
+    action_keys = {key.metadata["key"]: key for key in dataclasses.fields(action_class)}
+    action: dict[str, Any] = {}
+    selector: dict[str, Any] = {}
+    for word in words[1:]:
+        name, equals, value = word.partition("=")
+        try:
+            if equals and name in action_keys:
+                key = action_keys[name]
+                _put(action, key.name, _read(value, key))
+            elif equals and name in _SELECTOR_KEYS:
+                _put(selector, name, _SELECTOR_KEYS[name](value))
+            elif equals:
+                known = [*action_keys, *_SELECTOR_KEYS]
+                raise _WrongValue(f"'{name}' is none of its keys: {', '.join(known)}")
+            elif word in FRAME_NAMES:
+                _put(selector, "frame_name", word)
+            elif action_keys and word[0].isdigit():
+                key = next(iter(action_keys.values()))
+                _put(action, key.name, _read(word, key))
+            else:
+                raise _WrongValue(f"'{word}' is no frame; frames are {', '.join(FRAME_NAMES)}")
+        except _WrongValue as error:
+            raise FaultRuleError(text, str(error)) from None
+    missing = [
+        name
+        for name, key in action_keys.items()
+        if key.default is dataclasses.MISSING and key.name not in action
+    ]
+    if missing:
+        unit: Unit = action_keys[missing[0]].metadata["unit"]
+        raise FaultRuleError(text, f"{words[0]} needs {missing[0]}=, {unit.value}")
+    return FaultRule(action_class(**action), FrameSelector(**selector))
+
+
+def print_rule(rule: FaultRule) -> str:
+    """Return the text of a rule; reading it gives an equal rule."""
+    return " ".join(_words(rule))
+
+
+def _words(rule: FaultRule) -> Iterator[str]:
+    yield rule.word
+    selector = rule.selector
+    if selector.frame_name is not None:
+        yield selector.frame_name
+    for key in dataclasses.fields(rule.action):
+        value = getattr(rule.action, key.name)
+        if value is not None and value != key.default:
+            yield f"{key.metadata['key']}={_print(value, key.metadata['unit'])}"
+    if selector.direction is not None:
+        yield f"direction={selector.direction.value}"
+    for name in ("channel", "sequence", "offset", "every", "nth", "count"):
+        value = getattr(selector, name)
+        if isinstance(value, tuple):
+            first, last = value
+            yield f"{name}={first}" if first == last else f"{name}={first}..{last}"
+        elif value is not None:
+            yield f"{name}={value}"
+    if selector.probability != 1:
+        yield f"probability={selector.probability!r}"
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    if name in values:
+        raise _WrongValue("something is said twice")
+    values[name] = value
+
+
+def _read(text: str, key: dataclasses.Field[Any]) -> int:
+    unit: Unit = key.metadata["unit"]
+    match unit:
+        case Unit.COUNT:
+            return _whole(text, key.metadata["least"])
+        case Unit.DURATION:
+            return _with_unit(text, _NS, unit)
+        case Unit.SIZE:
+            return _with_unit(text, _BYTES, unit, 1)
+        case Unit.RATE:
+            number, slash, second = text.partition("/")
+            if slash and second != "s":
+                raise _WrongValue(f"'{text}' is not {unit.value}")
+            return _with_unit(number, _BYTES, unit, 1)
+
+
+def _print(value: int, unit: Unit) -> str:
+    if unit is Unit.COUNT:
+        return str(value)
+    units = _NS if unit is Unit.DURATION else _BYTES
+    name, factor = next(
+        (name, factor)
+        for name, factor in sorted(units.items(), key=lambda item: -item[1])
+        if value % factor == 0 and (value or factor == 1)
+    )
+    return f"{value // factor}{name}" + ("/s" if unit is Unit.RATE else "")
+
+
+def _with_unit(text: str, units: dict[str, int], unit: Unit, least: int = 0) -> int:
+    for name in sorted(units, key=len, reverse=True):
+        if text.endswith(name):
+            number = text.removesuffix(name)
+            if (
+                _NUMBER.fullmatch(number)
+                and (value := round(Fraction(number) * units[name])) >= least
+            ):
+                return value
+            break
+    raise _WrongValue(f"'{text}' is not {unit.value}; units are {', '.join(units)}")
+
+
+def _whole(text: str, least: int = 0) -> int:
+    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) < least:
+        raise _WrongValue(f"'{text}' is no whole number of at least {least}")
+    return int(text)
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, dots, last = text.partition("..")
+    found = (_whole(first), _whole(last if dots else first))
+    if found[1] < found[0]:
+        raise _WrongValue(f"'{text}' is no range")
+    return found
+
+
+def _direction(text: str) -> Direction:
+    try:
+        return Direction(text)
+    except ValueError:
+        raise _WrongValue(f"'{text}' is neither forward nor backward") from None
+
+
+def _probability(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise _WrongValue(f"'{text}' is no probability between 0 and 1")
+    return value
+
+
+_SELECTOR_KEYS: Final[dict[str, Callable[[str], Any]]] = {
+    "direction": _direction,
+    "channel": _whole,
+    "sequence": _range,
+    "offset": _whole,
+    "every": lambda text: _whole(text, 1),
+    "nth": lambda text: _whole(text, 1),
+    "count": lambda text: _whole(text, 1),
+    "probability": _probability,
+}

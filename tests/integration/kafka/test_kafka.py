@@ -9,10 +9,14 @@ import msgspec
 import pytest
 
 from headrace.connectors.kafka.clients import KafkaRecord
-from headrace.connectors.kafka.control_topic import read_to_end
-from headrace.connectors.kafka.producers import RecordProducer
 from headrace.connectors.kafka.staged_records import KafkaPayload
-from headrace.connectors.kafka.transaction_commit import Brokers, KafkaCommitter, last_ids
+from headrace.connectors.kafka.transaction_commit import (
+    Brokers,
+    KafkaCommitter,
+    last_ids,
+    read_to_end,
+)
+from headrace.connectors.kafka.writers import RecordProducer
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.datastream.connectors.kafka import (
@@ -24,7 +28,7 @@ from headrace.datastream.connectors.kafka import (
 )
 from headrace.functions.serialization import SerializationSchema, SimpleStringSchema
 from headrace.functions.sink import DeliveryGuarantee
-from headrace.testing.exactly_once import compare_output
+from testkit.exactly_once import compare_output
 from tests.integration.kafka.mock_cluster import running_cluster
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.replays import SourceJob

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService

@@ -14,7 +14,7 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.lane import FaultApplied
 from headrace.testing.fault_proxy.proxy import FaultProxy
-from headrace.testing.fault_proxy.rule_text import parse_rule
+from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.conftest import Starter
 
 T = TypeVar("T")

@@ -3,12 +3,12 @@
 import socket
 from typing import TypeVar
 
-from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.assembler import FrameAssembler, refuse_large_bodies
-from headrace.network.framing import Frame, encode
-from headrace.network.handshake import Handshake
+from headrace.network.wire.frame_decoder import FrameAssembler, refuse_large_bodies
+from headrace.network.wire.framing import Frame, encode
+from headrace.network.wire.handshake import Handshake
 from tests.unit.network.exchange import SECRET
 
 F = TypeVar("F", bound=Frame)

@@ -8,6 +8,7 @@ from headrace.core.config import Settings
 from headrace.core.elements import EndOfData, StopMode
 from headrace.core.ids import ResourceId, ResultPartitionId
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -15,14 +16,13 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionType,
     ShuffleDescriptor,
 )
-from headrace.core.tls import TlsIdentity
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.partition import ResultPartition
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
+from headrace.network.batches.channel_selectors import create_selector
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.partition import ResultPartition
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.sorting_writer import create_record_writer
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
 from tests.unit.network.exchange import NUMBERS, SECRET, attempt, numbers, partition_id

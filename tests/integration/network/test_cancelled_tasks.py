@@ -22,14 +22,13 @@ from headrace.core.ids import JobId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
-from headrace.graph.execution_graph import ExecutionGraph
-from headrace.graph.expansion import expand
+from headrace.graph.execution_graph import ExecutionGraph, expand
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
-from headrace.network.spill_files import OsFileLayer
-from headrace.task.runner import CooperativeTaskRunner
+from headrace.network.stored.spill_files import OsFileLayer
 from headrace.task.task import Task
+from headrace.task.task_runner import CooperativeTaskRunner
 from tests.integration.network.conftest import wait_until
 from tests.unit.network.exchange import environment
 from tests.unit.network.simulated import SimulatedCluster

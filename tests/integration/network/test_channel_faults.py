@@ -12,8 +12,8 @@ from headrace.network.errors import (
     NetworkError,
     SequenceGapError,
 )
-from headrace.network.record_writer import RecordWriter
-from headrace.network.socket_transport import SocketTransport
+from headrace.network.transport.socket_transport import SocketTransport
+from headrace.network.writers.record_writer import RecordWriter
 from tests.integration.network.conftest import wait_until
 from tests.integration.network.proxied import MakeEdge
 from tests.integration.network.proxied import proxied as proxied

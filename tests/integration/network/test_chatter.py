@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from headrace.network.assembler import STAGING_BYTES
-from headrace.network.frame_budget import FREE_FRAMES_BURST, FREE_FRAMES_PER_S
-from headrace.network.framing import PREFIX
-from headrace.network.wire import Error, ErrorCode, KeepAlive, Proof
+from headrace.network.wire.control_frame_limiter import FREE_FRAMES_BURST, FREE_FRAMES_PER_S
+from headrace.network.wire.frame_decoder import STAGING_BYTES
+from headrace.network.wire.frames import Error, ErrorCode, KeepAlive, Proof
+from headrace.network.wire.framing import PREFIX
 from tests.integration.network.conftest import Starter
 from tests.integration.network.raw_peer import RawPeer
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.checkpoints import (
+from headrace.core.barriers import (
     AlignmentMode,
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -30,8 +30,8 @@ from headrace.core.threads import start_thread
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.pipelined_partition import PipelinedResultPartition
+from headrace.network.gates.gate import BatchElement, EventElement, GateElement
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from tests.integration.network.conftest import Edge, wait_until
 from tests.unit.network.exchange import (
     drain,

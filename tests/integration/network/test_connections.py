@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from headrace.core.mutual_proof import Role
+from headrace.core.security.hmac_handshake import Role
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity
 from headrace.network.errors import ConnectionLostError
-from headrace.network.socket_transport import SocketTransport
+from headrace.network.transport.socket_transport import SocketTransport
 from tests.integration.network.conftest import Edge, Starter, wait_until
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from headrace.core.elements import CancelTaskException, EndOfData, EndOfPartition, Watermark
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
@@ -22,8 +22,8 @@ from headrace.network.errors import (
     ProtocolError,
     SequenceGapError,
 )
-from headrace.network.gate import GateElement
-from headrace.network.record_writer import RecordWriter
+from headrace.network.gates.gate import GateElement
+from headrace.network.writers.record_writer import RecordWriter
 from tests.integration.network.conftest import wait_until
 from tests.integration.network.proxied import MakeEdge, ProxiedEdge
 from tests.integration.network.proxied import proxied as proxied

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.network.framing import encode
-from headrace.network.wire import Cancel
+from headrace.network.wire.frames import Cancel
+from headrace.network.wire.framing import encode
 from headrace.testing.fault_proxy.__main__ import main
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.proxy import FaultProxy

@@ -16,7 +16,7 @@ import pytest
 from headrace.core.errors import PortInUseError
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.batches import SchemaAnnouncer
+from headrace.network.batches.sealed_batch import SchemaAnnouncer
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import (
     ConnectionLostError,
@@ -28,9 +28,7 @@ from headrace.network.errors import (
     RecordTooLargeError,
     SequenceGapError,
 )
-from headrace.network.framing import PREFIX, Frame, encode
-from headrace.network.handshake import Role
-from headrace.network.wire import (
+from headrace.network.wire.frames import (
     NO_CHANNEL,
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -46,6 +44,8 @@ from headrace.network.wire import (
     Schema,
     TaskEvent,
 )
+from headrace.network.wire.framing import PREFIX, Frame, encode
+from headrace.network.wire.handshake import Role
 from tests.integration.network.conftest import Starter, wait_until
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import gate, next_element, numbers, partition_id, values_of, writer

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ids import ResourceId
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity
-from headrace.network.connection import SocketConnection
 from headrace.network.errors import PartitionConnectionError
-from headrace.network.server import host_id
-from headrace.network.socket_transport import SocketTransport
+from headrace.network.transport.connection import SocketConnection
+from headrace.network.transport.server import host_id
+from headrace.network.transport.socket_transport import SocketTransport
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import gate, next_element, numbers, values_of, writer
 

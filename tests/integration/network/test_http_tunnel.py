@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import PartitionConnectionError
-from headrace.network.http_tunnel import PROXY
+from headrace.network.transport.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.proxy import FaultProxy
 from tests.integration.network.conftest import Starter, wait_until

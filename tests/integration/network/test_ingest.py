@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.ids import JobId, OperatorId
+from headrace.core.security.tls import TlsIdentity, generate_identity
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, HandshakeError, IngestRefusedError
-from headrace.network.ingest import IngestReceiver
-from headrace.network.ingest_sender import IngestSender
+from headrace.network.ingest.sender import IngestSender
+from headrace.network.ingest.server import IngestReceiver
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import SECRET, attempt
 

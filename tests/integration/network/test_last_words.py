@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.core.randomness import SeededRandom
-from headrace.core.tls import TlsIdentity
-from headrace.network import connection
-from headrace.network.blocking_connection import BlockingConnection
+from headrace.core.security.tls import TlsIdentity
 from headrace.network.errors import NetworkError
-from headrace.network.wire import NO_CHANNEL, Close, Error, ErrorCode, Proof, TaskEvent
+from headrace.network.transport import connection
+from headrace.network.transport.blocking_connection import BlockingConnection
+from headrace.network.wire.frames import NO_CHANNEL, Close, Error, ErrorCode, Proof, TaskEvent
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import SECRET
 

@@ -5,9 +5,9 @@ import threading
 from headrace.core.elements import CancelTaskException
 from headrace.core.threads import start_thread
 from headrace.network.errors import NetworkError
-from headrace.network.gate import BatchElement
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import environment, gate, next_element, numbers, values_of, writer
 from tests.unit.network.lock_order import assert_lawful, watched_locks
 

@@ -9,13 +9,13 @@ import pytest
 
 from headrace.core.elements import CancelTaskException
 from headrace.core.randomness import SeededRandom
-from headrace.network.batches import SealedBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError
-from headrace.network.framing import Frame, encode
-from headrace.network.push_wire import PushData
-from headrace.network.wire import IngestData
+from headrace.network.wire.frames import IngestData
+from headrace.network.wire.framing import Frame, encode
+from headrace.network.wire.push_frames import PushData
 from headrace.shuffle_service.errors import PushNotAdmittedError, PushStalledError
-from headrace.shuffle_service.push_sender import PushSender
+from headrace.shuffle_service.remote_partition import PushSender
 from headrace.shuffle_service.service import ShuffleService
 from tests.integration.network.shuffle_world import (
     consume,
@@ -93,7 +93,7 @@ def spoils_rows(monkeypatch: pytest.MonkeyPatch) -> None:
             return [bytes(body)]
         return parts
 
-    monkeypatch.setattr("headrace.network.blocking_connection.encode", encode_badly)
+    monkeypatch.setattr("headrace.network.transport.blocking_connection.encode", encode_badly)
 
 
 @pytest.mark.usefixtures("spoils_rows")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
-from headrace.core.tls import TlsIdentity
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import HandshakeError, NetworkError, ProducerFailedError
 from headrace.shuffle_service.errors import (

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
-from headrace.network.spill_files import OsFileLayer
+from headrace.network.stored.spill_files import OsFileLayer
 from tests.integration.network.conftest import wait_until
 from tests.unit.network.exchange import (
     drain,

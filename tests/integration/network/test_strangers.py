@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.mutual_proof import STRANGERS_MAX, Role
 from headrace.core.randomness import SeededRandom
+from headrace.core.security.hmac_handshake import STRANGERS_MAX, Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.framing import encode
-from headrace.network.handshake import Handshake
-from headrace.network.wire import Proof
+from headrace.network.wire.frames import Proof
+from headrace.network.wire.framing import encode
+from headrace.network.wire.handshake import Handshake
 from tests.integration.network.conftest import Starter
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import SECRET
@@ -100,7 +100,7 @@ def test_a_drip_does_not_put_the_deadline_off(start: Starter) -> None:
 
 @pytest.mark.parametrize("is_unix", [False, True], ids=["tcp", "unix"])
 def test_strangers_are_bounded_and_keep_nobody_out(
-    start: Starter, tmp_path: Path, is_unix: bool
+    start: Starter, tmp_path: Path, is_unix: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = start("a", tmp_path).start()
     with contextlib.ExitStack() as stack:
@@ -112,3 +112,4 @@ def test_strangers_are_bounded_and_keep_nobody_out(
         # Long before the deadline of ten seconds.
         strangers[0].settimeout(5)
         assert read_to_end(strangers[0]) == b""
+        assert len([text for text in caplog.messages if "too many others wait" in text]) == 1

@@ -15,8 +15,8 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.threads import start_thread
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError
-from headrace.network.record_writer import RecordWriter
-from headrace.network.subpartition import DataElement, QueuedEvent, SubpartitionView
+from headrace.network.partitions.subpartition import DataElement, QueuedEvent, SubpartitionView
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import environment, numbers, writer
 
 pytestmark = pytest.mark.integration

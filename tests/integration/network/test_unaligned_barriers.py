@@ -6,14 +6,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfPartition
 from headrace.core.threads import start_thread
-from headrace.network.channels import BarrierAnnouncement
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.input_capture import CapturedBatch
-from headrace.network.output_capture import OutputCapture
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.gate import BarrierAnnouncement, BatchElement, EventElement, GateElement
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.in_flight_output import OutputCapture
 from tests.integration.network.conftest import Edge, wait_until
 from tests.unit.network.exchange import gate, next_element, numbers, values_of, writer
 

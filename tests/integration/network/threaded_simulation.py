@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from headrace.core.clock import Cancellable
-from headrace.network.network_thread import NetworkThread
-from headrace.network.simulated_transport import SimulatedNetwork, SimulatedTransport
+from headrace.network.trace.simulated_transport import SimulatedNetwork, SimulatedTransport
+from headrace.network.transport.network_thread import NetworkThread
 
 
 class _Posted:

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.connectors.postgres.connections import connect
-from headrace.connectors.postgres.messages import JdbcPayload
-from headrace.connectors.postgres.options import JdbcConnectionOptions, JdbcExecutionOptions
+from headrace.connectors.postgres.options import (
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    JdbcPayload,
+    connect,
+)
 from headrace.connectors.postgres.sink import JdbcSink
 from headrace.connectors.postgres.staged_commit import StagedRowsCommitter, StagedRowsLostError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.testing.exactly_once import compare_output
+from testkit.exactly_once import compare_output
 from tests.integration.postgres.postgres_server import running_server
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, Crash, SinkWorld
@@ -107,6 +110,20 @@ def test_a_note_or_rows_that_somebody_deleted_are_noticed(
     with pytest.raises(StagedRowsLostError, match="1 of 1 staged parts of checkpoint 1 are gone"):
         world.committer.commit("lineage/sink/1", checkpoint_id, contents)
     assert results(database) == [(0, 0)]
+    close(world)
+
+
+def test_rows_that_somebody_changed_while_they_waited_are_refused_before_arrow_reads_them(
+    database: Any, server: JdbcConnectionOptions
+) -> None:
+    world = world_of(JdbcSink.exactly_once_sink(INSERT, ROW, server))
+    world.write(0, 3)
+    world.publish()
+    change = "UPDATE headrace_staging SET content = set_byte(content, length(content) - 20, 255)"
+    assert database.execute(change).rowcount == 1
+    with pytest.raises(StagedRowsLostError, match="was changed since it was written"):
+        world.commit()
+    assert results(database) == []
     close(world)
 
 

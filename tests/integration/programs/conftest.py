@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 
 from headrace import StreamExecutionEnvironment
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.ids import ClusterDataSetId
-from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.errors import JobAlreadyEndedError
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 
 

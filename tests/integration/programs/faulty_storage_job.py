@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     DATA_INLINE_THRESHOLD,
@@ -16,7 +16,7 @@ from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.testing.faulty_file_system import StorageFaults, faults_of
+from testkit.faulty_file_system import StorageFaults, faults_of
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 COUNT, KEY_COUNT = 120_000, 3

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.job_master import JobDetails
 

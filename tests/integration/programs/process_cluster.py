@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
@@ -107,7 +107,6 @@ class ProcessDriver:
             return [each for each in wanted if each.is_alive]
 
     def describe_shortage(self) -> str:
-        """See ResourceManagerDriver."""
         return "processes are started as they are needed"
 
     def initialize(self, listener: WorkerListener) -> None:

@@ -5,6 +5,7 @@ Rows have two keys, both made of the number. A model follows what users are told
 parallelism stays, by their key behind `key_by`, and anywhere behind another parallelism, `rebalance()` and the like.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -12,9 +13,13 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from headrace import OutputTag, StreamExecutionEnvironment, WatermarkStrategy
-from headrace.api.data_stream import DataStream
-from headrace.api.keyed_stream import KeyedStream
+from headrace.api.streams.data_stream import DataStream
+from headrace.api.streams.keyed_stream import KeyedStream
+from headrace.common import Time
 from headrace.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
+    CoMapFunction,
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
@@ -106,6 +111,29 @@ class WindowPass(ProcessWindowFunction[Any, Any, Any, Any]):
     def process(self, key: Any, context: Any, elements: Any) -> Iterator[LabelledRow]:
         for value in elements:
             yield through(value, self._name)
+
+
+class ConnectedPass(CoMapFunction):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def map1(self, value: LabelledRow) -> LabelledRow:
+        return through(value, self._name)
+
+    def map2(self, value: LabelledRow) -> LabelledRow:
+        return through(value, self._name)
+
+
+class LatePass(AsyncFunction[Any, Any]):
+    """Answers the later, the smaller the rest: the operator brings the answers back into order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def async_invoke(self, value: LabelledRow) -> list[LabelledRow]:
+        for _ in range(3 - value[2] % 4):
+            await asyncio.sleep(0)
+        return [through(value, self._name)]
 
 
 @dataclass(frozen=True)
@@ -287,6 +315,26 @@ def _union(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
     program.streams.append(Drawn(read.stream.union(other.stream), read.branches + other.branches))
 
 
+def _connect(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
+    other = draw(st.sampled_from(program.streams))
+    if {one.trail for one in read.branches} & {one.trail for one in other.branches}:
+        return
+    if read.is_keyed != other.is_keyed:
+        return
+    name = program.next_name("connect")
+    connected = read.stream.connect(other.stream).map(ConnectedPass(name))
+    both = Drawn(read.stream, read.branches + other.branches)
+    program.add_operator(both, name, connected, draw(_parallelisms), name)
+
+
+def _ordered_wait(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
+    name = program.next_name("async")
+    waited = AsyncDataStream.ordered_wait(
+        read.stream, LatePass(name), Time.seconds(60), draw(st.integers(1, 5))
+    )
+    program.add_operator(read, name, waited, draw(_parallelisms), name)
+
+
 def _key_by(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
     key = draw(st.sampled_from(KEYS))
     program.streams.append(read.spread(read.stream.key_by(key), key))
@@ -334,6 +382,8 @@ _STEPS: Final = (
     _side_output,
     _union,
     _union,
+    _connect,
+    _ordered_wait,
     _key_by,
     _key_by,
     _windows,

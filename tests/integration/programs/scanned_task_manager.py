@@ -11,11 +11,11 @@ import sys
 import threading
 from typing import Any
 
-from headrace.cluster.task_executor import runner
+from headrace.cluster.task_executor import task_manager_runner
 from headrace.cluster.task_executor.credit_based_environment import create_credit_based_environment
 from headrace.core.threads import share_interpreter, start_thread
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
-from headrace.testing.exchange_scan import ExchangeScan, ScannedExchange
+from testkit.simulation.exchange_scan import ExchangeScan, ScannedExchange
 
 
 class ScannedShuffleService:
@@ -34,10 +34,10 @@ class ScannedShuffleService:
 
 
 def main() -> None:
-    configuration: runner.TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
+    configuration: task_manager_runner.TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
     service = ScannedShuffleService()
     load: Any = lambda settings: service  # noqa: E731
-    runner.load_shuffle_service_factory = load
+    task_manager_runner.load_shuffle_service_factory = load
     should_stop = threading.Event()
 
     def answer() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
     share_interpreter()
     start_thread("answers", answer)
-    runner.run_task_manager(configuration, should_stop=should_stop)
+    task_manager_runner.run_task_manager(configuration, should_stop=should_stop)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from headrace import StreamExecutionEnvironment, Time, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.core.lifecycle import JobStatus
 from headrace.datastream import AsyncDataStream, AsyncFunction, BroadcastProcessFunction

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import OutputTag, StreamExecutionEnvironment, Time, Types, WatermarkStrategy
-from headrace.api.data_stream import DataStream
 from headrace.api.executors import set_active_executor
+from headrace.api.streams.data_stream import DataStream
 from headrace.cluster.minicluster import MiniCluster
 from headrace.common import Configuration
 from headrace.common.watermark_strategy import TimestampAssigner
@@ -19,7 +19,7 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.process import ProcessFunction
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.cached_stream_functions import (
     ALL,
     COUNT,

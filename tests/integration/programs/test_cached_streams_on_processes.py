@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.cached_streams import CachedDataStream
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
+from headrace.api.streams.cached_streams import CachedDataStream
 from headrace.cluster.entrypoint import ClusterHandle
 from headrace.core.ids import ClusterDataSetId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from tests.integration.programs.process_cluster import (
     ProcessDriver,

@@ -15,11 +15,11 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType, ShuffleDescriptor
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE
 from tests.integration.network.shuffle_world import consume, new_task_manager
 from tests.integration.programs.result_files import files
 from tests.integration.programs.waiting import wait_until

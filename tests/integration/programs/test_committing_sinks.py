@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.connectors.kafka.clients import KafkaRecord
-from headrace.connectors.kafka.control_topic import read_to_end
-from headrace.connectors.kafka.producers import RecordProducer
-from headrace.connectors.postgres.connections import connect
-from headrace.connectors.postgres.options import JdbcConnectionOptions
+from headrace.connectors.kafka.transaction_commit import read_to_end
+from headrace.connectors.kafka.writers import RecordProducer
+from headrace.connectors.postgres.options import JdbcConnectionOptions, connect
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.datastream.connectors.base import DeliveryGuarantee
 from headrace.datastream.connectors.file_system import (
@@ -34,7 +33,7 @@ from headrace.datastream.connectors.kafka import (
 from headrace.datastream.formats.parquet import ParquetBulkWriters
 from headrace.functions.serialization import SimpleStringSchema
 from headrace.functions.sink import Sink
-from headrace.testing.exactly_once import (
+from testkit.exactly_once import (
     Following,
     OutputFollower,
     Units,

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.selection import open_snapshot, operator_in

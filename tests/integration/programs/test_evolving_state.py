@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace import Row, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.checkpoint.inspection import SnapshotCondition, inspect_snapshot
-from headrace.checkpoint.metadata_key import metadata_key
+from headrace.api.client.job_client import JobClient
+from headrace.checkpoint.retention.inspection import SnapshotCondition, inspect_snapshot
+from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.cli.checkpoint import key_settings
 from headrace.common import Configuration, Encoder
 from headrace.core.errors import JobCancelledError, JobExecutionError
@@ -21,7 +21,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
 from headrace.state_processor.verification import unsound_files
-from headrace.testing.exactly_once import lines_of_files
+from testkit.exactly_once import lines_of_files
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs
 

@@ -16,7 +16,7 @@ from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.core.errors import ConfigurationError, JobExecutionError
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.result_files import files
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
 from headrace.common import Configuration, Encoder
 from headrace.core.clock import SystemClock
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.network.http_tunnel import PROXY
+from headrace.network.transport.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.lane import FaultApplied
 from headrace.testing.fault_proxy.proxy import FaultProxy
-from headrace.testing.fault_proxy.rule_text import parse_rule
+from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.proxied import LoopThread
 from tests.integration.programs.conftest import MiniClusterExecutor
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment
-from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.options import (
     RECOVERY_PATH,
 )
+from headrace.checkpoint.retention.inspection import find_snapshots
 from headrace.core.errors import JobExecutionError
 from tests.integration.programs.faulty_storage_job import COUNT, EXACT, KEY_COUNT, Job
 

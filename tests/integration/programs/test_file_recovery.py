@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.api.job_state import NoCommittedStateError
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.job_state import NoCommittedStateError
 from headrace.checkpoint.errors import StateKeyMismatchError, SubtaskNotReadableError
 from headrace.checkpoint.state_queries import ReadLimit
 from headrace.common import Configuration
@@ -26,7 +26,7 @@ from headrace.gateways.errors import (
 )
 from headrace.gateways.job_master import JobDetails
 from headrace.state_processor.errors import UnknownStateError
-from headrace.task.state_reads import MAIL_ROWS_MAX
+from headrace.task.chain.queryable_state import MAIL_ROWS_MAX
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs
 

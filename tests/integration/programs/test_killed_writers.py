@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from headrace.connectors.files.abandoned import QUIET_MS, sweep_abandoned
-from headrace.connectors.files.staging import StagingFolder
+from headrace.connectors.files.sink.staging import QUIET_MS, StagingFolder, sweep_abandoned
 
 pytestmark = pytest.mark.integration
 
 WRITER = """
 import sys
 from pyarrow import fs
-from headrace.connectors.files.abandoned import StagingLock
+from headrace.connectors.files.sink.staging import StagingLock
 lock = StagingLock(fs.LocalFileSystem(), sys.argv[1])
 lock.hold()
 print('held', flush=True)

@@ -11,26 +11,28 @@ import pyarrow.compute as pc
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
 from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.blob.submission import prepare, submit_job
+from headrace.cluster.blob.transfer import prepare, submit_job
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
+from headrace.cluster.task_executor.task_manager_runner import (
+    TaskManagerConfiguration,
+    run_task_manager,
+)
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ClusterDataSetId, ResourceId
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.threads import start_thread
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobStorageError
-from headrace.gateways.messages import ResourceProfile
+from headrace.gateways.messages import DataSetInfo, ResourceProfile
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.tcp import TcpRpcService
 

@@ -9,7 +9,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.common import Configuration
 from headrace.datastream.functions import MapFunction, RuntimeContext
-from headrace.network.partitioner import ADAPTIVE_PARTITIONER, WHOLE_BATCH_ROWS
+from headrace.network.batches.channel_selectors import ADAPTIVE_PARTITIONER, WHOLE_BATCH_ROWS
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 ROWS = 8000

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
-from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.conftest import MiniClusterExecutor

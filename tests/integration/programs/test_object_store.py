@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.checkpoint.file_systems import child_uri, files_below, remove_file
-from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     DATA_INLINE_THRESHOLD,
@@ -20,6 +18,8 @@ from headrace.checkpoint.options import (
     KEY_FILE,
     RECOVERY_PATH,
 )
+from headrace.checkpoint.retention.inspection import find_snapshots
+from headrace.checkpoint.storage.file_systems import child_uri, files_below, remove_file
 from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink

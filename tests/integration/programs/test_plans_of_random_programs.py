@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import StreamExecutionEnvironment
+from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_default_settings
-from headrace.api.job_client import JobClient
 from headrace.graph.job_graph import JobGraph, PartitionerKind
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from tests.integration.programs.random_programs import (

@@ -19,7 +19,7 @@ from headrace.common import Configuration
 from headrace.core.errors import JobExecutionError
 from headrace.core.ids import ResourceId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.waiting import wait_until
 

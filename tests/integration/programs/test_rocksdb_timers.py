@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import KeyedProcessFunction

@@ -13,7 +13,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.functions import MapFunction
 from headrace.gateways.job_master import JobDetails
 from headrace.metrics.names import BACK_PRESSURED_TIME, NUM_RECORDS_IN, NUM_RECORDS_OUT
-from headrace.network.debloat import ROWS_AT_FIRST
+from headrace.network.flow.buffer_debloater import ROWS_AT_FIRST
 from tests.integration.programs.job_details import WAIT_S, await_details
 
 FULL_MS_PER_SECOND: Final = 900

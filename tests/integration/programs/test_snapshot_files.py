@@ -9,14 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.checkpoint.checkpoint_storage import load_snapshot
-from headrace.checkpoint.inspection import (
-    find_snapshots,
-    inspect_snapshot,
-)
+from headrace.api.client.job_client import JobClient
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     DATA_INLINE_THRESHOLD,
@@ -25,6 +19,12 @@ from headrace.checkpoint.options import (
     RECOVERY_PATH,
     RETENTION,
 )
+from headrace.checkpoint.retention.inspection import (
+    find_snapshots,
+    inspect_snapshot,
+)
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
+from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.common import Configuration, Encoder
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings

@@ -9,7 +9,7 @@ from headrace import Duration, Row, StreamExecutionEnvironment, Types, Watermark
 from headrace.common import Configuration, Time
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.discarding_sink import DiscardingSink
-from headrace.functions.event_times import ColumnTimestampAssigner
+from headrace.functions.watermarks import ColumnTimestampAssigner
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.core.errors import JobExecutionError
 from headrace.core.lifecycle import JobStatus
 from headrace.datastream import DataStream
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.gateways.job_master import JobDetails
-from headrace.testing.faulty_file_system import faults_of
+from testkit.faulty_file_system import faults_of
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details
 

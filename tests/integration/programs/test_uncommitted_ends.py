@@ -8,8 +8,8 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types
 from headrace.common import Encoder
 from headrace.datastream.connectors.file_system import FileSink
-from headrace.testing.exactly_once import lines_of_files
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.exactly_once import lines_of_files
 
 pytestmark = pytest.mark.integration
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.api.left_behind import forget_jobs, left_jobs
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.left_behind import forget_jobs, left_jobs
 from headrace.common import Configuration
 from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.gateways.errors import JobAlreadyEndedError
@@ -100,7 +100,7 @@ def test_state_that_a_mistyped_uid_leaves_behind_is_named_on_the_terminal(progra
 
 
 def test_why_a_job_could_not_be_restored_is_told_whatever_is_asked_of_it_later(
-    program: Program,
+    program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = program.savepoint()
     forget_jobs()
@@ -117,3 +117,5 @@ def test_why_a_job_could_not_be_restored_is_told_whatever_is_asked_of_it_later(
     with pytest.raises(JobExecutionError) as failed:
         client.get_job_execution_result().result(WAIT_S)
     assert reason in str(failed.value).partition("\n")[0]
+    # It would be refused from there again.
+    assert "go on from it" not in caplog.text

@@ -17,8 +17,8 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Time, Types, WatermarkStrategy
 from headrace.common.watermark_strategy import TimestampAssigner
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.errors import JobExecutionError
 from headrace.datastream import (
     AggregateFunction,
@@ -29,7 +29,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.functions.event_times import ColumnTimestampAssigner
+from headrace.functions.watermarks import ColumnTimestampAssigner
 
 PAIR = Types.TUPLE([Types.INT(), Types.INT()])
 LONG_ROW = Types.ROW_NAMED(["t"], [Types.LONG()])

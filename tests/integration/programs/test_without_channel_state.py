@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.inspection import SnapshotCondition, find_snapshots, inspect_snapshot
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.metadata_key import metadata_key
+from headrace.checkpoint.retention.inspection import (
+    SnapshotCondition,
+    find_snapshots,
+    inspect_snapshot,
+)
+from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.common import Configuration, Encoder
 from headrace.core.config import Settings
 from headrace.core.errors import JobCancelledError

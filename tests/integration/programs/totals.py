@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
+from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
-from headrace.testing.exactly_once import lines_of_files
+from testkit.exactly_once import lines_of_files
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs
 

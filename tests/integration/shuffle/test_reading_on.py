@@ -16,15 +16,15 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.network.batches import decode_event
+from headrace.network.batches.sealed_batch import decode_event
 from headrace.network.errors import PartitionError
-from headrace.network.wire import Data, Error, Event, PartitionRequest
+from headrace.network.wire.frames import Data, Error, Event, PartitionRequest
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.proxy import FaultProxy
-from headrace.testing.fault_proxy.rule_text import parse_rule
+from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.conftest import wait_until
 from tests.integration.network.proxied import LoopThread
 from tests.integration.network.raw_peer import RawPeer

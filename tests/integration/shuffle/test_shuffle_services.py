@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 
 from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMasterContext
-from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
+from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HeadraceError
-from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import JobId, ResourceId, ResultPartitionId
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
@@ -29,11 +29,11 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.partitioner import create_selector
+from headrace.network.batches.channel_selectors import create_selector
+from headrace.network.gates.gate import BatchElement, EventElement, GateElement
+from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.sorting_writer import create_record_writer
+from headrace.network.writers.sorting_writer import create_record_writer
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.process import ShuffleServiceProcess
 from tests.integration.network.conftest import wait_until

@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
-from headrace.core.process_memory import resident_memory_bytes
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor

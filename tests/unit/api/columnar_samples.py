@@ -3,7 +3,7 @@
 from headrace import DataStream, StreamExecutionEnvironment, WatermarkStrategy
 from headrace.common import Time, Types
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.functions.event_times import ColumnTimestampAssigner
+from headrace.functions.watermarks import ColumnTimestampAssigner
 
 WINDOWS = TumblingEventTimeWindows.of(Time.seconds(10))
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import cloudpickle
 
+from headrace.api.client.left_behind import forget_jobs
 from headrace.api.executors import set_active_executor
-from headrace.api.left_behind import forget_jobs
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.operator_types import OperatorTypes
-from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.core.operator_spec import OperatorTypes
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import ChainedOperator, JobGraph
 
 

@@ -24,9 +24,9 @@ PACKAGES = [
     headrace.connectors.number_sequence,
 ]
 MODULES = ["headrace"] + [
-    f"{package.__name__}.{info.name}"
+    info.name
     for package in PACKAGES
-    for info in pkgutil.iter_modules(package.__path__)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
 
@@ -77,6 +77,16 @@ def test_checkpoint_config_defaults_are_flinks() -> None:
     assert not config.is_force_unaligned_checkpoints()
 
 
+def test_unaligned_checkpoints_are_said_to_be_on_where_they_are_exactly_once_as_in_flink() -> None:
+    config = CheckpointConfig().enable_unaligned_checkpoints()
+    assert not config.is_unaligned_checkpoints_enabled(), "checkpointing is off"
+    config.set_checkpoint_interval(1000)
+    assert config.is_unaligned_checkpoints_enabled()
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    config.enable_unaligned_checkpoints().set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+    assert not config.is_unaligned_checkpoints_enabled()
+
+
 def test_checkpoint_config_keeps_what_is_set() -> None:
     retain = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     config = (
@@ -98,8 +108,7 @@ def test_checkpoint_config_keeps_what_is_set() -> None:
     assert not config.is_fail_on_checkpointing_errors()
     assert config.get_externalized_checkpoint_retention() is retain
     assert config.is_externalized_checkpoints_enabled()
-    assert config.is_unaligned_checkpoints_enabled()
-    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert not config.is_unaligned_checkpoints_enabled(), "they are at least once"
     assert config.get_alignment_timeout() == Duration.of_minutes(1)
     assert config.is_force_unaligned_checkpoints()
 
@@ -111,7 +120,7 @@ def test_checkpoint_config_refuses_what_cannot_be() -> None:
         CheckpointConfig().set_checkpoint_interval(1)
     with pytest.raises(ValueError, match="non-negative"):
         CheckpointConfig().set_tolerable_checkpoint_failure_number(-1)
-    from headrace.api.program_settings import ProgramSettings
+    from headrace.api.settings.program_settings import ProgramSettings
 
     with pytest.raises(ConfigurationError, match="known are EXACTLY_ONCE, AT_LEAST_ONCE"):
         ProgramSettings({"execution.checkpointing.mode": "sometimes"})

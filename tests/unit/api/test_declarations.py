@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.api.slot_sharing_group import SlotSharingGroup
+from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.connectors.number_sequence.source import NumberSequenceSource
 from headrace.core.config import unobeyed_settings
 from headrace.core.errors import ProgramError

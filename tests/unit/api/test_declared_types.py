@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.files.columnar_formats import (
+from headrace.connectors.files.formats.columnar_formats import (
     ColumnarFormat,
     CsvReaderFormat,
     JsonLinesFormat,
 )
-from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.source.file_source import FileSource
+from headrace.connectors.json.json_rows import JsonRowDeserializationSchema
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_mapping import values_to_array
 from headrace.core.types.arrow_types import cast_column
+from headrace.core.types.round_trip_normalizer import ValueCheck
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.core.types.value_checks import ValueCheck
 from headrace.functions.collection_source import CollectionSource
-from headrace.functions.json_rows import JsonRowDeserializationSchema
 from tests.unit.connectors.replays import SourceJob
 
 FLOAT_MAX = 3.4028234663852886e38

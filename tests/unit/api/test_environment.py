@@ -185,7 +185,6 @@ def test_an_environment_can_be_used_for_another_job(
 def test_a_program_that_could_not_be_submitted_does_not_spoil_the_next_one(
     env: StreamExecutionEnvironment,
     executor: RecordingExecutor,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     lock, stream = threading.Lock(), env.from_collection([1])
     stream.map(lambda n: (lock, n)).print()
@@ -193,7 +192,7 @@ def test_a_program_that_could_not_be_submitted_does_not_spoil_the_next_one(
         env.execute_async()
     last_line = traceback.format_exception(failed.value)[-1]
     assert "cannot be pickled" in last_line
-    assert "attach them anew" in caplog.text
+    assert "attach them anew" in failed.value.aftermath
     stream.map(lambda n: n + 1).print()
     env.execute_async()
     assert len(executor.last.vertices) == 2

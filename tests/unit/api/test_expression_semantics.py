@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import coalesce, col, lit, when
-from headrace.api.expressions import Expression
+from headrace.api.columns.expressions import Expression
 from headrace.core.errors import ProgramError
-from headrace.operators.columnar import evaluate
+from headrace.operators.record.columnar import evaluate
 
 INTEGERS = st.none() | st.integers(-(10**6), 10**6)
 DIVISORS = st.none() | st.integers(-50, 50).filter(bool)

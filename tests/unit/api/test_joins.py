@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace import OutputTag, StreamExecutionEnvironment, Time, Types
-from headrace.api.data_stream import DataStream
+from headrace.api.streams.data_stream import DataStream
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.datastream.functions import (

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from headrace import OutputTag, StreamExecutionEnvironment, Types
-from headrace.api.keyed_stream import KeyedStream
+from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.datastream.functions import (

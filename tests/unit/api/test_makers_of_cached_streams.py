@@ -8,8 +8,8 @@ import pytest
 
 from headrace import StreamExecutionEnvironment
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.errors import UnknownJobError
+from headrace.gateways.messages import DataSetInfo
 from tests.unit.api.cached_stream_programs import Raising, doubled, kept_by
 from tests.unit.api.recording import RecordingExecutor
 

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from headrace import FailurePolicy, OutputTag, Row, StreamExecutionEnvironment, Types
-from headrace.api.guarded_specs import guarded_spec
+from headrace.api.function_checks import guarded_spec
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.process import ProcessFunction
-from headrace.functions.specs import FilterSpec, FlatMapSpec, MapSpec, PrintSinkSpec, ProcessSpec
+from headrace.functions.specs.operator_specs import (
+    FilterSpec,
+    FlatMapSpec,
+    MapSpec,
+    PrintSinkSpec,
+    ProcessSpec,
+)
 from headrace.testing.operator_harness import OperatorHarness, Rows
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.connectors.moved_names import MODULES
 from headrace.core.errors import HeadraceError, ProgramError
-from headrace.core.gone_names import GoneType
-from headrace.core.jvm_only import JvmOnlyType
+from headrace.core.pyflink_refusals import GoneType, JvmOnlyType
 from tools.pages.pyflink_parity import FACTS, facts, gone_names
 
 DIFFERENT = {
@@ -79,6 +79,17 @@ def test_classes_that_are_gone_name_their_members_when_these_are_looked_up() -> 
 def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
     with pytest.raises(ProgramError, match=r"belongs to Flink's Table API and SQL, .*DataFrames"):
         exec(statement, {})
+
+
+def test_connectors_that_moved_say_where_they_are_now() -> None:
+    package = import_module("headrace.datastream.connectors")
+    for name, module in MODULES.items():
+        with pytest.raises(
+            ProgramError, match=rf"^{name} .*: import it from {package.__name__}\.{module}$"
+        ):
+            getattr(package, name)
+        assert hasattr(import_module(f"{package.__name__}.{module}"), name)
+    assert not hasattr(package, "Unheard")
 
 
 def test_settings_of_1_x_name_the_option_that_took_their_place(

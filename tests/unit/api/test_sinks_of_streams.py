@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
-from headrace.api.data_stream import DataStream
-from headrace.connectors.files.sink import FileSink
+from headrace.api.streams.data_stream import DataStream
+from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.functions.serialization import Encoder

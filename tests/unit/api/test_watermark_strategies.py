@@ -5,7 +5,7 @@ import pytest
 from headrace import Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.number_sequence.source import NumberSequenceSource
-from headrace.core.alignment_events import ALIGNED_COORDINATOR
+from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ProgramError
 from tests.unit.api.recording import RecordingExecutor, operators, spec_of
 

@@ -13,8 +13,8 @@ from benchmarks.nexmark.flames import (
 )
 
 START = "Thread.run (threading.py:971)"
-EMIT = "RecordWriter.emit (headrace/network/record_writer.py:106)"
-SPLIT = "RecordWriter._split (headrace/network/record_writer.py:207)"
+EMIT = "RecordWriter.emit (headrace/network/writers/record_writer.py:106)"
+SPLIT = "RecordWriter._split (headrace/network/writers/record_writer.py:207)"
 TAKE = "take (pyarrow/compute.py:468)"
 WAIT = "Condition.wait (threading.py:295)"
 PROFILE = f"""\

@@ -19,7 +19,7 @@ from benchmarks.network.references import (
     reference_table,
 )
 from benchmarks.network.report import reason_of
-from headrace.network.unsplit_rows import ChannelShare, UnsplitRows
+from headrace.network.batches.partition_buffer import ChannelShare, UnsplitRows
 
 
 def cell(channels: int, timeout_ms: int, mrows_per_s: float, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from headrace.checkpoint.file_systems import register_file_system
+from headrace.checkpoint.storage.file_systems import register_file_system
 
 
 @pytest.fixture(params=["local", "object store"])

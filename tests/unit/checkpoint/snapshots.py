@@ -10,9 +10,9 @@ from headrace.checkpoint.handles import (
     StateTable,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, PendingCommit
-from headrace.checkpoint.metadata_key import MetadataKey
-from headrace.checkpoint.storage import digest_of
-from headrace.core.checkpoints import SnapshotKind
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.checkpoint.storage.subtask_storage import digest_of
+from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobId, OperatorId
 
 KEY = MetadataKey(b"k" * 32)

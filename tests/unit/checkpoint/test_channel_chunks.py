@@ -4,14 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.checkpoint.channel_chunks import (
+from headrace.checkpoint.errors import MetadataError
+from headrace.checkpoint.handles import (
+    NO_FILE,
     ChannelPart,
     ChannelRole,
     ReceiverMapping,
+    StateChunk,
+    StateTable,
     concerns_subtask,
 )
-from headrace.checkpoint.errors import MetadataError
-from headrace.checkpoint.handles import NO_FILE, StateChunk, StateTable
 from headrace.core.key_groups import key_group_range
 
 PARALLELISM = st.integers(1, 16)

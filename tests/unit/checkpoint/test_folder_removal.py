@@ -6,8 +6,8 @@ import pytest
 from pyarrow import fs
 
 from headrace.checkpoint.errors import CheckpointStorageError
-from headrace.checkpoint.file_systems import register_file_system, remove_folder
-from headrace.testing.faulty_file_system import FaultyHandler, StorageFaults
+from headrace.checkpoint.storage.file_systems import register_file_system, remove_folder
+from testkit.faulty_file_system import FaultyHandler, StorageFaults
 
 FILE_COUNT = 20
 
@@ -57,7 +57,7 @@ def test_what_is_left_goes_too_where_a_child_was_gone_already(
 def test_a_folder_in_which_a_child_is_always_gone_is_told_to_be_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.checkpoint.file_systems._REMOVAL_ATTEMPTS", 3)
+    monkeypatch.setattr("headrace.checkpoint.storage.file_systems._REMOVAL_ATTEMPTS", 3)
     uri, handler = raced_folder(tmp_path / "chk-7", FILE_COUNT)
     with pytest.raises(CheckpointStorageError, match="cannot delete raced://"):
         remove_folder(uri)

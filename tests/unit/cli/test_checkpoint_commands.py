@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.checkpoint.checkpoint_storage import open_checkpoint_storage
 from headrace.checkpoint.errors import CheckpointStorageError
-from headrace.checkpoint.file_systems import child_uri, put_if_absent
-from headrace.checkpoint.lineages import LineageInMemory
 from headrace.checkpoint.metadata import CheckpointMetadata
-from headrace.checkpoint.metadata_format import abandonment
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
-from headrace.checkpoint.storage import SubtaskStorage
+from headrace.checkpoint.storage.checkpoint_storage import open_checkpoint_storage
+from headrace.checkpoint.storage.file_systems import child_uri, put_if_absent
+from headrace.checkpoint.storage.lineages import LineageInMemory
+from headrace.checkpoint.storage.metadata_format import abandonment
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
 from headrace.cli import checkpoint as checkpoint_commands
 from headrace.cli.checkpoint import key_settings
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
 from headrace.cli.snapshot_tables import bytes_text
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.savepoint_editor import SavepointEditor
@@ -278,6 +278,7 @@ def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(
     snapshots.key = str(tmp_path / "another")
     (line,) = snapshots.run("checkpoint", "verify", uri).stderr.splitlines()
     assert f"{uri}/_metadata is not to be trusted" in line
+    assert line.endswith("name the file with that key by headrace.checkpoint.key-file")
 
 
 def test_what_somebody_else_wrote_is_shown_and_not_trusted(

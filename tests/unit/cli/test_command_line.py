@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.api import executors
-from headrace.api.left_behind import JobLeftBehindError
-from headrace.cli.failures import describe
+from headrace.api.client.left_behind import JobLeftBehindError
+from headrace.cli.logs import describe
 from headrace.cli.main import cli, main
 from headrace.cli.run import run, run_settings
 from headrace.core.errors import UserCodeError

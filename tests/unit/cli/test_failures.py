@@ -5,7 +5,7 @@ import traceback
 import pyarrow
 
 from headrace.api import environment
-from headrace.cli.failures import describe
+from headrace.cli.logs import describe
 from headrace.core.errors import HeadraceError, JobExecutionError
 
 OURS = (
@@ -26,6 +26,17 @@ def test_a_traceback_that_never_leaves_headrace_is_not_shown() -> None:
     last = "FileNotFoundError: the path '/nope' does not exist"
     error = failed(f"{first}\n{HEADER}{OURS}{LIBRARY}{last}")
     assert describe(error, wants_details=False) == [first, "job 'hours' (0a) FAILED", HINT]
+
+
+def test_what_led_to_an_error_of_ours_is_not_told_again() -> None:
+    told = "record 3 does not fit its declared type Byte: expected an integer of 8 bits"
+    first = f"RecordTypeError: {told} (in operator 'Map')"
+    inner = "headrace.core.types.scalar_codecs.ValueMismatch: expected an integer of 8 bits"
+    link = "\nThe above exception was the direct cause of the following exception:\n\n"
+    outer = f"{link}{HEADER}{OURS}headrace.core.errors.RecordTypeError: {told}"
+    for whole in (f"{HEADER}{OURS}{inner}\n{outer}", f"{inner}\n{outer}"):
+        lines = describe(failed(f"{first}\n{whole}"), wants_details=False)
+        assert lines == [first, "job 'hours' (0a) FAILED", HINT]
 
 
 def test_the_user_s_own_frames_stay() -> None:

@@ -5,8 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli.progress import table_of
-from headrace.cli.progress_view import JobView, VertexView
+from headrace.cli.progress import JobView, VertexView, table_of
 
 VERTEX = VertexView(
     "TumblingEventTimeWindows -> (key_by -> Sink, Sink: late)",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.progress_view import (
+from headrace.cli.progress import (
     plain_line,
     rate_text,
     shorten,

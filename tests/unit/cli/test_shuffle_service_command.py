@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.cli.shuffle_service import shuffle_service
-from headrace.core.cluster_secret import cluster_secret
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.security.cluster_secret import cluster_secret
 
 
 def test_the_command_is_listed_and_explains_itself() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace.cli import trace as trace_command
 from headrace.cli.main import cli
-from headrace.cli.trace_view import FIGURES_WIDTH, STACKED, WIDTH_MAX, heading, row, text_width
+from headrace.cli.trace import FIGURES_WIDTH, STACKED, WIDTH_MAX, heading, row, text_width
 from headrace.network.trace.exchange import TraceSettings, trace_exchange
 from headrace.network.trace.steps import Reading, TraceStep
 

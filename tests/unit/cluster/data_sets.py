@@ -2,7 +2,7 @@
 
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
-from headrace.gateways.cluster_partitions import (
+from headrace.gateways.messages import (
     ClusterPartition,
     ClusterPartitionReport,
 )

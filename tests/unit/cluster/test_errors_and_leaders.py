@@ -6,17 +6,16 @@ import msgspec
 import pytest
 
 from headrace.cluster.error_reports import error_info_of, first_line
-from headrace.cluster.job_master.failover import Failure, FailureHistory
-from headrace.cluster.job_master.restart_strategies import NoRestart
+from headrace.cluster.job_master.failover.failover import Failure, FailureHistory
+from headrace.cluster.job_master.failover.restart_strategies import NoRestart
 from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeaderElection
-from headrace.cluster.task_executor.setup import SlotReleasedError
+from headrace.cluster.task_executor.task_manager_services import SlotReleasedError
 from headrace.cluster.versions import find_mismatch, software_versions
 from headrace.core.errors import ConfigurationError, HeadraceError, RemoteError, UserCodeError
 from headrace.core.ids import ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import ErrorInfo
-from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
@@ -39,6 +38,7 @@ from headrace.network.errors import (
     TaskEventRefusedError,
     UnknownFrameError,
 )
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.rpc import errors as rpc
 from headrace.rpc.errors import RecipientUnreachableError
 

@@ -12,7 +12,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.testing.simulated_job import counting_job
+from testkit.simulation.simulated_job import counting_job
 
 RANDOM: Final = SeededRandom(12)
 ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {

@@ -10,7 +10,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.job_master import JobDetails
 from headrace.metrics.names import METRIC_NAMES
-from headrace.testing.simulated_job import counting_job, forget_output
+from testkit.simulation.simulated_job import counting_job, forget_output
 
 RANDOM = SeededRandom(12)
 

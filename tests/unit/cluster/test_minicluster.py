@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.errors import HostError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
@@ -22,7 +22,7 @@ from headrace.gateways.errors import (
     UnknownJobError,
 )
 from headrace.graph.job_graph import JobGraph
-from headrace.testing.simulated_job import (
+from testkit.simulation.simulated_job import (
     counting_job,
     expected_output,
     forget_output,

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.source import InputStatus, SourceReader

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from headrace.connectors.files.buckets import (
+from headrace.connectors.files.sink.buckets import (
     BucketAssigner,
     OutputFileConfig,
     RollingPolicy,
 )
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder

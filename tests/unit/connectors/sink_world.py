@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.storage.metadata_key import MetadataKey
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId
 from headrace.core.record_batch import BatchType, RecordBatch

@@ -7,15 +7,15 @@ from typing import Any
 
 from pyarrow import fs
 
-from headrace.connectors.files.abandoned import (
+from headrace.connectors.files.sink.staging import (
     FORGOTTEN_MS,
     MARKER,
     QUIET_MS,
+    StagingFolder,
     StagingLock,
     remove_if_spent,
     sweep_abandoned,
 )
-from headrace.connectors.files.staging import StagingFolder
 
 LOCAL: Any = fs.LocalFileSystem()
 OWN = StagingFolder("a" * 16, 0, 0, "1" * 16)

@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.row_groups import read_extent
-from headrace.connectors.files.splits import FileSplit
+from headrace.connectors.files.formats.columnar_formats import (
+    ParquetColumnarRowInputFormat,
+    read_extent,
+)
+from headrace.connectors.files.formats.splits import FileSplit
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 

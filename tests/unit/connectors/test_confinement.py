@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from headrace.connectors.files.confinement import PathOutsideError, place_below
+from headrace.connectors.files.paths import PathOutsideError, place_below
 
 LOCAL: Any = fs.LocalFileSystem()
 

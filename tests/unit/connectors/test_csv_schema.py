@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files import csv_rows, line_blocks
-from headrace.connectors.files.columnar_formats import CsvReaderFormat
-from headrace.connectors.files.csv_schema import CsvSchema, CsvSchemaBuilder
-from headrace.connectors.files.csv_writer import CsvBulkWriters
-from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.formats import csv_rows, line_blocks
+from headrace.connectors.files.formats.columnar_formats import CsvReaderFormat
+from headrace.connectors.files.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from headrace.connectors.files.formats.csv_writer import CsvBulkWriters
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.rows import Row

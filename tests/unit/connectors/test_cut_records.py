@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files.cut_records import CutRecords
-from headrace.connectors.files.splits import FileSplit, decode_file_split
+from headrace.connectors.files.formats.splits import CutRecords, FileSplit, decode_file_split
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.files.columnar_formats import CsvReaderFormat
-from headrace.connectors.files.line_blocks import NamedStream
-from headrace.connectors.files.reader_format import FileReaderFormat
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.files.formats.columnar_formats import CsvReaderFormat
+from headrace.connectors.files.formats.line_blocks import NamedStream
+from headrace.connectors.files.formats.splits import FileReaderFormat
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.errors import UserCodeError
 from headrace.core.types.type_info import Types
 from tests.unit.connectors.replays import SourceJob

@@ -1,6 +1,7 @@
 """The DataFrame sink: staged files beside the target, reported once complete; only the newest attempt counts."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,16 +10,19 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.dataframe.messages import FilesStaged
 from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.connectors.files.sink.staging import FORGOTTEN_MS, MARKER, remove_if_spent
+from headrace.core.clock import Clock, ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.spark.dataframe_commit import StagedFiles
+from headrace.spark.dataframes.commit import StagedFiles
 
 ROWS = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
 
@@ -31,6 +35,8 @@ class Context:
     attempt_number: int = 0
     operator_name: str = "results"
     settings: Settings = field(default_factory=Settings)
+    clock: Clock = field(default_factory=ManualClock)
+    attempt_id: None = None
 
 
 def context_of(events: list[bytes], value_type: Any = ROWS) -> Any:
@@ -146,3 +152,48 @@ def test_the_other_modes_take_a_path_that_exists(tmp_path: Path, mode: str) -> N
     sink = DataFrameSink(tmp_path, mode=mode)
     sink.check_target()
     assert sink.target == str(tmp_path)
+
+
+def staged_by(sink: DataFrameSink, *, interval: str = "0 ms", clock: Clock | None = None) -> Any:
+    """A writer of the first subtask that has written a row and completed its file."""
+    context = context_of([])
+    context.subtask_index = 0
+    context.clock = clock or context.clock
+    context.settings = Settings({"execution.checkpointing.interval": interval})
+    writer = sink.create_writer(context)
+    writer.write_batch(RecordBatch.of_rows(BatchType(ROWS), [("JFK", 1.5)]))
+    if interval == "0 ms":
+        writer.flush(end_of_input=True)
+    else:
+        writer.prepare_commit(1)
+    return writer
+
+
+@pytest.mark.parametrize("interval", ["0 ms", "1 s"])
+def test_what_a_killed_job_had_staged_for_the_same_target_goes_after_a_week(
+    tmp_path: Path, interval: str
+) -> None:
+    sink, elsewhere = DataFrameSink(tmp_path / "out"), DataFrameSink(tmp_path / "other")
+    killed = staged_by(sink, interval=interval)
+    staged_by(elsewhere, interval=interval).close()
+    now_ms = time.time_ns() // 1_000_000
+    in_a_week = ManualClock(now_ms + FORGOTTEN_MS + 1_000)
+    staged_by(DataFrameSink(tmp_path / "out"), clock=in_a_week)
+    assert Path(sink.staging_directory).exists(), "its writer is not gone yet"
+    killed.close()
+    staged_by(DataFrameSink(tmp_path / "out"), clock=ManualClock(now_ms + FORGOTTEN_MS // 2))
+    assert Path(sink.staging_directory).exists()
+    staged_by(DataFrameSink(tmp_path / "out"), clock=in_a_week)
+    assert not Path(sink.staging_directory).exists()
+    assert Path(elsewhere.staging_directory).exists()
+
+
+def test_a_staging_folder_goes_with_its_last_part(tmp_path: Path) -> None:
+    sink = DataFrameSink(tmp_path / "out")
+    staged_by(sink, interval="1 s").close()
+    folder = Path(sink.staging_directory)
+    marker, part = sorted(folder.iterdir())
+    assert marker.name == MARKER
+    part.unlink()
+    remove_if_spent(fs.LocalFileSystem(), str(folder))
+    assert not folder.exists()

@@ -27,13 +27,13 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError, RecordTypeError, UserCodeError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
-from headrace.functions.specs import SourceSpec
-from headrace.operators.sources import SourceReaderOperator
+from headrace.functions.specs.operator_specs import SourceSpec
+from headrace.operators.sources_sinks.sources import SourceReaderOperator
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64())])

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
-from headrace.checkpoint.signed_records import seal
-from headrace.connectors.files import file_writer
-from headrace.connectors.files.abandoned import MARKER
-from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
-from headrace.connectors.files.committables import (
+from headrace.checkpoint.storage.metadata_key import seal
+from headrace.connectors.files.formats.stream_formats import ParquetBulkWriters
+from headrace.connectors.files.sink import file_writer
+from headrace.connectors.files.sink.buckets import BucketAssigner, RollingPolicy
+from headrace.connectors.files.sink.committables import (
     PendingFile,
     decode_committable,
     decode_file_payload,
     encode_committable,
 )
-from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.file_commit import FileCommitError, FileCommitter
-from headrace.connectors.files.formats import ParquetBulkWriters
-from headrace.connectors.files.notes import NoteDamagedError, NoteLostError
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.sink.file_commit import FileCommitError, FileCommitter
+from headrace.connectors.files.sink.file_sink import FileSink
+from headrace.connectors.files.sink.notes import NoteDamagedError, NoteLostError
+from headrace.connectors.files.sink.staging import MARKER
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT, commit_key

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headrace.connectors.files.buckets import BucketAssigner
-from headrace.connectors.files.committables import decode_file_payload
-from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.file_commit import FileCommitter
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.buckets import BucketAssigner
+from headrace.connectors.files.sink.committables import decode_file_payload
+from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.sink.file_commit import FileCommitter
+from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder

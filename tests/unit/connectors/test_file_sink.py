@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors.files.buckets import (
+from headrace.connectors.files.sink.buckets import (
     BucketAssigner,
     RollingPolicy,
     strftime_of,
 )
-from headrace.connectors.files.committables import FileSinkPayload
-from headrace.connectors.files.file_commit import FileCommitter
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.committables import FileSinkPayload
+from headrace.connectors.files.sink.file_commit import FileCommitter
+from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.core.clock import ManualClock
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT

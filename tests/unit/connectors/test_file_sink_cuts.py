@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files.buckets import RollingPolicy
+from headrace.connectors.files.sink.buckets import RollingPolicy
 from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.file_sinks import PAIR, batch, sink

@@ -12,17 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files import line_blocks, text_lines
-from headrace.connectors.files.charsets import CharsetError
-from headrace.connectors.files.columnar_formats import (
+from headrace.connectors.files.formats import line_blocks, text_lines
+from headrace.connectors.files.formats.columnar_formats import (
     CsvReaderFormat,
     JsonLinesFormat,
     ParquetColumnarRowInputFormat,
 )
-from headrace.connectors.files.reader_format import FileReaderFormat
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.splits import FileChangedError, FileSplit, splits_of_file
-from headrace.connectors.files.text_lines import StreamFormat, TextLines
+from headrace.connectors.files.formats.splits import (
+    FileChangedError,
+    FileReaderFormat,
+    FileSplit,
+    splits_of_file,
+)
+from headrace.connectors.files.formats.text_lines import CharsetError, StreamFormat, TextLines
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.errors import ProgramError, UserCodeError
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types
@@ -206,7 +209,9 @@ def test_a_watching_source_goes_on_without_the_files_that_it_knows(tmp_path: Pat
     assert sorted(rows + after.rows) == ["a", "b", "c"]
 
 
-def test_a_later_listing_that_fails_is_made_up_for(tmp_path: Path) -> None:
+def test_later_listings_that_fail_are_told_once_and_made_up_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     text = StreamFormat.text_line_format()
@@ -214,6 +219,8 @@ def test_a_later_listing_that_fails_is_made_up_for(tmp_path: Path) -> None:
     job = SourceJob(builder.monitor_continuously(Duration.of_seconds(1)).build(), 1, Types.STRING())
     folder.rmdir()
     job.advance(1000)
+    job.advance(1000)
+    assert caplog.text.count("looking for new files failed") == 1
     folder.mkdir()
     (folder / "a").write_text("late", encoding="utf-8")
     job.advance(1000)

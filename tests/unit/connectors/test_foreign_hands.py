@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.metadata_key import MetadataKey
-from headrace.checkpoint.signed_records import seal
-from headrace.connectors.files.buckets import BucketAssigner
-from headrace.connectors.files.committables import (
+from headrace.checkpoint.storage.metadata_key import MetadataKey, seal
+from headrace.connectors.files.paths import PathOutsideError
+from headrace.connectors.files.sink.buckets import BucketAssigner
+from headrace.connectors.files.sink.committables import (
     FileSinkPayload,
     PendingFile,
     decode_file_payload,
     encode_committable,
 )
-from headrace.connectors.files.confinement import PathOutsideError
-from headrace.connectors.files.file_commit import FileCommitter
-from headrace.connectors.files.notes import NoteDamagedError
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.sink.file_commit import FileCommitter
+from headrace.connectors.files.sink.file_sink import FileSink
+from headrace.connectors.files.sink.notes import NoteDamagedError, digest_of_scope
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from tests.unit.connectors.sink_world import KEY, SinkWorld, key
@@ -36,6 +35,20 @@ def world_of(path: Path) -> SinkWorld:
         lambda: FileCommitter(decode_file_payload(payload), key),
         lambda s, n: f"{s}:{n}",
     )
+
+
+@pytest.mark.parametrize("suffix", ["", ".made"])
+def test_a_note_that_is_a_link_leads_nowhere(tmp_path: Path, suffix: str) -> None:
+    target, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    target.mkdir()
+    note = target / f".headrace-commits-{digest_of_scope('lineage/sink')}{suffix}"
+    note.symlink_to(elsewhere)
+    world = world_of(target)
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises((NoteDamagedError, PathOutsideError), match="is a link"):
+        world.commit()
+    assert not elsewhere.exists()
 
 
 def test_a_note_that_somebody_else_wrote_has_nothing_deleted(tmp_path: Path) -> None:

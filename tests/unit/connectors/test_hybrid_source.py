@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files import line_blocks
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.files.formats import line_blocks
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.connectors.hybrid_source import HybridSource
 from headrace.connectors.number_sequence import source as number_sequence
 from headrace.connectors.number_sequence.source import NumberSequenceSource

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.postgres.statements import Statement, parse_statement
+from headrace.connectors.postgres.options import Statement, parse_statement
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
 from headrace.datastream.connectors.jdbc import (

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.connectors.kafka import writers
 from headrace.connectors.kafka.clients import (
+    ControlRecordError,
     KafkaError,
     KafkaFencedError,
     KafkaRecord,
     RecordsExpiredError,
 )
-from headrace.connectors.kafka.control_topic import read_to_end
 from headrace.connectors.kafka.staged_records import (
     KafkaPayload,
     StagedFileChangedError,
@@ -33,6 +33,7 @@ from headrace.connectors.kafka.transaction_commit import (
     KafkaCommitter,
     StagedRecordsLostError,
     last_ids,
+    read_to_end,
 )
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -44,7 +45,7 @@ from headrace.datastream.connectors.kafka import (
 )
 from headrace.functions.serialization import SerializationSchema, SimpleStringSchema
 from headrace.functions.sink import DeliveryGuarantee, commit_key
-from headrace.testing.exactly_once import compare_output
+from testkit.exactly_once import compare_output
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, Crash, SinkWorld
 
@@ -300,6 +301,16 @@ def test_the_highest_id_of_each_scope_counts_whatever_the_order() -> None:
     assert last_ids(records) == {"a": 2, "b": 7}
 
 
+@pytest.mark.parametrize(("key", "value"), [(b"a", b"x"), (b"a", b"9" * 5000), (b"\xff", b"2")])
+def test_a_record_that_no_sink_wrote_is_refused_until_it_is_taken_back(
+    key: bytes, value: bytes
+) -> None:
+    records = [KafkaRecord(CONTROL, b"b", b"7"), KafkaRecord(CONTROL, key, value, offset=3)]
+    with pytest.raises(ControlRecordError, match=f"'{CONTROL}' holds a record at offset 3"):
+        last_ids(records)
+    assert last_ids([*records, KafkaRecord(CONTROL, key, None)]) == {"b": 7}
+
+
 STEPS = st.one_of(
     st.tuples(st.just("write"), st.integers(0, 1), st.integers(0, 3)),
     st.sampled_from([("checkpoint",), ("abort",), ("publish",), ("crash",), ("answer lost",)]),
@@ -430,7 +441,8 @@ def test_a_control_topic_that_forgets_is_an_error_instead_of_a_guess() -> None:
 
     with (
         patch(
-            "headrace.connectors.kafka.control_topic.create_consumer", lambda config: Forgetful()
+            "headrace.connectors.kafka.transaction_commit.create_consumer",
+            lambda config: Forgetful(),
         ),
         pytest.raises(RecordsExpiredError, match=r"must be compact") as caught,
     ):

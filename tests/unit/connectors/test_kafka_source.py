@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.connectors.json.json_rows import JsonRowDeserializationSchema
 from headrace.connectors.kafka.enumerator import NoOffsetError
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, owner_of
 from headrace.core.errors import ProgramError
@@ -20,7 +21,6 @@ from headrace.datastream.connectors.kafka import (
     KafkaSource,
     KafkaTopicPartition,
 )
-from headrace.functions.json_rows import JsonRowDeserializationSchema
 from headrace.functions.serialization import SimpleStringSchema
 from headrace.functions.source import Boundedness
 from tests.unit.connectors.model_kafka import ModelLog, creating

@@ -8,13 +8,17 @@ import pytest
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from headrace.connectors.kafka import control_topic, enumerator, producers
-from headrace.connectors.kafka.clients import KafkaError, KafkaRecord
-from headrace.connectors.kafka.control_topic import ensure_compacted_topic, read_to_end
+from headrace.connectors.kafka import enumerator, transaction_commit, writers
+from headrace.connectors.kafka.clients import (
+    ClientLog,
+    KafkaError,
+    KafkaRecord,
+    KafkaUnreachableError,
+)
 from headrace.connectors.kafka.enumerator import BrokerLookup, KafkaEnumeration
 from headrace.connectors.kafka.offsets import KafkaOffsetsInitializer
-from headrace.connectors.kafka.producers import RecordProducer, TransactionalProducer
-from headrace.connectors.kafka.unanswered import ClientLog, KafkaUnreachableError
+from headrace.connectors.kafka.transaction_commit import ensure_compacted_topic, read_to_end
+from headrace.connectors.kafka.writers import RecordProducer, TransactionalProducer
 
 REFUSED = (
     "FAIL [rdkafka#consumer-1] [thrd:kafka:9092/bootstrap]: kafka:9092/bootstrap: Connect to ipv4#10.0.0.7:9092 "
@@ -109,7 +113,7 @@ def test_a_record_that_no_broker_takes_is_an_error_with_the_servers(
 def test_records_that_still_wait_at_a_checkpoint_name_the_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(producers, "WRITE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(writers, "WRITE_TIMEOUT_S", 0.05)
     producer = RecordProducer(NOBODY)
     producer.send(KafkaRecord("t", b"k", b"v"))
     with pytest.raises(KafkaUnreachableError, match=r"did not answer at 127\.0\.0\.1:1 "):
@@ -118,8 +122,8 @@ def test_records_that_still_wait_at_a_checkpoint_name_the_servers(
 
 
 def test_a_committer_names_the_servers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "REQUEST_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(control_topic, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(writers, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(transaction_commit, "REQUEST_TIMEOUT_S", 0.2)
     expected = r"did not answer at 127\.0\.0\.1:1 .*see whether it runs there"
     with pytest.raises(KafkaUnreachableError, match=expected):
         TransactionalProducer(NOBODY, "id")

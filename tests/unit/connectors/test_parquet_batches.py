@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.formats import ParquetBulkWriters
-from headrace.connectors.files.splits import FileSplit
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.formats.splits import FileSplit
+from headrace.connectors.files.formats.stream_formats import ParquetBulkWriters
 from headrace.core.configuration import Configuration
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType

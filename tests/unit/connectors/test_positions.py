@@ -14,7 +14,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions import collection_source
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import InputStatus, Source
-from headrace.testing.simulated_job import PacedSource
+from testkit.simulation.simulated_job import PacedSource
 from tests.unit.connectors.connector_contexts import ConnectorContext, Rows
 from tests.unit.connectors.replays import Life, lives, rows_of
 

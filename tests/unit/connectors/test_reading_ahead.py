@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.connectors.files import reader as reader_module
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.reader import FileReader
-from headrace.connectors.files.splits import FileSplit, decode_file_split
-from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.formats.splits import FileSplit, decode_file_split
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source import reader as reader_module
+from headrace.connectors.files.source.reader import FileReader
 from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus
 from headrace.functions.split_enumerator import (

@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace import DataStream, StreamExecutionEnvironment, WatermarkStrategy, col
-from headrace.api.expressions import Expression
-from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.splits import FileSplit
+from headrace.api.columns.expressions import Expression
+from headrace.connectors.files.formats.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.formats.splits import FileSplit
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.column_conditions import Comparison, Or, ValueRange
-from headrace.functions.specs import SourceSpec
+from headrace.functions.specs.operator_specs import SourceSpec
 
 GROUP_ROWS = 4
 IDS = [0, 1, None, 3, 10, 11, 12, 13, 20, 20, 20, 20, None, None, None, None, 40, 41, 42, 43]

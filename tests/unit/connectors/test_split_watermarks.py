@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.connectors.files import line_blocks
-from headrace.connectors.files.source import FileSource
-from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.files.formats import line_blocks
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.connectors.number_sequence.source import NumberSequenceSource
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, Source
-from headrace.functions.specs import TimestampsAndWatermarksSpec
+from headrace.functions.specs.operator_specs import TimestampsAndWatermarksSpec
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
-from headrace.operators.event_time import WHOLE_SOURCE, EventTimeOutput
+from headrace.operators.sources_sinks.event_time import WHOLE_SOURCE, EventTimeOutput
 from headrace.testing.operator_harness import OperatorHarness, TimeAt
 from tests.unit.connectors.replays import POLLS_MAX, SourceJob
 

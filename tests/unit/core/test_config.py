@@ -9,6 +9,7 @@ from headrace.core.config import (
     Settings,
     SizeBytes,
     check_settings,
+    check_values,
     declared_options,
     unobeyed_settings,
 )
@@ -75,6 +76,14 @@ def test_a_wrong_value_is_refused_with_its_key() -> None:
         Settings({"test.flag": "maybe"}).get_option(FLAG)
     with pytest.raises(ConfigurationError, match=r"test\.interval"):
         Settings({"test.interval": "soon"}).get_option(INTERVAL)
+
+
+@pytest.mark.parametrize("key", ["test.interval", "test.size", "test.count"])
+@pytest.mark.parametrize("value", ["9" * 5000, "9" * 5000 + " d"])
+def test_a_number_without_end_is_refused_briefly(key: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=key) as refused:
+        check_values({key: value})
+    assert len(str(refused.value)) < 300
 
 
 def test_a_value_below_the_least_is_refused() -> None:

@@ -42,6 +42,11 @@ def test_strings_are_converted_by_typed_getters() -> None:
     assert typed().get_string("k4", "") == "true"
     with pytest.raises(ConfigurationError, match="'c'"):
         config.get_integer("c", 0)
+    config.set_float("fraction", 1.5)
+    with pytest.raises(
+        ConfigurationError, match=r"'fraction' has the value 1\.5: this is not of type int"
+    ):
+        config.get_integer("fraction", 0)
 
 
 def test_dicts_of_strings_and_of_typed_values() -> None:

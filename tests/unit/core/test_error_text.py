@@ -1,9 +1,11 @@
 """What a notebook shows of an error: the cause first, few lines, and nothing of ours between them."""
 
+import traceback
+
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.core.error_text import DETAILS_VARIABLE
+from headrace.core.error_text import DETAILS_VARIABLE, describe
 from headrace.core.errors import HeadraceError, JobExecutionError, ProgramError
 
 RAISED = """ZeroDivisionError: by zero (in operator 'Map', cell.py, line 3)
@@ -60,3 +62,42 @@ def test_whoever_asks_for_details_has_the_whole_traceback(monkeypatch: pytest.Mo
     lines = rendered(caught(fail))
     assert lines[0] == "Traceback (most recent call last):"
     assert any("core/errors.py" in line or "environment.py" in line for line in lines)
+
+
+def test_an_error_of_the_program_names_those_behind_it() -> None:
+    def job() -> None:
+        try:
+            fail()
+        except HeadraceError as error:
+            raise RuntimeError("the nightly run failed") from error
+
+    def cleaned_up() -> None:
+        try:
+            job()
+        except RuntimeError:
+            raise OSError("no room for the report")  # noqa: B904 - as programs do
+
+    with pytest.raises(OSError, match="no room") as info:
+        cleaned_up()
+    lines = describe(info.value, wants_details=False)
+    assert lines[0].startswith("OSError: no room for the report")
+    behind = [line for line in lines if line.startswith(("caused by: ", "while handling: "))]
+    assert behind[0].startswith("while handling: RuntimeError: the nightly run failed")
+    assert behind[1] == "caused by: ZeroDivisionError: by zero (in operator 'Map', cell.py, line 3)"
+    assert len(behind) == 2
+
+
+def test_that_sinks_are_forgotten_is_told_behind_the_cause_and_by_the_next_execute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_max_parallelism(1)
+    env.from_collection([0]).print().set_parallelism(2)
+    error = caught(env.execute)
+    assert caplog.records == []
+    assert "forgotten" not in "".join(traceback.format_exception(error))
+    lines = rendered(error)
+    assert "parallelism" in lines[0]
+    assert any("has forgotten the sinks" in line for line in lines[1:])
+    with pytest.raises(ProgramError, match=r"^No operators defined .* has forgotten the sinks"):
+        env.execute()

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from headrace.core.ids import JobId, ResourceManagerId
-from headrace.core.mutual_proof import NONCE_SIZE
 from headrace.core.randomness import quick_random, system_random
+from headrace.core.security.hmac_handshake import NONCE_SIZE
 
 
 @pytest.mark.parametrize(

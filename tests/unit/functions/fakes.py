@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.functions.assigners import WindowAssignerContext
 from headrace.functions.state import (
     ReducingState,
     ReducingStateDescriptor,
@@ -12,7 +11,8 @@ from headrace.functions.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from headrace.functions.triggers import OnMergeContext
+from headrace.functions.windowing.assigners import WindowAssignerContext
+from headrace.functions.windowing.triggers import OnMergeContext
 
 
 class OneValue(ValueState[Any]):

@@ -2,7 +2,7 @@
 
 from headrace.core.types.type_info import Types
 from headrace.functions.discarding_sink import DiscardingSink
-from headrace.functions.specs import SinkSpec
+from headrace.functions.specs.operator_specs import SinkSpec
 from headrace.testing.operator_harness import OperatorHarness, Rows
 
 

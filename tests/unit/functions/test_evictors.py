@@ -8,7 +8,6 @@ import pytest
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.time_values import Time
-from headrace.functions.deltas import DeltaFunction
 from headrace.functions.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -16,6 +15,7 @@ from headrace.functions.evictors import (
     TimeEvictor,
     TimestampedValue,
 )
+from headrace.functions.windowing.triggers import DeltaFunction
 from headrace.functions.windows import TimeWindow
 
 WINDOW = TimeWindow(0, 10)

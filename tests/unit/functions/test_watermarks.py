@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.time_values import Duration
-from headrace.functions.watermark_generators import (
+from headrace.functions.watermarks import (
     BoundedOutOfOrderness,
     IdlenessDetector,
     NoWatermarks,
+    TimestampAssigner,
     WatermarkGenerator,
+    WatermarkStrategy,
 )
-from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 
 
 class SecondField(TimestampAssigner):

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
-from headrace.core.operator_spec import OperatorSpec
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorSpec, OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import JobGraph, PartitionerKind

@@ -5,9 +5,9 @@ import pytest
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
-from headrace.graph.expansion import expand
+from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import PartitionerKind
+from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.unit.graph.graphs import edge, graph, job, node, source
 
 EXCHANGE = graph(

@@ -8,8 +8,8 @@ from headrace.graph.execution_graph import (
     ExecutionEdge,
     ExecutionGraph,
     SubpartitionIndex,
+    expand,
 )
-from headrace.graph.expansion import expand
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import StreamGraph
 from tests.unit.graph.graphs import edge, graph, job, line, node, source, stream_graphs

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.graph.job_graph import PartitionerKind
-from headrace.graph.murmur3 import murmur3_128
-from headrace.graph.operator_ids import DuplicateUidError, operator_ids
+from headrace.graph.operator_ids import DuplicateUidError, murmur3_128, operator_ids
 from headrace.graph.stream_graph import ChainingStrategy, StreamGraph
 from tests.unit.graph.graphs import edge, graph, line, node, source, stream_graphs
 

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.blob_key import BlobKey
-from headrace.graph.job_graph import JobGraph, JobVertex, PartitionerKind, PartitionerSpec
-from headrace.graph.payloads import VertexPayloads, blob_keys, offload
+from headrace.core.ids import BlobKey
+from headrace.graph.job_graph import (
+    JobGraph,
+    JobVertex,
+    PartitionerKind,
+    PartitionerSpec,
+    VertexPayloads,
+    blob_keys,
+    offload,
+)
 from tests.unit.cluster.cluster_samples import edge, job_graph, vertex
 
 

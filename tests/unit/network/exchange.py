@@ -21,6 +21,7 @@ from headrace.core.ids import (
 )
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -29,17 +30,16 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.sorting_writer import create_record_writer
-from headrace.network.spill_files import FileLayer
-from headrace.network.transport import Transport
+from headrace.network.gates.gate import BatchElement, EventElement, GateElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.sessions.transport import Transport
+from headrace.network.stored.spill_files import FileLayer
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.sorting_writer import create_record_writer
 
 SECRET = b"s" * 32
 NUMBERS = BatchType(Types.LONG())

@@ -11,9 +11,9 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
 

@@ -1,8 +1,8 @@
 """A simulated exchange whose links fail."""
 
-from headrace.network.simulated_transport import LinkDelay, SimulatedNetwork
-from headrace.testing.fault_proxy.rule_text import parse_rule
-from headrace.testing.fault_proxy.simulated import SimulatedFaults
+from headrace.network.trace.simulated_transport import LinkDelay, SimulatedNetwork
+from headrace.testing.fault_proxy.rules import parse_rule
+from testkit.simulation.simulated_fault_proxy import SimulatedFaults
 from tests.unit.network.simulated import SimulatedCluster
 
 

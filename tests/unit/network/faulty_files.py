@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.network.spill_files import OsFileLayer
+from headrace.network.stored.spill_files import OsFileLayer
 
 
 class FaultyFileLayer(OsFileLayer):

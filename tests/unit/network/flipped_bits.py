@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.network.batches import read_batch
+from headrace.network.batches.sealed_batch import read_batch
 from headrace.network.errors import NetworkError
 
 ROWS = 50

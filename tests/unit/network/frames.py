@@ -2,9 +2,7 @@
 
 from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import JobId, OperatorId
-from headrace.network.framing import Frame
-from headrace.network.push_wire import PushAccept, PushCommit, PushData, PushEvent, PushOpen
-from headrace.network.wire import (
+from headrace.network.wire.frames import (
     AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
@@ -28,6 +26,8 @@ from headrace.network.wire import (
     Schema,
     TaskEvent,
 )
+from headrace.network.wire.framing import Frame
+from headrace.network.wire.push_frames import PushAccept, PushCommit, PushData, PushEvent, PushOpen
 from tests.unit.network.exchange import partition_id
 
 _MARKERS = (PlacedMarker(0, Watermark(-5)), PlacedMarker(3, WatermarkStatus(True)))

@@ -1,6 +1,6 @@
 """Reads a gate to its end."""
 
-from headrace.network.gate import GateElement, InputGate
+from headrace.network.gates.gate import GateElement, InputGate
 from tests.unit.network.simulated import SimulatedCluster
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.network.simulated_transport import SimulatedTransport
-from headrace.network.socket_transport import SocketTransport
+from headrace.network.trace.simulated_transport import SimulatedTransport
+from headrace.network.transport.socket_transport import SocketTransport
 from headrace.task.mailbox import Mailbox
 
 _REAL_LOCK = threading.Lock

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, StreamEvent, Watermark
 from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.network.gate import BatchElement, GateElement, InputGate
-from headrace.network.record_writer import RecordWriter
+from headrace.network.gates.gate import BatchElement, GateElement, InputGate
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers
 from tests.unit.network.simulated import SimulatedCluster
 

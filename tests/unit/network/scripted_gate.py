@@ -12,12 +12,11 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.network.channels import InputChannel, ReceivedBatch
-from headrace.network.gate import BatchElement, GateElement
-from headrace.network.input_capture import CapturedBatch
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.union_gate import UnionInputGate
-from headrace.network.unknown_channel import UnknownInputChannel
+from headrace.network.gates.gate import BatchElement, GateElement, InputChannel, ReceivedBatch
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.gates.union_gate import UnionInputGate
+from headrace.network.gates.unknown_channel import UnknownInputChannel
 from tests.unit.network.exchange import NUMBERS, partition_id
 
 BARRIER = EndOfData(StopMode.NO_DRAIN)

@@ -9,10 +9,10 @@ from headrace.core.ids import ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.io_pool import PostingIo
-from headrace.network.local_pool import NeverWait
-from headrace.network.simulated_transport import CreateRelay, LinkDelay, SimulatedNetwork
-from headrace.network.spill_files import FileLayer
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.stored.io_pool import PostingIo
+from headrace.network.stored.spill_files import FileLayer
+from headrace.network.trace.simulated_transport import CreateRelay, LinkDelay, SimulatedNetwork
 from tests.unit.network.exchange import SECRET
 
 

@@ -16,12 +16,12 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError, PartitionNotFoundError
-from headrace.network.gate import BatchElement
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gates.gate import BatchElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import DATA_SET, NUMBERS, attempt, numbers, partition_id, values_of
 from tests.unit.network.simulated import SimulatedCluster
 

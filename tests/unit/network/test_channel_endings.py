@@ -8,7 +8,6 @@ import pytest
 
 from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.ids import ResultPartitionId
-from headrace.network.assembler import DIRECT_BYTES
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
@@ -16,13 +15,14 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProducerFailedError,
 )
-from headrace.network.partition_manager import ResultPartitionManager
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
-from headrace.network.remote_channel import RemoteInputChannel
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.subpartition import SubpartitionView
-from headrace.network.wire import Data
+from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
+from headrace.network.gates.remote_channel import RemoteInputChannel
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.subpartition import SubpartitionView
+from headrace.network.wire.frame_decoder import DIRECT_BYTES
+from headrace.network.wire.frames import Data
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.faulty_cluster import FaultyCluster
 from tests.unit.network.scripted_gate import polled

@@ -11,11 +11,11 @@ from headrace.network.errors import (
     ProtocolError,
     SequenceGapError,
 )
-from headrace.network.gate import GateElement
-from headrace.network.peer_session import PeerSession
-from headrace.network.producer_session import ProducerSession
-from headrace.network.simulated_transport import SimulatedTransport
-from headrace.network.wire import Cancel, ChannelMessage
+from headrace.network.gates.gate import GateElement
+from headrace.network.sessions.peer_session import PeerSession
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.trace.simulated_transport import SimulatedTransport
+from headrace.network.wire.frames import Cancel, ChannelMessage
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
 from tests.unit.network.faulty_cluster import FaultyCluster
 

@@ -4,12 +4,12 @@ from collections import defaultdict
 
 import pytest
 
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData
 from headrace.core.randomness import SeededRandom
-from headrace.network.framing import Frame
-from headrace.network.peer_session import PeerSession
-from headrace.network.wire import Cancel, PartitionRequest
+from headrace.network.sessions.peer_session import PeerSession
+from headrace.network.wire.frames import Cancel, PartitionRequest
+from headrace.network.wire.framing import Frame
 from tests.unit.network.exchange import gate, numbers, writer
 from tests.unit.network.simulated import SimulatedCluster
 

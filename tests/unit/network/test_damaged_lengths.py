@@ -9,7 +9,7 @@ import pytest
 from headrace.core.elements import EndOfData
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.network.errors import CorruptFileError
-from headrace.network.stored_batches import element_bytes
+from headrace.network.stored.file_format import element_bytes
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.partition_traces import Consumer

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from headrace.network.server import is_of_own_user
+from headrace.network.transport.server import is_of_own_user
 
 
 def test_a_process_of_this_user_at_the_other_end_of_a_unix_socket_is_known() -> None:

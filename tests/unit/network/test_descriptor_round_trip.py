@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,
@@ -32,8 +32,8 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.partitioner import create_selector
-from headrace.network.sorting_writer import create_record_writer
+from headrace.network.batches.channel_selectors import create_selector
+from headrace.network.writers.sorting_writer import create_record_writer
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.errors import SerializationError
 from tests.unit.network.exchange import NUMBERS, attempt, numbers, values_of

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import InsufficientBuffersError
-from headrace.network.gate import BatchElement
-from headrace.network.producer_session import ProducerSession
+from headrace.network.gates.gate import BatchElement
+from headrace.network.sessions.producer_session import ProducerSession
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.exchange_chains import PAGE, Chain, memory_of, minimum_pages
 from tests.unit.network.simulated import SimulatedCluster

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches import SealedBatch
-from headrace.network.consumer_session import ConsumerSession
-from headrace.network.framing import decode_prefix
-from headrace.network.peer_session import PeerSession
-from headrace.network.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
-from headrace.network.subpartition import DataElement, QueuedEvent
-from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.wire import AddCredit, Event, PartitionRequest
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.partitions.subpartition import DataElement, QueuedEvent
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.peer_session import PeerSession
+from headrace.network.sessions.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
+from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.wire.frames import AddCredit, Event, PartitionRequest
+from headrace.network.wire.framing import decode_prefix
 from tests.unit.network.exchange import partition_id
 
 ZEROS = memoryview(bytes(2_000_000))

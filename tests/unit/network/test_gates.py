@@ -10,8 +10,8 @@ from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
 )
-from headrace.network.union_gate import UnionInputGate
-from headrace.network.unknown_channel import UnknownInputChannel
+from headrace.network.gates.union_gate import UnionInputGate
+from headrace.network.gates.unknown_channel import UnknownInputChannel
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, told
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headrace.core.checkpoints import CheckpointBarrier
+from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfData
 from headrace.network.errors import NetworkError
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.record_writer import RecordWriter
-from headrace.network.subpartition import DataElement
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.subpartition import DataElement
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers, writer
 from tests.unit.network.simulated import SimulatedCluster
 

@@ -11,8 +11,8 @@ from headrace.core.ids import ResultPartitionId
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError
-from headrace.network.producer_session import ProducerSession
-from headrace.network.wire import Cancel, ChannelMessage, PartitionRequest
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.wire.frames import Cancel, ChannelMessage, PartitionRequest
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.partition_traces import Consumer, Producer, Step, steps
 from tests.unit.network.scripted_gate import Gate, polled, rows

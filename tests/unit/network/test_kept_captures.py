@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfPartition
-from headrace.network.gate import EventElement
-from headrace.network.input_capture import CapturedBatch
-from headrace.network.output_capture import OutputCapture
+from headrace.network.gates.gate import EventElement
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.partitions.in_flight_output import OutputCapture
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.scripted_gate import rows_in
 from tests.unit.network.simulated import SimulatedCluster

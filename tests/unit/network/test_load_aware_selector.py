@@ -10,7 +10,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.partitioner import (
+from headrace.network.batches.channel_selectors import (
     ADAPTIVE_PARTITIONER,
     MAX_TRAVERSE_SIZE,
     ChannelSelector,
@@ -18,7 +18,7 @@ from headrace.network.partitioner import (
     RoundRobinSelector,
     create_selector,
 )
-from headrace.network.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from tests.unit.network.exchange import numbers
 from tests.unit.network.writer_edge import edge
 

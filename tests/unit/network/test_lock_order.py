@@ -10,7 +10,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError
-from headrace.network.union_gate import UnionInputGate
+from headrace.network.gates.union_gate import UnionInputGate
 from tests.unit.network.exchange import gate, numbers, writer
 from tests.unit.network.lock_order import LockOrder, WatchedLock, assert_lawful, watched_locks
 from tests.unit.network.partition_traces import KINDS

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.mutual_proof import Role
+from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.framing import encode
-from headrace.network.gate import BatchElement, InputGate
-from headrace.network.simulated_transport import LetArrive, Relay
-from headrace.network.wire import (
+from headrace.network.gates.gate import BatchElement, InputGate
+from headrace.network.trace.simulated_transport import LetArrive, Relay
+from headrace.network.wire.frames import (
     AckAllUserRecordsProcessed,
     AddCredit,
     Data,
@@ -21,6 +20,7 @@ from headrace.network.wire import (
     PartitionRequest,
     ResumeConsumption,
 )
+from headrace.network.wire.framing import encode
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
 

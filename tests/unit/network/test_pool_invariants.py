@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headrace.core.elements import CancelTaskException
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import start_thread
-from headrace.network.buffer_pool import NetworkBufferPool, Reservation
 from headrace.network.errors import InsufficientBuffersError
-from headrace.network.local_pool import LocalBufferPool, NeverWait, SegmentLease
-from headrace.network.segments import SegmentRegion
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, NeverWait, SegmentLease
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool, Reservation
+from headrace.network.memory.segments import SegmentRegion
 
 PAGE = 1024
 DEAD = 0xDD

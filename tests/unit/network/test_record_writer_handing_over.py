@@ -3,9 +3,9 @@
 import pytest
 
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.batches import SealedBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
-from headrace.network.local_pool import SegmentLease
+from headrace.network.memory.local_buffer_pool import SegmentLease
 from tests.unit.network.writer_edge import edge, keyed
 
 

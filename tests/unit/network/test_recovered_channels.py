@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.network.input_capture import CapturedBatch
-from headrace.network.recovered_channel import RecoveredInputChannel
-from headrace.network.union_gate import UnionInputGate
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.recovered_channel import RecoveredInputChannel
+from headrace.network.gates.union_gate import UnionInputGate
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, rows_in, told
 

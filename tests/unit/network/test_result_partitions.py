@@ -13,9 +13,9 @@ from headrace.core.elements import CancelTaskException, EndOfData, EndOfPartitio
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import PartitionNotFoundError, ProducerFailedError
-from headrace.network.gate import BatchElement, EventElement
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement
+from headrace.network.gates.gate import BatchElement, EventElement
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.subpartition import LOCAL_SEGMENT_BYTES, DataElement
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import (
     KINDS,

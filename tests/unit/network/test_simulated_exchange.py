@@ -20,7 +20,7 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProducerFailedError,
 )
-from headrace.network.gate import BatchElement
+from headrace.network.gates.gate import BatchElement
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
 from tests.unit.network.gate_readers import read_all
 from tests.unit.network.simulated import SimulatedCluster

@@ -7,8 +7,8 @@ import pytest
 from headrace.core.elements import EndOfData, EndOfPartition, Watermark
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import ConnectionLostError, NetworkError, PartitionConnectionError
-from headrace.network.gate import GateElement
-from headrace.network.network_memory import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
+from headrace.network.gates.gate import GateElement
+from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
 from tests.unit.network.faulty_cluster import FaultyCluster
 

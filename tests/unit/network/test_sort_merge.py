@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
-from headrace.network.batches import SealedBatch
-from headrace.network.compression import BatchCompressor
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
-from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWriter
-from headrace.network.read_scheduler import (
+from headrace.network.stored.file_format import encode_batch, pieces_bytes
+from headrace.network.stored.reading import (
     READ_AHEAD_BYTES,
     READ_BYTES,
     SHORT_READ_BYTES,
@@ -23,9 +23,8 @@ from headrace.network.read_scheduler import (
     next_to_read,
     read_size,
 )
-from headrace.network.region_writer import MESSAGE_BYTES
-from headrace.network.sort_merge_index import Extent
-from headrace.network.sort_merge_regions import (
+from headrace.network.stored.sort_merge_index import Extent, PartitionedFile, PartitionedFileWriter
+from headrace.network.stored.sort_merge_regions import (
     RUN_BYTES,
     RUN_BYTES_PER_CHANNEL,
     SortedRun,
@@ -35,8 +34,8 @@ from headrace.network.sort_merge_regions import (
     run_bytes,
     sort_run,
 )
-from headrace.network.spill_files import SpillDirectories
-from headrace.network.stored_batches import encode_batch, pieces_bytes
+from headrace.network.stored.spill_files import SpillDirectories
+from headrace.network.stored.writing import MESSAGE_BYTES
 from tests.unit.network.faulty_files import FaultyFileLayer
 
 ROWS = st.lists(st.integers(0, 6), max_size=60)

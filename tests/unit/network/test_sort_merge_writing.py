@@ -13,20 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
-from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.compression import BatchCompressor
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
-from headrace.network.io_pool import InlineIo, IoExecutor, ThreadIoPool
-from headrace.network.local_pool import NeverWait
-from headrace.network.partitioned_file import PartitionedFileWriter
-from headrace.network.region_writer import RegionWriter
-from headrace.network.sort_merge_cursor import RegionCursor
-from headrace.network.sort_merge_index import Extent
-from headrace.network.sort_merge_partition import SortMergePartition
-from headrace.network.spill_files import SpillDirectories
-from headrace.network.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored_view import ReadMemory
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
+from headrace.network.stored.sort_merge_cursor import RegionCursor
+from headrace.network.stored.sort_merge_index import Extent, PartitionedFileWriter
+from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.spill_files import SpillDirectories
+from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_view import ReadMemory
+from headrace.network.stored.writing import RegionWriter
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.held_io import HeldIo

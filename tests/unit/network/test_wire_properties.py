@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ProtocolError
-from headrace.network.framing import (
+from headrace.network.wire.frame_decoder import FrameAssembler, refuse_large_bodies
+from headrace.network.wire.frames import Data
+from headrace.network.wire.framing import (
     MAGIC,
     PREFIX,
     Frame,
     declared_frames,
     encode,
 )
-from headrace.network.wire import Data
 from tests.unit.network.frames import GOLDEN, golden_bytes
 from tests.unit.network.wire_samples import MARKERS, content
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, StopMode, Watermark
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.batch_writer import BatchWriter
-from headrace.network.batches import SealedBatch
-from headrace.network.framing import Body
-from headrace.network.local_pool import SegmentLease
-from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
+from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
+from headrace.network.memory.local_buffer_pool import SegmentLease
+from headrace.network.partitions.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
+from headrace.network.wire.framing import Body
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.network.writer_edge import PLENTY, Edge, edge, keyed

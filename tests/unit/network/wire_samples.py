@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import OperatorId
-from headrace.network.framing import (
+from headrace.network.wire.framing import (
     Frame,
 )
 

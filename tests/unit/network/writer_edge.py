@@ -11,18 +11,18 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.local_pool import NeverWait
-from headrace.network.partition import ResultPartition
-from headrace.network.partitioner import create_selector
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.record_writer import RecordWriter
-from headrace.network.subpartition import (
+from headrace.network.batches.channel_selectors import create_selector
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,
     SubpartitionView,
 )
+from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers, partition_id
 
 PLENTY = 1 << 40

@@ -9,21 +9,24 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.collect_events import END, is_last_piece, marked_checkpoint, piece_of
+from headrace.core.coordinator_events import END, is_last_piece, marked_checkpoint, piece_of
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
-from headrace.functions import columnar_specs, specs, window_specs
 from headrace.functions.async_io import AsyncOutputMode
-from headrace.functions.columnar_specs import LAST, ROWS, SLICE, START
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.specs import columnar_specs, operator_specs, window_specs
+from headrace.functions.specs.columnar_specs import LAST, ROWS, SLICE, START
+from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.functions.watermarks import WatermarkStrategy
-from headrace.functions.window_specs import ColumnAggregate
-from headrace.operators.operator import SourceOperator
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headrace.operators.runtime.operator import SourceOperator
 from headrace.testing.operator_harness import PICKLED, OperatorHarness
 from tests.unit.operators import recutting_functions as functions
 from tests.unit.operators.async_harness import Twice, async_harness
@@ -252,82 +255,95 @@ def _join(spec: OperatorSpec) -> Case:
 
 
 CASES: Final[dict[str, Case]] = {
-    specs.MapSpec.kind: _case(lambda: specs.MapSpec(functions.Map()), is_keyed=True),
-    specs.FlatMapSpec.kind: _case(lambda: specs.FlatMapSpec(functions.FlatMap()), is_keyed=True),
-    specs.FilterSpec.kind: _case(
-        lambda: specs.FilterSpec(functions.Filter()), is_keyed=True, output_type=ROW
+    operator_specs.MapSpec.kind: _case(
+        lambda: operator_specs.MapSpec(functions.Map()), is_keyed=True
     ),
-    specs.MapBatchesSpec.kind: _case(
-        lambda: specs.MapBatchesSpec(functions.doubled), output_type=ROW
+    operator_specs.FlatMapSpec.kind: _case(
+        lambda: operator_specs.FlatMapSpec(functions.FlatMap()), is_keyed=True
     ),
-    specs.FilterExpressionSpec.kind: _case(
-        lambda: specs.FilterExpressionSpec(pc.field("n") > 1), output_type=ROW
+    operator_specs.FilterSpec.kind: _case(
+        lambda: operator_specs.FilterSpec(functions.Filter()), is_keyed=True, output_type=ROW
     ),
-    specs.SelectExpressionsSpec.kind: _case(
-        lambda: specs.SelectExpressionsSpec((("n", pc.field("n") * 2),)),
+    operator_specs.MapBatchesSpec.kind: _case(
+        lambda: operator_specs.MapBatchesSpec(functions.doubled), output_type=ROW
+    ),
+    operator_specs.FilterExpressionSpec.kind: _case(
+        lambda: operator_specs.FilterExpressionSpec(pc.field("n") > 1), output_type=ROW
+    ),
+    operator_specs.SelectExpressionsSpec.kind: _case(
+        lambda: operator_specs.SelectExpressionsSpec((("n", pc.field("n") * 2),)),
         output_type=Types.ROW_NAMED(["n"], [Types.LONG()]),
     ),
-    specs.ProjectSpec.kind: _case(
-        lambda: specs.ProjectSpec((1, 0)),
+    operator_specs.ProjectSpec.kind: _case(
+        lambda: operator_specs.ProjectSpec((1, 0)),
         input_types=(Types.TUPLE([Types.STRING(), Types.LONG()]),),
         output_type=Types.TUPLE([Types.LONG(), Types.STRING()]),
         record=lambda key, n, time, _: (key, n),
     ),
-    specs.CacheSpec.kind: _case(specs.CacheSpec, output_type=ROW),
-    specs.KeyBySpec.kind: _case(
-        lambda: specs.KeyBySpec(None, ("key",), Types.STRING()),
+    operator_specs.CacheSpec.kind: _case(operator_specs.CacheSpec, output_type=ROW),
+    operator_specs.KeyBySpec.kind: _case(
+        lambda: operator_specs.KeyBySpec(None, ("key",), Types.STRING()),
         output_type=ROW,
         changes={"output_key_type": Types.STRING()},
         witness=lambda harness: [key for one in harness.output.batches for key in one.keys()],
     ),
-    specs.KeyedValuesSpec.kind: _case(
-        lambda: specs.KeyedValuesSpec(with_keys=True),
+    operator_specs.KeyedValuesSpec.kind: _case(
+        lambda: operator_specs.KeyedValuesSpec(with_keys=True),
         is_keyed=True,
         output_type=Types.TUPLE([Types.STRING(), ROW]),
     ),
-    specs.TimestampsAndWatermarksSpec.kind: _case(
-        lambda: specs.TimestampsAndWatermarksSpec(PUNCTUATED),
+    operator_specs.TimestampsAndWatermarksSpec.kind: _case(
+        lambda: operator_specs.TimestampsAndWatermarksSpec(PUNCTUATED),
         output_type=ROW,
         is_shippable=False,  # its generators begin anew
     ),
-    specs.ProcessSpec.kind: _case(lambda: specs.ProcessSpec(functions.Plain())),
-    specs.KeyedProcessSpec.kind: _case(
-        lambda: specs.KeyedProcessSpec(functions.Timed()), is_keyed=True
+    operator_specs.ProcessSpec.kind: _case(lambda: operator_specs.ProcessSpec(functions.Plain())),
+    operator_specs.KeyedProcessSpec.kind: _case(
+        lambda: operator_specs.KeyedProcessSpec(functions.Timed()), is_keyed=True
     ),
-    specs.CoMapSpec.kind: _case(lambda: specs.CoMapSpec(functions.CoRecord()), input_types=TWO),
-    specs.CoFlatMapSpec.kind: _case(
-        lambda: specs.CoFlatMapSpec(functions.CoRecord()), input_types=TWO
+    operator_specs.CoMapSpec.kind: _case(
+        lambda: operator_specs.CoMapSpec(functions.CoRecord()), input_types=TWO
     ),
-    specs.CoProcessSpec.kind: _case(
-        lambda: specs.CoProcessSpec(functions.CoPlain()), input_types=TWO
+    operator_specs.CoFlatMapSpec.kind: _case(
+        lambda: operator_specs.CoFlatMapSpec(functions.CoRecord()), input_types=TWO
     ),
-    specs.KeyedCoProcessSpec.kind: _case(
-        lambda: specs.KeyedCoProcessSpec(functions.CoTimed()), input_types=TWO, is_keyed=True
+    operator_specs.CoProcessSpec.kind: _case(
+        lambda: operator_specs.CoProcessSpec(functions.CoPlain()), input_types=TWO
     ),
-    specs.BroadcastProcessSpec.kind: _case(
-        lambda: specs.BroadcastProcessSpec(functions.Ruled(), (functions.RULES,)), input_types=TWO
+    operator_specs.KeyedCoProcessSpec.kind: _case(
+        lambda: operator_specs.KeyedCoProcessSpec(functions.CoTimed()),
+        input_types=TWO,
+        is_keyed=True,
     ),
-    specs.KeyedBroadcastProcessSpec.kind: _case(
-        lambda: specs.KeyedBroadcastProcessSpec(functions.KeyedRuled(), (functions.RULES,)),
+    operator_specs.BroadcastProcessSpec.kind: _case(
+        lambda: operator_specs.BroadcastProcessSpec(functions.Ruled(), (functions.RULES,)),
+        input_types=TWO,
+    ),
+    operator_specs.KeyedBroadcastProcessSpec.kind: _case(
+        lambda: operator_specs.KeyedBroadcastProcessSpec(
+            functions.KeyedRuled(), (functions.RULES,)
+        ),
         input_types=TWO,
         keyed_inputs=1,
     ),
-    specs.AsyncWaitSpec.kind: Case(_async, is_shippable=False),
-    specs.ReduceSpec.kind: _case(
-        lambda: specs.ReduceSpec(functions.folded), is_keyed=True, output_type=ROW
+    operator_specs.AsyncWaitSpec.kind: Case(_async, is_shippable=False),
+    operator_specs.ReduceSpec.kind: _case(
+        lambda: operator_specs.ReduceSpec(functions.folded), is_keyed=True, output_type=ROW
     ),
-    specs.RollingAggregationSpec.kind: _case(
-        lambda: specs.RollingAggregationSpec("max_by", "n"), is_keyed=True, output_type=ROW
+    operator_specs.RollingAggregationSpec.kind: _case(
+        lambda: operator_specs.RollingAggregationSpec("max_by", "n"), is_keyed=True, output_type=ROW
     ),
-    specs.SourceSpec.kind: _case(
-        lambda: specs.SourceSpec(functions.HandedOver(), BOUNDED),
+    operator_specs.SourceSpec.kind: _case(
+        lambda: operator_specs.SourceSpec(functions.HandedOver(), BOUNDED),
         output_type=ROW,
         feed=_hand_over,
         is_shippable=False,  # its watermarks begin anew
     ),
-    specs.SinkSpec.kind: _case(lambda: specs.SinkSpec(functions.StagingSink()), witness=_prepared),
-    specs.PrintSinkSpec.kind: _case(lambda: specs.PrintSinkSpec("id")),
-    specs.CollectSinkSpec.kind: _case(specs.CollectSinkSpec, witness=_collected),
+    operator_specs.SinkSpec.kind: _case(
+        lambda: operator_specs.SinkSpec(functions.StagingSink()), witness=_prepared
+    ),
+    operator_specs.PrintSinkSpec.kind: _case(lambda: operator_specs.PrintSinkSpec("id")),
+    operator_specs.CollectSinkSpec.kind: _case(operator_specs.CollectSinkSpec, witness=_collected),
     window_specs.WindowSpec.kind: _case(
         lambda: window_specs.WindowSpec(
             EventTimeSessionWindows(4), None, 5, "late", functions.folded, None, is_keyed=True

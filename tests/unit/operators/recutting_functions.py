@@ -35,7 +35,7 @@ from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.functions.subtask_context import SubtaskContext
-from headrace.functions.watermark_generators import WatermarkGenerator, WatermarkOutput
+from headrace.functions.watermarks import WatermarkGenerator, WatermarkOutput
 
 ROW: Final = Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()])
 SIDE: Final = OutputTag("side", ROW)

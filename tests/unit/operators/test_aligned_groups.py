@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.watermark_alignment import WatermarkAlignment
-from headrace.core.alignment_events import (
+from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
+from headrace.core.coordinator_events import (
     WatermarkBound,
     WatermarkReported,
     decode_aligned_event,
@@ -18,7 +18,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.specs import SourceSpec
+from headrace.functions.specs.operator_specs import SourceSpec
 from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, TimeAt

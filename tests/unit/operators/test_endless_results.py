@@ -15,7 +15,7 @@ from headrace.functions.process import (
     OutputTag,
     ProcessFunction,
 )
-from headrace.functions.specs import (
+from headrace.functions.specs.operator_specs import (
     CoProcessSpec,
     FlatMapSpec,
     KeyedCoProcessSpec,
@@ -23,9 +23,9 @@ from headrace.functions.specs import (
     ProcessSpec,
 )
 from headrace.functions.state import ValueStateDescriptor
-from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.window_functions import ProcessWindowFunction, WindowFunction
-from headrace.operators.emission import EMIT_ROWS_MAX
+from headrace.functions.windowing.assigners import TumblingEventTimeWindows
+from headrace.operators.runtime.emission import EMIT_ROWS_MAX
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, WatermarkAt
 from tests.unit.operators.window_specs import window_spec
 

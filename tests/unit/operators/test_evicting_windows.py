@@ -7,17 +7,19 @@ import pytest
 
 from headrace.core.errors import UserCodeError
 from headrace.core.types.time_values import Time
-from headrace.functions.assigners import GlobalWindows
 from headrace.functions.evictors import CountEvictor, Evictor, TimeEvictor
 from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import TumblingEventTimeWindows
-from headrace.functions.triggers import CountTrigger, PurgingTrigger
 from headrace.functions.window_functions import (
     AllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+)
+from headrace.functions.windowing.triggers import CountTrigger, PurgingTrigger
 from headrace.testing.operator_harness import (
     PICKLED,
     HarnessStep,

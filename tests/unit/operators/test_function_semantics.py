@@ -15,19 +15,24 @@ from headrace.functions.process import (
     ProcessFunction,
 )
 from headrace.functions.record import MapFunction
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.specs import KeyedCoProcessSpec, KeyedProcessSpec, MapSpec, ProcessSpec
+from headrace.functions.specs.operator_specs import (
+    KeyedCoProcessSpec,
+    KeyedProcessSpec,
+    MapSpec,
+    ProcessSpec,
+)
 from headrace.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.functions.time_assigners import (
+from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.testing.operator_harness import (
     PICKLED,
     OperatorHarness,

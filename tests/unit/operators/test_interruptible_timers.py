@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
-from headrace.functions.specs import KeyedProcessSpec
+from headrace.functions.specs.operator_specs import KeyedProcessSpec
 from headrace.operators.registry import create_operator
-from headrace.state.heap_timers import HeapTimerQueue
+from headrace.state.heap.timers import HeapTimerQueue
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 
 FIRST = [lambda value: value[0]]

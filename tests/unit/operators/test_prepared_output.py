@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState
 from headrace.core.types.rows import Row
-from headrace.functions.specs import SinkSpec
+from headrace.functions.specs.operator_specs import SinkSpec
 from headrace.testing.operator_harness import OperatorHarness, Rows
 from tests.unit.operators.recutting_functions import ROW, StagingSink
 

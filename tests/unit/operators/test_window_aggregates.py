@@ -14,8 +14,8 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headrace.functions.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.testing.operator_harness import (
     HarnessStep,
     OperatorHarness,

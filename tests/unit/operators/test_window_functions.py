@@ -11,34 +11,31 @@ from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
-from headrace.functions.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
-    GlobalWindows,
-    WindowAssigner,
-)
-from headrace.functions.continuous_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-)
 from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.session_assigners import (
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-)
-from headrace.functions.specs import ReduceSpec, RollingAggregationSpec
+from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
 from headrace.functions.state import ReducingStateDescriptor, ValueStateDescriptor
-from headrace.functions.time_assigners import (
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
-from headrace.functions.triggers import CountTrigger, PurgingTrigger
 from headrace.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
+)
+from headrace.functions.windowing.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from headrace.functions.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    PurgingTrigger,
 )
 from headrace.testing.operator_harness import (
     PICKLED,

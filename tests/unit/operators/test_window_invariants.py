@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.functions.assigners import WindowAssigner
-from headrace.functions.session_assigners import (
+from headrace.functions.windowing.assigners import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
 )
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, WatermarkAt
 from tests.unit.operators.window_expectations import (
     KEYS,

@@ -10,21 +10,26 @@ from hypothesis import strategies as st
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.types.type_info import Types
-from headrace.functions.assigners import GlobalWindows, WindowAssigner
-from headrace.functions.deltas import DeltaTrigger
 from headrace.functions.evictors import CountEvictor, DeltaEvictor
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction, TaggedUnion
 from headrace.functions.process import OutputTag
-from headrace.functions.session_assigners import EventTimeSessionWindows
+from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.state import ValueStateDescriptor
-from headrace.functions.time_assigners import (
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
 )
-from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
-from headrace.functions.triggers import CountTrigger, PurgingTrigger, Trigger
-from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.windowing.triggers import (
+    CountTrigger,
+    DeltaTrigger,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+    Trigger,
+)
 from headrace.testing.operator_harness import (
     PICKLED,
     HarnessStep,

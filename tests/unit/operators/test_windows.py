@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from headrace.core.elements import MAX_WATERMARK
-from headrace.functions.assigners import WindowAssigner
 from headrace.functions.process import TimeDomain
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from headrace.testing.operator_harness import (
     PICKLED,
     OperatorHarness,

@@ -8,35 +8,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.elements import MAX_WATERMARK
-from headrace.functions.assigners import (
+from headrace.functions.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from headrace.functions.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-    WindowAssigner,
-)
-from headrace.functions.continuous_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-)
-from headrace.functions.deltas import DeltaTrigger
-from headrace.functions.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from headrace.functions.session_assigners import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
     ProcessingTimeSessionWindows,
-)
-from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
 )
-from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
-from headrace.functions.triggers import (
+from headrace.functions.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
+    DeltaTrigger,
     EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
+    ProcessingTimeoutTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
     Trigger,

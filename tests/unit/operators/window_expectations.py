@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.functions.process import TimeDomain
-from headrace.functions.session_assigners import (
+from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.windowing.assigners import (
     SessionWindowTimeGapExtractor,
 )
-from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.functions.windows import CountWindow, TimeWindow
 from headrace.testing.operator_harness import (
     HarnessStep,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headrace.functions.assigners import WindowAssigner
-from headrace.functions.window_specs import WindowSpec
+from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.windowing.assigners import WindowAssigner
 
 
 def window_spec(assigner: WindowAssigner[Any, Any], **changes: Any) -> WindowSpec:

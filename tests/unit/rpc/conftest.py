@@ -15,7 +15,7 @@ from headrace.rpc import service as rpc_service
 from headrace.rpc.loopback import LoopbackNetwork, LoopbackRpcService
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.simulation.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ import msgspec
 
 from headrace.core.errors import NoResourceAvailableError
 from headrace.core.ids import FencingToken, JobId
-from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.endpoint import FencedRpcEndpoint, RpcEndpoint
 from headrace.rpc.service import RpcService
 
 TOKEN = FencingToken(b"leader session 1")

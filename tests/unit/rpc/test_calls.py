@@ -7,7 +7,6 @@ import traceback
 import pytest
 
 from headrace.core.errors import NoResourceAvailableError, RemoteError
-from headrace.rpc.address import parse_address
 from headrace.rpc.errors import (
     AskTimeoutError,
     OversizeReplyError,
@@ -18,7 +17,7 @@ from headrace.rpc.errors import (
     SerializationError,
     UnknownMethodError,
 )
-from headrace.rpc.proxies import create_proxy, gateway_address, with_timeout
+from headrace.rpc.proxies import create_proxy, gateway_address, parse_address, with_timeout
 from tests.unit.rpc.conftest import AnyWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import (
     ENTRY,

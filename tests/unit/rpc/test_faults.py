@@ -16,8 +16,8 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import RpcError
 from headrace.rpc.loopback import LoopbackNetwork, MessageKind
 from headrace.rpc.service import RpcService
-from headrace.testing.lossy_network import LinkFaults, LossyNetwork
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
+from testkit.simulation.virtual_loop import VirtualLoop
 
 
 class RelayGateway(Protocol):

@@ -13,7 +13,7 @@ from headrace.cluster.minicluster import MiniCluster
 from headrace.core.ids import JobId
 from headrace.gateways.errors import UnknownJobError
 from headrace.rpc.errors import SerializationError
-from headrace.testing.simulation import SimulatedCluster
+from testkit.simulation.simulated_cluster import SimulatedCluster
 from tests.unit.rpc.conftest import FORCED, TcpWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import ENTRY, Ledger, LedgerGateway
 from tests.unit.rpc.tcp_services import Run, make_service, started

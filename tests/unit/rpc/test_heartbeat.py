@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver, HeartbeatSender
-from headrace.rpc.heartbeat_monitor import (
+from headrace.rpc.heartbeat import (
     ArmTimer,
     HeartbeatEvent,
+    HeartbeatLoss,
     HeartbeatMonitor,
     HeartbeatReceived,
+    HeartbeatReceiver,
+    HeartbeatSender,
     HeartbeatTimings,
     MonitoringCanceled,
     MonitorState,
@@ -25,7 +27,7 @@ from headrace.rpc.heartbeat_monitor import (
     TimerFired,
 )
 from headrace.rpc.service import RpcService
-from headrace.testing.lossy_network import LinkFaults, LossyNetwork
+from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
 from tests.unit.rpc.conftest import World, make_world
 
 MS = 1_000_000

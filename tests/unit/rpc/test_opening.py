@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.mutual_proof import Role
+from headrace.core.security.hmac_handshake import Role
 from headrace.rpc.authentication import Authentication, Proven
+from headrace.rpc.codec import LENGTH, FrameDecoder
 from headrace.rpc.errors import OversizeFrameError, RpcHandshakeError
-from headrace.rpc.frames import LENGTH, FrameDecoder
 
 SECRET = b"s" * 32
 

@@ -13,8 +13,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import FencingToken
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError
-from headrace.rpc.registration import RetryingRegistration
-from headrace.rpc.registration_policy import (
+from headrace.rpc.registration import (
     Accepted,
     AttemptFailed,
     AttemptTimedOut,
@@ -27,10 +26,11 @@ from headrace.rpc.registration_policy import (
     RegistrationPolicy,
     RegistrationTimings,
     Rejected,
+    RetryingRegistration,
     Stop,
 )
 from headrace.rpc.service import RpcService
-from headrace.testing.lossy_network import LinkFaults, LossyNetwork
+from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
 from tests.unit.rpc.conftest import World, make_world
 from tests.unit.rpc.sample_endpoints import TOKEN
 

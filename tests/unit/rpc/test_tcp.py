@@ -9,8 +9,13 @@ import pytest
 from headrace.core.clock import SystemClock
 from headrace.core.config import ConfigOption
 from headrace.core.errors import PortInUseError, RemoteError
+from headrace.core.security.tls import (
+    TlsIdentity,
+    client_context,
+    generate_identity,
+    server_context,
+)
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity, client_context, generate_identity, server_context
 from headrace.rpc.errors import (
     AskTimeoutError,
     EndpointNotStartedError,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.mutual_proof import Role
+from headrace.core.security.hmac_handshake import Role
 from headrace.rpc.authentication import Authentication
+from headrace.rpc.codec import LENGTH
 from headrace.rpc.errors import (
     RpcConnectionError,
     RpcHandshakeError,
 )
-from headrace.rpc.frames import LENGTH
 from headrace.rpc.tcp import join_host_port, split_host_port
 from tests.unit.rpc.sample_endpoints import (
     Ledger,

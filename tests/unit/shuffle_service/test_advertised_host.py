@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.shuffle_service.advertised_host import advertised_host
+from headrace.shuffle_service.options import advertised_host
 
 
 @pytest.fixture

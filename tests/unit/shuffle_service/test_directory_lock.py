@@ -9,8 +9,8 @@ import pytest
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
-from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.errors import DirectoryInUseError
+from headrace.shuffle_service.partition_store import DirectoryLock
 from tests.unit.shuffle_service.new_services import new_service
 
 
@@ -122,6 +122,23 @@ def test_a_directory_that_anybody_may_exchange_is_refused(tmp_path: Path) -> Non
     service = new_service(directory, 1)
     service.start()
     service.close()
+
+
+def test_a_directory_below_somebody_else_s_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "theirs" / "results"
+    directory.mkdir(parents=True, mode=0o700)
+    stat_of = Path.stat
+
+    def of_somebody_else(path: Path, **options: Any) -> os.stat_result:
+        found = stat_of(path, **options)
+        return os.stat_result((*found[:4], 12345, *found[5:])) if path.name == "theirs" else found
+
+    with monkeypatch.context() as foreign:
+        foreign.setattr(Path, "stat", of_somebody_else)
+        with pytest.raises(ConfigurationError, match=r"another user \(12345\) may rename"):
+            new_service(directory, 1).start()
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

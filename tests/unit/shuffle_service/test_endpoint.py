@@ -14,8 +14,8 @@ from headrace.gateways.shuffle_service import ShuffleServiceGateway
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.shuffle_service.endpoint import ShuffleServiceEndpoint
 from headrace.shuffle_service.service import ShuffleService
-from headrace.testing.gateways import end_processes
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.network.exchange import partition_id
 
 JOB = partition_id().producer.job_id

@@ -17,12 +17,11 @@ from headrace.core.ids import (
     JobVertexId,
     ResultPartitionId,
 )
-from headrace.network.batches import SealedBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError
-from headrace.network.file_seal import INDEX_SEAL_BYTES
-from headrace.network.io_pool import InlineIo
-from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.stored_batches import StoredElement, split_elements
+from headrace.network.stored.file_format import INDEX_SEAL_BYTES, StoredElement, split_elements
+from headrace.network.stored.io_pool import InlineIo
+from headrace.network.stored.sort_merge_index import PartitionedFile
 from headrace.shuffle_service.partition_store import PartitionStore
 
 JOB = JobId(b"j" * 16)

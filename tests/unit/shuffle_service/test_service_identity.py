@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.errors import ConfigurationError
 from tests.unit.shuffle_service.new_services import new_service
 
 
@@ -36,3 +37,21 @@ def test_a_name_that_was_written_in_part_is_none(
     name = name_of(tmp_path, 2)
     assert len(name) == len("shuffle-service-") + 16
     assert name_of(tmp_path, 3) == name
+
+
+@pytest.mark.parametrize("name", ["identity", "identity.partial"])
+def test_links_that_somebody_left_are_not_followed(tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine", encoding="ascii")
+    directory = tmp_path / "results"
+    directory.mkdir(mode=0o700)
+    (directory / name).symlink_to(precious)
+    assert name_of(directory, 1) == name_of(directory, 2) != "shuffle-service-mine"
+    assert precious.read_text(encoding="ascii") == "mine"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 16, b"../../../../etc/x", b"0" * 1000])
+def test_a_file_that_holds_no_name_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "identity").write_bytes(content)
+    with pytest.raises(ConfigurationError, match="holds no name of a shuffle service"):
+        name_of(tmp_path, 1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.core.context import SparkContext
 
-from headrace.spark.jvm import ApplicationSlots, JvmGoneError
+from headrace.spark.session.jvm import ApplicationSlots, JvmGoneError
 
 
 class Calls:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.cleaner import CheckpointCleaner
-from headrace.checkpoint.completed_store import Deletion
 from headrace.checkpoint.errors import CheckpointStorageError, SnapshotSubsumedError
-from headrace.checkpoint.file_systems import files_below, is_there, remove_file
-from headrace.checkpoint.leases import LEASES_FOLDER, Lease, live_leases
+from headrace.checkpoint.retention.cleaner import CheckpointCleaner
+from headrace.checkpoint.retention.completed_store import Deletion
+from headrace.checkpoint.retention.leases import LEASES_FOLDER, Lease, live_leases
+from headrace.checkpoint.storage.file_systems import files_below, is_there, remove_file
 from headrace.core.clock import SystemClock
 from headrace.spark.state_source import HeadraceStateReader, HeadraceStateSource
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError

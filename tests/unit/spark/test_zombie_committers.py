@@ -16,13 +16,13 @@ from pyarrow import fs
 
 import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.sink import DataFrameSink
-from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.notes import NoteChangedError, NoteFile
+from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.sink.notes import NoteChangedError, NoteFile
 from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
 from tests.unit.connectors import test_file_commit as files
 from tests.unit.connectors.sink_world import FailingFileSystem, SinkWorld, key
-from tests.unit.spark import test_dataframe_committer as dataframes
+from tests.unit.spark.dataframes import test_committer as dataframes
 
 CHANGING = FailingFileSystem.CHANGING
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
 from headrace.state.keyed_chunks import OPAQUE, read_tables
-from headrace.state.live_rows import LiveRows, LiveSource
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.queryable.live_rows import LiveRows, LiveSource
 from headrace.testing.memory_snapshots import MemorySnapshots
 
 Rows = list[tuple[tuple[str, str], ...]]

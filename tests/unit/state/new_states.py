@@ -4,7 +4,7 @@ from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_group_range
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.state.operator_states import StatesOfOperator

@@ -3,13 +3,13 @@
 from typing import Any
 
 from headrace.checkpoint.handles import OperatorSubtaskState
-from headrace.checkpoint.snapshot_files import SnapshotReader
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_group_range, key_groups_of
 from headrace.core.key_hash import hash_keys
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
@@ -24,7 +24,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.operators.timers import InternalTimerService
+from headrace.operators.runtime.timers import InternalTimerService
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.memory_snapshots import MemorySnapshots
 from headrace.testing.operator_harness import ManualTimers

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.checkpoint.handles import OperatorSubtaskState
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.rows import Row
 from headrace.functions.process import TimeDomain

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.file_systems import files_below
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import (
@@ -19,9 +18,10 @@ from headrace.checkpoint.options import (
     KEY_FILE,
     NUM_RETAINED,
 )
-from headrace.checkpoint.storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.file_systems import files_below
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
+from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import OperatorSubtaskState
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.basic_type_info import BigDecimalTypeInfo, TimestampTypeInfo
 from headrace.core.types.rows import Row, RowKind

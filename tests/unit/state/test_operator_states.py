@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_group_range, key_groups_of
 from headrace.core.key_hash import hash_keys
 from headrace.core.types.rows import Row, RowKind

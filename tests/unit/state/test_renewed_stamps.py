@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.testing.memory_snapshots import snapshot
 from tests.unit.state.ttl_states import (

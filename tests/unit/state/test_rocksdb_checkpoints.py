@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateFile, StateTable
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.functions.process import TimeDomain
 from headrace.state.snapshots import FrozenState
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen

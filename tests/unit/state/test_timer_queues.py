@@ -8,10 +8,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.types.type_info import Types
 from headrace.functions.windows import TimeWindow
-from headrace.state.heap_timers import HeapTimerQueue
+from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.restored import KeySpace
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys

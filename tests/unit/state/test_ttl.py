@@ -11,7 +11,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
-from headrace.functions.specs import KeyedProcessSpec
+from headrace.functions.specs.operator_specs import KeyedProcessSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.testing.memory_snapshots import snapshot

@@ -11,7 +11,7 @@ import pytest
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.checkpoint.checkpoint_storage import publish_metadata
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
-from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import DATA_INLINE_THRESHOLD, KEY_FILE
-from headrace.checkpoint.storage import StateReader, SubtaskStorage
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.checkpoint_storage import publish_metadata
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.key_groups import key_group_range
-from headrace.core.operator_types import OperatorTypes
+from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.process import TimeDomain
@@ -26,7 +26,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.graph.operator_ids import uid_hash_of
-from headrace.operators.timers import InternalTimerService
+from headrace.operators.runtime.timers import InternalTimerService
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.operator_harness import ManualTimers
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_group_range
 from headrace.core.types.type_info import Types

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.checkpoint.checkpoint_storage import load_snapshot
 from headrace.checkpoint.errors import SnapshotSubsumedError
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
-from headrace.checkpoint.leases import live_leases
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.storage import StateReader
-from headrace.core.checkpoints import SnapshotKind
+from headrace.checkpoint.retention.leases import live_leases
+from headrace.checkpoint.storage.checkpoint_storage import load_snapshot
+from headrace.checkpoint.storage.subtask_storage import StateReader
+from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_group_range, key_groups_of

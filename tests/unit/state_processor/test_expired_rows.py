@@ -14,9 +14,9 @@ from headrace.checkpoint.handles import (
     OperatorSubtaskState,
     StateChunk,
 )
-from headrace.checkpoint.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CompletedCheckpoint, StateChange
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.retention.inspection import InspectedSnapshot, SnapshotCondition
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.cli.snapshot_tables import facts
 from headrace.core.config import Settings
 from headrace.state_processor.savepoint_editor import SavepointEditor

@@ -15,7 +15,7 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
@@ -160,7 +160,7 @@ def test_key_groups_are_written_as_numbers_and_ranges() -> None:
     assert key_groups_in_text("3, 7-9,15") == {3, 7, 8, 9, 15}
 
 
-@pytest.mark.parametrize("text", ["", "3-", "a", "-1", "1;2"])
+@pytest.mark.parametrize("text", ["", "3-", "a", "-1", "1;2", "9" * 5000, "1-" + "9" * 5000, "٣"])
 def test_a_text_that_is_no_list_of_key_groups_is_refused(text: str) -> None:
     with pytest.raises(StateProcessorError, match="is no list of key groups"):
         key_groups_in_text(text)
@@ -170,8 +170,13 @@ def test_keys_of_another_type_are_refused(made: tuple[CompletedCheckpoint, Setti
     assert keys_in_text('["x"]') == ("x",)
     with pytest.raises(StateProcessorError, match="has keys of int64"):
         rows(made[0], state="count", keys=("x",))
-    with pytest.raises(StateProcessorError, match="is no JSON list of keys"):
-        keys_in_text("{}")
+
+
+@pytest.mark.parametrize("text", ["{}", "[" * 200_000, "9" * 5000, "\udcff"])
+def test_a_text_that_is_no_list_of_keys_is_refused_briefly(text: str) -> None:
+    with pytest.raises(StateProcessorError, match="is no JSON list of keys") as refused:
+        keys_in_text(text)
+    assert len(str(refused.value)) < 200
 
 
 def test_nothing_of_a_snapshot_of_another_key_is_read(

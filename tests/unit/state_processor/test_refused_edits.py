@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.checkpoint.checkpoint_storage import nearby_snapshots
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.checkpoint_storage import nearby_snapshots
+from headrace.checkpoint.storage.metadata_format import METADATA_NAME, abandonment
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
@@ -19,9 +19,9 @@ from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KeyGroups
 from headrace.state.keyed_chunks import ChunkFiles
 from headrace.state_processor.errors import EditRefusedError, StateProcessorError
+from headrace.state_processor.key_hashing import key_columns_behind
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.selection import open_snapshot
-from headrace.state_processor.stored_hashes import key_columns_behind
 from headrace.state_processor.table_query import TableQuery
 from tests.unit.state_processor.saved import (
     MAX_PARALLELISM,
@@ -226,6 +226,14 @@ def test_the_latest_checkpoint_is_none_that_was_given_up(tmp_path: Path) -> None
     (job / "chk-9" / METADATA_NAME).write_bytes(abandonment(3))
     assert open_snapshot(str(job), own).uri == str(job / "chk-8")
     assert nearby_snapshots(str(job)) == (str(job / "chk-8"),)
+
+
+def test_hints_name_the_newest_checkpoints_first(tmp_path: Path) -> None:
+    own = settings_in(tmp_path)
+    for number in (2, 7, 8, 9, 10, 11):
+        savepoint(tmp_path / "job" / f"chk-{number}", own)
+    named = [uri.rpartition("/")[2] for uri in nearby_snapshots(str(tmp_path / "job" / "chk-12"))]
+    assert named == ["chk-11", "chk-10", "chk-9", "chk-8", "chk-7"]
 
 
 def test_a_user_without_a_name_is_known_by_number(

@@ -9,21 +9,23 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from headrace.checkpoint.channel_chunks import ChannelPart, ChannelRole, ReceiverMapping
-from headrace.checkpoint.file_systems import register_file_system
 from headrace.checkpoint.handles import (
+    ChannelPart,
+    ChannelRole,
     OperatorSubtaskState,
+    ReceiverMapping,
     StateChunk,
     StateFile,
     StateTable,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from headrace.core.arrow_streams import stream_bytes
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage.file_systems import register_file_system
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
+from headrace.core.record_batch import stream_bytes
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.verification import unsound_files
-from headrace.testing.faulty_file_system import FaultyHandler, StorageFaults
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, Rows
+from testkit.faulty_file_system import FaultyHandler, StorageFaults
 from tests.unit.checkpoint.snapshots import inside, metadata_of, operator_id, stored
 from tests.unit.operators.recutting_cases import CASES
 from tests.unit.operators.recutting_steps import SHOWN, steps_of

@@ -11,15 +11,15 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.types.type_info import Types
-from headrace.functions.assigners import GlobalWindows
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import (
+from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headrace.functions.triggers import CountTrigger
-from headrace.functions.window_specs import WindowSpec
+from headrace.functions.windowing.triggers import CountTrigger
 from headrace.spark.state_writer import StateWriter
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.savepoint_editor import SavepointEditor

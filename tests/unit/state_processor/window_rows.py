@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.storage import StateReader
+from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.functions.window_functions import WindowFunction
 from headrace.state_processor.table_query import TableQuery
 from tests.unit.state_processor.saved import UID

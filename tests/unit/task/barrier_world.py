@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from headrace.core.checkpoints import (
+from headrace.core.barriers import (
     AlignmentMode,
     CancelCheckpointMarker,
     CheckpointBarrier,
     CheckpointOptions,
 )
 from headrace.core.elements import EndOfPartition
-from headrace.task.barrier_tracker import AtLeastOnceBarrierTracker
-from headrace.task.barriers import (
+from headrace.task.checkpointing.barrier_tracker import AtLeastOnceBarrierTracker
+from headrace.task.checkpointing.barriers import (
     AlignmentTimedOut,
     AnnouncementReceived,
     BarrierAction,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.checkpoint.handles import StateChunk
-from headrace.core.checkpoints import CheckpointBarrier
+from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfPartition, Watermark
 from headrace.core.ids import JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import (
@@ -25,10 +25,9 @@ from headrace.graph.job_graph import (
     PartitionerSpec,
     VertexKind,
 )
-from headrace.network.channels import BarrierAnnouncement
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.task.barriers import (
+from headrace.network.gates.gate import BarrierAnnouncement, BatchElement, EventElement, GateElement
+from headrace.task.checkpointing.barriers import (
     AlignmentTimedOut,
     AnnouncementReceived,
     BarrierEvent,
@@ -42,7 +41,7 @@ from headrace.task.barriers import (
     StopChannelCapture,
     TriggerSnapshot,
 )
-from headrace.task.channel_state import ChannelStates
+from headrace.task.checkpointing.channel_state import ChannelStates
 from headrace.task.environment import GateInput, PartitionOutput
 from headrace.testing.memory_snapshots import MemorySnapshots
 from tests.unit.network.exchange import attempt, partition_id, writer

@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.checkpoint.channel_chunks import ChannelPart
-from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, SubtaskRestore
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.handles import (
+    ChannelPart,
+    OperatorSubtaskState,
+    StateChunk,
+    SubtaskRestore,
+)
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.ids import IntermediateDataSetId, JobVertexId, OperatorId
 from headrace.core.randomness import SeededRandom
@@ -16,13 +20,13 @@ from headrace.graph.job_graph import (
     JobVertex,
     VertexKind,
 )
-from headrace.network.output_capture import OutputCapture
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
-from headrace.task.barriers import (
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.task.checkpointing.barriers import (
     ExactlyOnceBarrierHandler,
 )
-from headrace.task.channel_state import ChannelStates, InFlightData
+from headrace.task.checkpointing.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
 from headrace.testing.memory_snapshots import MemorySnapshots
 from tests.unit.network.exchange import attempt

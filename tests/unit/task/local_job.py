@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
-from headrace.core.blob_key import BlobKey
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
     AllocationId,
+    BlobKey,
     ExecutionAttemptId,
     ExecutionVertexId,
     JobId,
@@ -28,18 +28,16 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.gateways.task_executor import ResultPartitionDeployment, TaskDeploymentDescriptor
-from headrace.graph.execution_graph import ExecutionGraph
-from headrace.graph.expansion import expand
-from headrace.graph.job_graph import JobGraph
+from headrace.graph.execution_graph import ExecutionGraph, expand
+from headrace.graph.job_graph import JobGraph, VertexPayloads, offload
 from headrace.graph.job_graph_generator import generate_job_graph
-from headrace.graph.payloads import VertexPayloads, offload
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.local_pool import WaitStrategy
-from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
-from headrace.task.runner import TaskRunner, ThreadTaskRunner
+from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
+from headrace.network.memory.local_buffer_pool import WaitStrategy
 from headrace.task.task import Task
+from headrace.task.task_runner import TaskRunner, ThreadTaskRunner
 
 WAIT_SECONDS = 30
 STARTED = threading.Event()
@@ -58,7 +56,6 @@ class RecordingListener:
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
-        """See TaskListener."""
         with self.ended:
             self.states.setdefault(attempt_id, []).append(state)
             if error is not None:
@@ -68,7 +65,6 @@ class RecordingListener:
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """See TaskListener."""
         with self.ended:
             self.events.append((operator_id, payload))
 

@@ -9,8 +9,8 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.common import WatermarkStrategy
 from headrace.connectors.number_sequence.source import NumberSequenceSource
 from headrace.core.lifecycle import ExecutionState
-from headrace.network.local_pool import NeverWait
-from headrace.task.runner import CooperativeTaskRunner
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.task.task_runner import CooperativeTaskRunner
 from tests.unit.task.local_job import LocalJob
 
 COUNT = 400_000

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointOptions
+from headrace.core.barriers import CancelCheckpointMarker, CheckpointOptions
 from headrace.core.elements import EndOfPartition
 from tests.unit.task.barrier_world import (
     ALIGNED,

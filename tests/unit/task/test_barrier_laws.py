@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.checkpoints import (
+from headrace.core.barriers import (
     AlignmentMode,
     CheckpointBarrier,
     CheckpointOptions,
 )
 from headrace.core.elements import EndOfPartition
-from headrace.task.barriers import (
+from headrace.task.checkpointing.barriers import (
     CancelMarkerReceived,
     CheckpointAborted,
     ExactlyOnceBarrierHandler,

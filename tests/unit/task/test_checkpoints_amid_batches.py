@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
+from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
@@ -14,9 +14,9 @@ from headrace.functions.discarding_sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
-from headrace.task.input_barriers import InputBarriers
+from headrace.task.checkpointing.input_barriers import InputBarriers
 from headrace.task.mailbox import MailboxTimers
-from headrace.task.runner import Step, TaskLoop
+from headrace.task.task_runner import Step, TaskLoop
 from tests.unit.task.local_job import LocalJob
 
 BARRIER = CheckpointBarrier(7, 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.task.end_of_task import EndOfTask
+from headrace.task.stream_task import EndOfTask
 
 
 class World:

@@ -14,12 +14,12 @@ from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import ExecutionState, check_execution_transition
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
-from headrace.graph.expansion import expand
+from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
-from headrace.task.runner import CooperativeTaskRunner
-from headrace.task.state_reads import StateOutcome, StateRead
+from headrace.task.chain.queryable_state import StateOutcome, StateRead
+from headrace.task.task_runner import CooperativeTaskRunner
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.task.local_job import LocalJob, RecordingListener
 

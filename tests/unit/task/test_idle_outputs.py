@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, LatencyMarker
 from headrace.core.record_batch import RecordBatch
-from headrace.task.outputs import OperatorOutput
+from headrace.task.chain.outputs import OperatorOutput
 
 
 class _Target:

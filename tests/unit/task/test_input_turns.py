@@ -3,7 +3,7 @@
 from collections import deque
 
 from headrace.core.elements import StopMode
-from headrace.task.input_turns import InputTurns
+from headrace.task.input_stream_tasks import InputTurns
 from headrace.task.stream_task import Progress
 
 

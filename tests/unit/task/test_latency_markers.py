@@ -17,11 +17,11 @@ from headrace.core.record_batch import RecordBatch
 from headrace.datastream import AsyncDataStream
 from headrace.datastream.functions import AsyncFunction, CoMapFunction
 from headrace.graph.job_graph import PartitionerKind
-from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
-from headrace.task.latency_markers import LatencyMarkerEmitter
+from headrace.task.chain.outputs import NetworkTarget, OperatorOutput
+from headrace.task.checkpointing.channel_frames import CapturedFrame, frames_of, tables_of
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.outputs import NetworkTarget, OperatorOutput
+from headrace.task.stream_task import LatencyMarkerEmitter
 from tests.unit.network.writer_edge import edge
 from tests.unit.task.local_job import LocalJob
 

@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.handles import CheckpointMetrics
-from headrace.core import failpoints
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.config import Settings
-from headrace.core.failpoints import FAILPOINTS, Failpoint
 from headrace.core.lifecycle import JobStatus
+from headrace.core.process import failpoints
+from headrace.core.process.failpoints import FAILPOINTS, Failpoint
 from headrace.gateways.checkpoints import CheckpointInfo, CheckpointOverview
-from headrace.testing.chaos import planted_bugs, report, stage
-from headrace.testing.chaos.digest_job import (
+from testkit.chaos import planted_bugs, report, stage
+from testkit.chaos.digest_job import (
     DigestJob,
     PoisonPolicy,
     expected_dead_letters,
 )
-from headrace.testing.chaos.groups import GROUPS
-from headrace.testing.chaos.planted_bugs import BUGS
-from headrace.testing.chaos.plays import DAMAGES
-from headrace.testing.chaos.report import newest_of_each_group, page_of, recovery_times
-from headrace.testing.chaos.runner import Outcome
-from headrace.testing.chaos.scenarios import EVENT_KILLS, KILLS, SMOKE, UPLOADS, USER_CODE, Scenario
-from headrace.testing.chaos.searches import SEARCHES
-from headrace.testing.chaos.stage import Stage, StalledError
-from headrace.testing.chaos.watches import RecoveryWatch
+from testkit.chaos.groups import GROUPS
+from testkit.chaos.planted_bugs import BUGS
+from testkit.chaos.plays import DAMAGES
+from testkit.chaos.report import newest_of_each_group, page_of, recovery_times
+from testkit.chaos.runner import Outcome
+from testkit.chaos.scenarios import EVENT_KILLS, KILLS, SMOKE, UPLOADS, USER_CODE, Scenario
+from testkit.chaos.searches import SEARCHES
+from testkit.chaos.stage import Stage, StalledError
+from testkit.chaos.watches import RecoveryWatch
 
 
 def test_the_answer_has_a_row_for_every_number_and_one_per_key_and_span_of_time() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.chaos import __main__ as command_line
-from headrace.testing.chaos.groups import GROUPS
+from testkit.chaos import __main__ as command_line
+from testkit.chaos.groups import GROUPS
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     commands: list[list[str]] = []
 
     def call(command: list[str]) -> int:
-        assert command[:3] == [sys.executable, "-m", "headrace.testing.chaos"]
+        assert command[:3] == [sys.executable, "-m", "testkit.chaos"]
         commands.append(command[3:])
         return 0
 

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from headrace import StreamExecutionEnvironment
 from headrace.common import Configuration
-from headrace.testing.chaos import planted_bugs
-from headrace.testing.chaos.events_answer import SessionModel
-from headrace.testing.chaos.events_job import EventsJob
-from headrace.testing.chaos.jobs import OUTPUT
-from headrace.testing.chaos.records import (
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.chaos import planted_bugs
+from testkit.chaos.events_answer import SessionModel
+from testkit.chaos.events_job import EventsJob
+from testkit.chaos.jobs import OUTPUT
+from testkit.chaos.records import (
     LATENESS_MS,
     SESSION_GAP_MS,
     RecordKind,
     rule_content,
     rule_of,
 )
-from headrace.testing.exactly_once import Verdict, compare_output, lines_of_files
-from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.exactly_once import Verdict, compare_output, lines_of_files
 
 JOB = EventsJob(count=3_000)
 EVENTS = RecordKind.EVENTS

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError
-from headrace.network.frame_cutter import FrameCutter
-from headrace.network.framing import Frame, encode
-from headrace.network.wire import (
+from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.wire.frames import (
     AddCredit,
     Backlog,
     Data,
     Hello,
     Proof,
 )
+from headrace.network.wire.framing import Frame, encode
 from headrace.testing.fault_proxy.injector import FaultInjector
 from headrace.testing.fault_proxy.lane import (
     CutConnection,
@@ -24,8 +24,7 @@ from headrace.testing.fault_proxy.lane import (
     FaultApplied,
     ProxyAction,
 )
-from headrace.testing.fault_proxy.rule_text import parse_rule
-from headrace.testing.fault_proxy.rules import ACTIONS, Direction
+from headrace.testing.fault_proxy.rules import ACTIONS, Direction, parse_rule
 from headrace.testing.fault_proxy.status import binary_size_text, status_line
 
 BACK, FORTH = Direction.BACKWARD, Direction.FORWARD

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.network.framing import declared_frames
+from headrace.network.wire.framing import declared_frames
 from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.rule_text import FRAME_NAMES, FaultRuleError, parse_rule
 from headrace.testing.fault_proxy.rules import (
     ACTIONS,
+    FRAME_NAMES,
     Coalesce,
     Corrupt,
     Cut,
@@ -20,12 +20,14 @@ from headrace.testing.fault_proxy.rules import (
     Drop,
     Duplicate,
     FaultRule,
+    FaultRuleError,
     Fragment,
     FrameSelector,
     Reorder,
     Stall,
     Throttle,
     Unit,
+    parse_rule,
 )
 
 MS = 1_000_000

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointPlan
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskPhase
 from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
-from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.statistics import name_of
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
 from headrace.graph.execution_graph import ExecutionGraph

@@ -8,10 +8,10 @@ Source: Flink SchedulerBase.notifyEndOfData, FLIP-147.
 from collections.abc import Callable
 from typing import Final
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
-from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
 from headrace.core.clock import Cancellable
 
 _SOMEBODY_HAS_LEFT: Final = frozenset(

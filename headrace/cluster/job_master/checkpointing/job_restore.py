@@ -11,19 +11,19 @@ from typing import Final
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_STATE
-from headrace.cluster.job_master.checkpointing.lineage import CheckpointLineage
-from headrace.cluster.job_master.checkpointing.state_assignment import (
+from headrace.cluster.job_master.checkpointing.assignment.state_assignment import (
     StateAssignment,
     assign_state,
     without_channel_state,
 )
-from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.checkpointing.job_lineage import CheckpointLineage
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId, OperatorId
-from headrace.core.size_text import bytes_text
+from headrace.core.text_format import bytes_text
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
@@ -70,6 +70,8 @@ class JobRestore:
             self._reset_coordinators(restored, assignment, scope, is_first=is_first)
         except Exception as error:
             what = "start" if is_first else "be restored"
+            if is_first and not getattr(error, "recoverable", True):
+                self._lineage.refused()
             _LOG.warning("job %s cannot %s: %s", self._scheduler.graph.job_id, what, error)
             self._scheduler.fail_job(Failure.of_error(error))
         else:

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from headrace.checkpoint.errors import PublicationUnknownError
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
-from headrace.cluster.job_master.checkpointing.metadata_of import metadata_of
-from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
+from headrace.cluster.job_master.checkpointing.commits.commit_ledger import sent_keys
+from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import StoreCalls
+from headrace.cluster.job_master.checkpointing.store.metadata_builder import metadata_of
 from headrace.core.ids import OperatorId
 from headrace.graph.job_graph import JobGraph
 

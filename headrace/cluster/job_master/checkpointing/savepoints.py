@@ -8,9 +8,9 @@ that output out twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSav
 import asyncio
 from typing import Final
 
-from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
-from headrace.cluster.job_master.scheduling import Scheduler
-from headrace.core.checkpoints import SnapshotKind
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import JobCheckpointing
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import CheckpointFailedError
 

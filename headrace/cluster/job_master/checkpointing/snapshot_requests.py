@@ -6,7 +6,7 @@ Runs on the JobMaster's main thread.
 import asyncio
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
 from headrace.gateways.errors import CheckpointFailedError
 
 

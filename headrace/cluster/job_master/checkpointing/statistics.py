@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.core.ids import ExecutionAttemptId
 from headrace.gateways.checkpoints import (
     CheckpointCounts,

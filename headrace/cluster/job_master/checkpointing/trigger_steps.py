@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
-from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedCoordinators,
     CheckpointedTasks,
 )
-from headrace.cluster.job_master.checkpointing.messages import (
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
     CheckpointStepFailed,
     CoordinatorEvent,
     CoordinatorsSnapshotted,
@@ -23,11 +25,10 @@ from headrace.cluster.job_master.checkpointing.messages import (
     PlanCalculated,
     TriggerFailed,
 )
-from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
-from headrace.core.checkpoints import (
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.core.barriers import (
     NEVER_UNALIGNED,
     AlignmentMode,
     CheckpointOptions,

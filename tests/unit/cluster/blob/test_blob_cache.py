@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from headrace.cluster.blob.blob_cache import BlobCache
-from headrace.core.blob_key import BlobKey
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
+from headrace.core.ids import BlobKey
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobNotFoundError, BlobTransferError
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import end_processes, start_scripted
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes, start_scripted
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.blob.blob_loop import run_at_once
 from tests.unit.cluster.cluster_samples import JOB
 

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.blob import blob_files
+from headrace.cluster.blob.blob_files import BlobLedger
 from headrace.cluster.blob.blob_server import BlobServer
-from headrace.cluster.blob.ledger import BlobLedger
 from headrace.cluster.blob.transfer import upload
-from headrace.core.blob_key import BlobKey
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId
+from headrace.core.ids import BlobKey, JobId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import (
@@ -26,8 +25,8 @@ from headrace.gateways.errors import (
     BlobTransferError,
 )
 from headrace.rpc.loopback import LoopbackMessage, LoopbackNetwork, MessageKind
-from headrace.testing.gateways import end_processes
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.blob.blob_loop import run_at_once
 from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB
 

@@ -1,8 +1,8 @@
 """What is left of jobs that have ended, for tests of who remembers them."""
 
 from headrace.cluster.dispatcher.archive import ArchivedJob
-from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus

@@ -12,7 +12,7 @@ from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
@@ -27,9 +27,9 @@ from headrace.graph.job_graph import JobGraph
 from headrace.rpc.errors import RecipientUnreachableError
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
-from headrace.testing.gateways import start_scripted
-from headrace.testing.simulated_job import counting_job
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import start_scripted
+from testkit.simulation.simulated_job import counting_job
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.dispatcher.ended_jobs import OPERATOR, collected, ended
 
 JOB = JobId(b"j" * 16)

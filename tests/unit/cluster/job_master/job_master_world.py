@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from headrace.cluster.dispatcher.archive import ArchivedJob
-from headrace.cluster.job_master.collect_coordinator import COLLECT_BUFFER_SIZE, CollectCoordinator
+from headrace.cluster.job_master.coordinators.collect import COLLECT_BUFFER_SIZE, CollectCoordinator
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.job_master import JobMaster
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
@@ -21,8 +21,8 @@ from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import JobMasterRegistered, ResourceManagerGateway
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import end_processes, start_scripted
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes, start_scripted
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (
     JOB,
     SLOT_PROFILE,

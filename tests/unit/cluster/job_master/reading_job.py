@@ -2,9 +2,9 @@
 
 import msgspec
 
-from headrace.cluster.job_master.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.restart_strategies import FixedDelayRestart
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import ManualClock
 from headrace.core.ids import (
     ClusterDataSetId,

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.executions import Execution, ReportVerdict
-from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.failover_regions import FAILOVER_STRATEGY
-from headrace.cluster.job_master.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.restart_strategies import FixedDelayRestart, NoRestart
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.executions.executions import Execution, ReportVerdict
+from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.regions import FAILOVER_STRATEGY
+from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart, NoRestart
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (

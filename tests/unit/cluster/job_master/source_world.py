@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.source_coordinator import (
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.source import (
     SourceCoordinator,
 )
 from headrace.core.config import Settings

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from headrace.cluster.job_master.executions import Execution, Executions
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.executions.executions import Execution, Executions
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
-from headrace.cluster.job_master.slot_pool import SlotPool
-from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, JobMasterId, ResourceId
@@ -16,8 +16,8 @@ from headrace.gateways.messages import ErrorInfo, TaskMetrics
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import end_processes, start_scripted
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes, start_scripted
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, job_graph, vertex
 
 INTERVAL_MS = 500

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.cluster.job_master.collect_coordinator import (
+from headrace.cluster.job_master.coordinators.collect import (
     CollectBufferExceededError,
     CollectCoordinator,
 )
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
-from headrace.core.collect_events import cut, mark_of
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.core.config import Settings
+from headrace.core.coordinator_events import cut, mark_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.checkpointing.source_position import UNKNOWN_POSITION
-from headrace.cluster.job_master.failover import (
+from headrace.cluster.job_master.failover.failover import (
     CONCURRENT_MAX,
     SAME_ERROR_RESTARTS,
     Failure,
     FailureHistory,
 )
-from headrace.cluster.job_master.restart_strategies import FixedDelayRestart
+from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart
 from headrace.core.config import Settings
 from headrace.core.errors import UserCodeError, wrap_user_error
 from headrace.gateways.errors import CheckpointFailedError

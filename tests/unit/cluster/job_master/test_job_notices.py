@@ -6,7 +6,7 @@ import pytest
 
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.clock import ManualClock
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.simulation.virtual_loop import VirtualLoop
 
 
 class World:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
-from headrace.cluster.job_master.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
 from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -35,8 +35,8 @@ from headrace.gateways.errors import BlobStorageError
 from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import end_processes
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt, vertex_id
 from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 from tests.unit.network.exchange import partition_id

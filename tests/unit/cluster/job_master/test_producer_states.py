@@ -8,7 +8,7 @@ from headrace.core.ids import ExecutionAttemptId, IntermediateDataSetId, ResultP
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
-from headrace.network.producer_check import ProducerVerdict
+from headrace.network.gates.partition_requests import ProducerVerdict
 from tests.unit.cluster.cluster_samples import attempt
 from tests.unit.cluster.job_master.job_master_world import World as JobMasterWorld
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World, never

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cluster.job_master.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,

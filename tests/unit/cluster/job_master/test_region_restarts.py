@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_details import result_of
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import ExecutionState, JobStatus

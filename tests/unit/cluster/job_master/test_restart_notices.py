@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.api.job_client import execution_result
+from headrace.api.client.job_client import execution_result
 from headrace.cluster.job_master.job_details import result_of
-from headrace.cluster.job_master.scheduler_states import Cancelling
+from headrace.cluster.job_master.scheduler.states import Cancelling
 from headrace.core.errors import JobCancelledError
 from headrace.core.lifecycle import ExecutionState as S
 from headrace.core.lifecycle import JobStatus

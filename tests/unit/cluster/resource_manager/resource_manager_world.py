@@ -27,8 +27,8 @@ from headrace.gateways.resource_manager import (
 )
 from headrace.gateways.task_executor import TaskExecutorGateway, TaskExecutorHeartbeatPayload
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import end_processes, start_scripted
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.scripted_gateways import end_processes, start_scripted
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import ANY_PROFILE, JOB, SLOT_PROFILE, empty_slots
 
 RM_ID = ResourceManagerId(b"r" * 16)

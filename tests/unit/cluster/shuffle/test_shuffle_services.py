@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
-from headrace.cluster.task_executor.shuffle_services import (
+from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.task_executor.shuffle_service_loader import (
     SHUFFLE_SERVICE_FACTORY,
     CreditBasedShuffleServiceFactory,
     load_shuffle_service_factory,
 )
-from headrace.core.cluster_secret import cluster_secret, given_identity
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobMasterId
+from headrace.core.security.cluster_secret import cluster_secret, given_identity
+from headrace.core.security.tls import generate_identity
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.core.tls import generate_identity
 from tests.unit.cluster.cluster_samples import attempt
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
 from tests.unit.network.exchange import partition_id

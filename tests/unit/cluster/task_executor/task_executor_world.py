@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -33,13 +33,13 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
 )
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import (
+from testkit.scripted_gateways import (
     ScriptedTask,
     ScriptedTaskFactory,
     end_processes,
     start_scripted,
 )
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (
     JOB,
     SLOT_PROFILE,

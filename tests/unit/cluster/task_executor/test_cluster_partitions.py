@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.core.ids import JobMasterId, ResultPartitionId
-from headrace.gateways.cluster_partitions import ClusterPartitionReport
 from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.messages import ClusterPartitionReport
 from tests.unit.cluster.cluster_samples import JOB, TM_1
 from tests.unit.cluster.data_sets import DATA_SET, part, report
 from tests.unit.cluster.task_executor.task_executor_world import (

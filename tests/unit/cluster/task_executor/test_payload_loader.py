@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.core.blob_key import BlobKey
+from headrace.core.ids import BlobKey
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobNotFoundError
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
-from headrace.graph.payloads import VertexPayloads
-from headrace.testing.gateways import ScriptedEndpoint, ScriptedTask, start_scripted
+from headrace.graph.job_graph import VertexPayloads
+from testkit.scripted_gateways import ScriptedEndpoint, ScriptedTask, start_scripted
 from tests.unit.cluster.cluster_samples import JOB, allocation, attempt, vertex
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
 

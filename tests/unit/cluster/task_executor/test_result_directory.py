@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import (
+    LocalTaskManager,
+    TaskManagerConfiguration,
+)
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from tests.unit.network.exchange import SECRET, partition_id

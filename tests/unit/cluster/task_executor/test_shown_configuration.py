@@ -1,8 +1,8 @@
 """What the objects that carry a cluster's secret show of themselves, as in a log or a traceback."""
 
-from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.core.ids import ResourceId, ResourceManagerId
-from headrace.core.tls import TlsIdentity
+from headrace.core.security.tls import TlsIdentity
 
 
 def test_a_task_manager_s_configuration_shows_neither_secret_nor_key_nor_settings() -> None:

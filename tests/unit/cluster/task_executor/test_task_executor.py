@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from headrace.api.execution_config import ExecutionConfig
-from headrace.api.program_settings import ProgramSettings
+from headrace.api.settings.execution_config import ExecutionConfig
+from headrace.api.settings.program_settings import ProgramSettings
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import (

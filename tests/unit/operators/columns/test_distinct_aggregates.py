@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
-from headrace.functions.columnar_specs import (
+from headrace.functions.specs.columnar_specs import (
     END_OF_INPUT,
     EventTimeWindows,
     LocalAggregateSpec,
@@ -20,7 +20,7 @@ from headrace.functions.columnar_specs import (
     SlicedAggregateSpec,
     SlicedAggregation,
 )
-from headrace.functions.window_specs import ColumnAggregate
+from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.operators.columns import distinct_values
 from headrace.state.keyed_chunks import read_tables
 from headrace.testing.memory_snapshots import MemorySnapshots

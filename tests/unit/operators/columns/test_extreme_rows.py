@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
-from headrace.functions.columnar_specs import ROWS as STOOD_FOR
-from headrace.functions.columnar_specs import (
+from headrace.functions.specs.columnar_specs import ROWS as STOOD_FOR
+from headrace.functions.specs.columnar_specs import (
     SLICE,
     EventTimeWindows,
     ExtremeRows,

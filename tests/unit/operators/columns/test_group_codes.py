@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headrace.operators.columns.group_codes import first_rows
+from headrace.operators.columns.integer_groups import first_rows
 
 
 def test_the_first_row_of_each_group_is_found_and_none_of_a_group_without_rows() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD, table_with_hashes
+from headrace.operators.columns.stored_rows import KEY_HASH_FIELD, table_with_hashes
 
 USER = pa.field("user", pa.string())
 COUNT = pa.field("count", pa.int64())

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.operators.columns.group_codes import group_codes
-from headrace.operators.columns.integer_groups import count_integers, merge_integers
-from headrace.operators.columns.packed_integers import are_in_order
+from headrace.operators.columns.integer_groups import (
+    are_in_order,
+    count_integers,
+    group_codes,
+    merge_integers,
+)
 
 MERGES = [("n", "sum"), ("m", "min"), ("o", "max")]
 LONGS = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**40), 2**40]))

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from headrace.functions.columnar_specs import ROWS
+from headrace.functions.specs.columnar_specs import ROWS
 from headrace.metrics.instruments import Counter
-from headrace.operators.columns.late_rows import without_late
+from headrace.operators.columns.stored_rows import without_late
 
 PARTIALS = pa.table({"n": [1, 2, 3, 4], ROWS: [10, 20, 30, 40]})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.operators.columns.loose_rows import are_enough_to_settle
+from headrace.operators.columns.stored_rows import are_enough_to_settle
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.operators.columns.integer_groups import stable_order
 from headrace.operators.columns.matching import FindableRows, MatchRun, WantedNumbers
-from headrace.operators.columns.ordered_integers import stable_order
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
-from headrace.functions.columnar_specs import (
+from headrace.functions.specs.columnar_specs import (
     END_OF_INPUT,
     ROWS,
     SLICE,
@@ -20,7 +20,7 @@ from headrace.functions.columnar_specs import (
     RankedRows,
     RankedRowsSpec,
 )
-from headrace.operators.columns.ranked_rows import are_first
+from headrace.operators.columns.window_rows import are_first
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 from tests.unit.operators.columns.two_halves import second_steps, steps_of

@@ -11,7 +11,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.key_hash import hash_keys
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
-from headrace.functions.columnar_specs import EventTimeWindows, RowJoinSpec, WindowRowJoinSpec
+from headrace.functions.specs.columnar_specs import EventTimeWindows, RowJoinSpec, WindowRowJoinSpec
 from headrace.operators.columns import row_join
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways

@@ -12,16 +12,16 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
-from headrace.functions.columnar_specs import (
+from headrace.functions.specs.columnar_specs import (
     EventTimeWindows,
     LocalAggregateSpec,
     SlicedAggregateSpec,
     SlicedAggregation,
     can_be_sliced,
 )
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headrace.functions.window_specs import ColumnAggregate, WindowAggregateSpec
-from headrace.operators.row_times import TIME_LIMIT_MS
+from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.operators.runtime.row_times import TIME_LIMIT_MS
 from headrace.state.evolution import StateIncompatibleError
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways

@@ -2,7 +2,7 @@
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import OperatorId
 from tests.unit.cluster.cluster_samples import JOB
 

@@ -3,10 +3,15 @@
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
-from headrace.cluster.job_master.checkpointing.messages import (
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
+    CheckpointCoordinator,
+)
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
     ArmTimeout,
     CalculatePlan,
@@ -28,9 +33,8 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskAcknowledged,
     TaskDeclined,
 )
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointPlan
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.randomness import SeededRandom
 from tests.unit.cluster.cluster_samples import attempt

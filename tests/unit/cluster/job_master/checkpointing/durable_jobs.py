@@ -3,18 +3,18 @@
 import random
 from pathlib import Path
 
-from headrace.checkpoint.file_systems import files_below
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateFile
-from headrace.checkpoint.leases import LEASES_FOLDER
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     KEY_FILE,
     SAVEPOINT_DIRECTORY,
 )
-from headrace.checkpoint.storage import SubtaskStorage
-from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.retention.leases import LEASES_FOLDER
+from headrace.checkpoint.storage.file_systems import files_below
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
+from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

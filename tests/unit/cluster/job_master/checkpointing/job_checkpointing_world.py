@@ -16,23 +16,28 @@ from headrace.checkpoint.handles import (
     TaskStateSnapshot,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.plan import (
+    CheckpointPlan,
+    CheckpointRefusedError,
+)
+from headrace.cluster.job_master.checkpointing.store.store import CheckpointsLeft
 from headrace.cluster.job_master.job_notices import JobNotices
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
-from headrace.graph.expansion import expand
+from headrace.graph.execution_graph import expand
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.virtual_loop import VirtualLoop
+from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import attempt, edge, job_graph, vertex
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ from headrace.checkpoint.options import (
     NUM_RETAINED,
     RETENTION,
 )
-from headrace.checkpoint.storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
-from headrace.core.checkpoints import CheckpointOptions
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
+from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
-from headrace.testing.faulty_file_system import StorageFaults, faults_of
+from testkit.faulty_file_system import StorageFaults, faults_of
 from tests.unit.checkpoint.snapshots import metadata_of
 
 JOB = JobId(b"j" * 16)

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
-from headrace.cluster.job_master.checkpointing.messages import (
+from headrace.checkpoint.errors import CheckpointFailureReason as R
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
     BrakesChanged,
     CalculatePlan,
     CheckpointRequested,
@@ -35,8 +38,7 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskGone,
     TriggerFailed,
 )
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from tests.unit.cluster.job_master.checkpointing.coordinator_world import (
     PLAN,
     SINK,

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.file_systems import files_below
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
-from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
+from headrace.checkpoint.storage.file_systems import files_below
+from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.faulty_file_system import StorageFaults
+from testkit.faulty_file_system import StorageFaults
 from tests.unit.cluster.job_master.checkpointing.storage_fault_runs import JOB, Run, a_run
 
 

@@ -2,16 +2,18 @@
 
 import pytest
 
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
-from headrace.cluster.job_master.checkpointing.messages import (
+from headrace.checkpoint.errors import CheckpointFailureReason as R
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
     CheckpointStepFailed,
     CreateLocation,
     FailJob,
     FailRequest,
     NotifyAborted,
 )
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from tests.unit.cluster.job_master.checkpointing.coordinator_world import CoordinatorWorld, only
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.options import FORK, RECOVERY_CLAIM_MODE, RECOVERY_PATH
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.durable_jobs import (
     OTHER_JOB,
@@ -30,6 +30,8 @@ def test_a_fork_is_another_lineage_and_commits_nothing(jobs: Jobs) -> None:
     (operator,) = jobs.restored.metadata.operators
     assert operator.subtasks[0].committables == ()
     assert operator.subtasks[0].chunks != ()
+    # By this lineage sinks are asked what they have: a fork with the same target would write it once more.
+    assert jobs.restored.metadata.lineage == first.lineage_id
     take(first)
 
 

@@ -8,7 +8,7 @@ from headrace.cluster.job_master.checkpointing.source_position import (
     UNKNOWN_POSITION,
     source_position,
 )
-from headrace.core.checkpoints import SnapshotKind
+from headrace.core.barriers import SnapshotKind
 from tests.unit.cluster.cluster_samples import edge, job_graph, vertex
 
 GRAPH = job_graph((vertex(1, 1), vertex(2, 1)), (edge(1, 2),))

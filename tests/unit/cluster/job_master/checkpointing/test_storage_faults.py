@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.faulty_file_system import open_faulty
+from testkit.faulty_file_system import open_faulty
 from tests.unit.cluster.job_master.checkpointing.storage_fault_runs import a_run
 
 FAULTS = (

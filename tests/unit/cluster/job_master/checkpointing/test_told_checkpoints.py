@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.checkpoint.errors import CheckpointStorageError
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
-from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.core.checkpoints import SnapshotKind
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
+from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import World
 

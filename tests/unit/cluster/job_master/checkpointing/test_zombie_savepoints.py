@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint import checkpoint_storage, lineages
 from headrace.checkpoint.errors import (
     CheckpointExistsError,
     CheckpointFencedError,
@@ -21,8 +20,9 @@ from headrace.checkpoint.options import (
     NUM_RETAINED,
     SAVEPOINT_DIRECTORY,
 )
-from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
-from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.checkpoint.storage import checkpoint_storage, lineages
+from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

@@ -1,0 +1,1 @@
+"""What a program holds of a job that it submitted: its client, results and state."""

@@ -1,0 +1,141 @@
+"""Collected records: how the results of a job come back to the program that ran it."""
+
+import io
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from headrace.api.client.interruption import end_interrupted_job
+from headrace.api.client.job_client import JobClient
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import OperatorId
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.gateways.job_master import CollectedResults
+
+_PIECES_PER_FETCH: Final = 64
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.1
+
+
+class CloseableIterator:
+    """Iterator over the records of a running job, in the order in which they reached the collect sink.
+
+    Use it in `with`, or close it, to end a job that has not ended by itself. A job that fails raises from `next`.
+    """
+
+    def __init__(self, client: JobClient, operator_id: OperatorId, batch_type: BatchType) -> None:
+        self._client = client
+        self._operator_id = operator_id
+        self._batch_type = batch_type
+        self._offset = 0
+        self._rows: deque[Any] = deque()
+        # Pieces of batches whose last one has not come, by subtask and attempt.
+        self._incomplete: dict[tuple[int, int], list[bytes]] = {}
+        self._has_all = False  # the cluster has nothing that is not in _rows
+        self._has_ended = False
+        self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
+
+    def get_job_client(self) -> JobClient:
+        """Return the handle of the job that makes the records."""
+        return self._client
+
+    def next(self) -> Any:
+        """Return the next record; StopIteration after the last."""
+        return self.__next__()
+
+    def take(self, limit: int) -> list[Any]:
+        """Return the next records, at most `limit`."""
+        taken: list[Any] = []
+        while len(taken) < limit:
+            try:
+                taken.append(self.__next__())
+            except StopIteration:
+                break
+        return taken
+
+    def close(self) -> None:
+        """End the job if it is still running, and wait until it has ended. Idempotent."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._rows.clear()
+        try:
+            if not self._client.get_job_status().result().is_terminal_state():
+                self._client.cancel().result()
+                self._client.get_job_execution_result().exception()
+        except HeadraceError:
+            # A job that the cluster no longer knows needs no cancelling.
+            pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        pause_s = _FIRST_PAUSE_S
+        while not self._rows:
+            if self._has_ended:
+                raise StopIteration
+            if self._has_all:
+                self._end()
+            elif not self._fetch():
+                self._pause.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return self._rows.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error_type is KeyboardInterrupt and not self._has_ended:
+            # A function that does not return must not hold the program up for minutes.
+            end_interrupted_job(self._client)
+        self.close()
+
+    def _fetch(self) -> bool:
+        """Ask for more; whether something came, records or the end."""
+        answer = self._client.fetch_collected_results(
+            self._operator_id, self._offset, _PIECES_PER_FETCH
+        )
+        try:
+            results = answer.result()
+        except HeadraceError:
+            # The job may have failed before it had a coordinator: its own error says more than ours.
+            if self._client.get_job_status().result().is_terminal_state():
+                self._end()
+            raise
+        self._take_over(results)
+        self._has_all = results.is_finished
+        return bool(results.pieces) or results.is_finished
+
+    def _end(self) -> None:
+        """Wait for the job's end; raises what ended it, unless it finished."""
+        self._has_ended = True
+        self._client.get_job_execution_result().result()
+
+    def _take_over(self, results: CollectedResults) -> None:
+        for piece in results.pieces[max(0, self._offset - results.offset) :]:
+            attempt = (piece.subtask_index, piece.attempt_number)
+            content = self._incomplete.setdefault(attempt, [])
+            content.append(piece.content)
+            if piece.is_last:
+                del self._incomplete[attempt]
+                self._rows.extend(decode_collected(b"".join(content), self._batch_type))
+        self._offset = max(self._offset, results.offset + len(results.pieces))
+
+
+def decode_collected(batch: bytes, batch_type: BatchType) -> list[Any]:
+    """Return the records of one collected batch, an Arrow IPC stream in the batch's wire form."""
+    rows: list[Any] = []
+    with pa.ipc.open_stream(io.BytesIO(batch)) as reader:
+        for arrow in reader:
+            rows.extend(RecordBatch.from_arrow(batch_type, arrow).rows())
+    return rows

@@ -1,0 +1,334 @@
+"""JobState: what a running job keeps, as tables: in its last checkpoint, or live, and figures of it.
+
+`JobClient.state()` returns one. Nothing here changes state, and nobody has to know where checkpoints lie.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.api.client.completable_future import CompletableFuture
+from headrace.api.client.live_state import LiveState, OperatorFigures, SubtaskRead
+from headrace.checkpoint.errors import SnapshotSubsumedError, StateKeyMismatchError
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.state_queries import (
+    FiguresQuery,
+    LiveStateInfo,
+    RowsQuery,
+    StateQuery,
+    StatesQuery,
+    refuse_key_count,
+)
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import ErrorDomain, HeadraceError, ProgramError
+from headrace.core.ids import JobId
+from headrace.core.record_batch import stream_bytes
+from headrace.core.types.pickles import unpickle_value
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
+from headrace.state_processor.errors import UnknownStateError
+
+if TYPE_CHECKING:
+    from headrace.api.client.committed_state import CommittedState
+
+LIVE_TABLES: Final = {
+    "keyed": StateTable.KEYED,
+    "timers": StateTable.TIMERS,
+    "windows": StateTable.COLUMNAR,
+    "operator_state": StateTable.OPERATOR,
+}
+_NO_ROWS: Final = pa.table({"subtask": pa.array([], pa.int32())})
+_AT_ONCE_MAX: Final = 16
+_LATEST_ATTEMPTS: Final = 3
+"""How often a newer checkpoint is asked for, where the latest was given up in this very moment."""
+
+
+class NoCommittedStateError(HeadraceError):
+    """A job has no checkpoint that could be read."""
+
+    domain, recoverable = ErrorDomain.USER, True
+
+
+class JobState:
+    """The state of one running job. Every method waits for its answer; from any thread but the cluster's own."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        dispatcher: DispatcherGateway,
+        ask: Callable[[Coroutine[Any, Any, Any]], CompletableFuture[Any]],
+        clock: Clock | None = None,
+    ) -> None:
+        """`ask` runs a coroutine where `dispatcher` may be called."""
+        self._job_id = job_id
+        self._dispatcher = dispatcher
+        self._ask = ask
+        self._clock = clock or SystemClock()
+
+    def operators(self) -> tuple[OperatorDescription, ...]:
+        """The operators of the job. JobAlreadyEndedError."""
+        found: tuple[OperatorDescription, ...] = self._ask(
+            self._dispatcher.request_operators(self._job_id)
+        ).result()
+        return found
+
+    def states(self, operator: str) -> tuple[LiveStateInfo, ...]:
+        """What an operator (by uid, id or name) keeps in any of its subtasks now.
+
+        UnknownOperatorError, StateReadError.
+        """
+        return self._states(self._operator(operator))
+
+    def live(
+        self,
+        operator: str,
+        state: str | None = None,
+        *,
+        table: str = "keyed",
+        keys: Sequence[Any] | None = None,
+        row_limit: int = 1_000,
+        time_limit: timedelta = timedelta(seconds=5),
+        include_expired: bool = False,
+        unpickle: bool = False,
+    ) -> LiveState:
+        """The rows of a state as they are now: of one moment in each subtask, between two of its batches.
+
+        `operator`: its uid, id or name; `state` may be left out where there is one only. `table`: `keyed`, `timers`,
+        `windows` or `operator_state`. `keys`: the only ones that are wanted, as the column `key` shows them.
+        `row_limit`, `time_limit`: of each subtask; what was left out is said. `include_expired`: rows past their time
+        to live too, with a column `expired`. `unpickle`: values of no declared type as Python prints them, which loads
+        what the job has pickled.
+
+        UnknownOperatorError, UnknownStateError, StateReadError, JobAlreadyEndedError; ProgramError for a limit that
+        is none.
+        """
+        limits = _row_count(row_limit), _milliseconds(time_limit)
+        wanted = _table_named(table)
+        found = self._operator(operator)
+        if state is None:
+            state = _only_state(operator, wanted, self._states(found))
+        query = RowsQuery(
+            wanted,
+            state,
+            keys=b"" if keys is None else _encoded(state, keys),
+            row_count_max=limits[0],
+            duration_ms_max=limits[1],
+            includes_expired=include_expired,
+        )
+        answers = self._read_all(found, query)
+        if not any(one.result.is_found for one in answers):
+            raise _unknown_state(operator, wanted, state, _states_of(answers))
+        return _live_state(operator, wanted, state, answers, unpickle=unpickle)
+
+    def figures(
+        self, operator: str, *, time_limit: timedelta = timedelta(seconds=10)
+    ) -> OperatorFigures:
+        """How much an operator keeps, and where: gathered by its subtasks, each as of one moment.
+
+        `time_limit`: of each subtask; figures of states that were not looked at to their end say so.
+        UnknownOperatorError, StateReadError, JobAlreadyEndedError.
+        """
+        duration_ms = _milliseconds(time_limit)
+        found = self._operator(operator)
+        query = FiguresQuery(duration_ms)
+        answers = self._read_all(found, query)
+        return OperatorFigures(operator, tuple(one.result.figures for one in answers))
+
+    @contextlib.contextmanager
+    def committed(self) -> "Generator[CommittedState]":
+        """The newest complete checkpoint, which is of one moment of the whole job, kept while the block lasts.
+
+        Before the job's first one it is the snapshot that the job started from, and its `is_own` is false.
+        NoCommittedStateError where there is neither, JobAlreadyEndedError.
+        """
+        with contextlib.ExitStack() as stack:
+            yield self._kept(stack)
+
+    def _kept(self, stack: contextlib.ExitStack) -> "CommittedState":
+        """The newest one that is still there when it is opened."""
+        # Weighty: it brings what reads files of state, which nobody needs who asks tasks only.
+        from headrace.api.client.committed_state import CommittedState
+
+        attempt_count = 0
+        while True:
+            attempt_count += 1
+            stored = self._latest_checkpoint()
+            settings = Settings({KEY_FILE.key: stored.key_file} if stored.key_file else {})
+            kept = CommittedState.kept(stored.uri, settings, self._clock, self._job_id)
+            try:
+                return stack.enter_context(kept)
+            except SnapshotSubsumedError:
+                if attempt_count == _LATEST_ATTEMPTS:
+                    raise
+
+    def _latest_checkpoint(self) -> StoredCheckpoint:
+        stored: StoredCheckpoint | None = self._ask(
+            self._dispatcher.request_latest_checkpoint(self._job_id)
+        ).result()
+        if stored is None:
+            raise NoCommittedStateError(
+                f"job {self._job_id} has completed no checkpoint yet: wait for one, call trigger_checkpoint(), or read "
+                "its live state"
+            )
+        if not stored.uri:
+            raise NoCommittedStateError(
+                f"checkpoint {stored.checkpoint_id} of job {self._job_id} lies in its driver's memory: set "
+                "execution.checkpointing.dir to have files, or read the live state"
+            )
+        return stored
+
+    def _operator(self, named: str) -> OperatorDescription:
+        """The one that is meant, as the JobMaster finds it. UnknownOperatorError."""
+        found: OperatorDescription = self._ask(
+            self._dispatcher.request_operator(self._job_id, named)
+        ).result()
+        return found
+
+    def _states(self, operator: OperatorDescription) -> tuple[LiveStateInfo, ...]:
+        return _states_of(self._read_all(operator, StatesQuery()))
+
+    def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
+        """The answers of all subtasks, in their order."""
+        answers: list[SubtaskState] = self._ask(self._gathered(operator, query)).result()
+        return answers
+
+    async def _gathered(
+        self, operator: OperatorDescription, query: StateQuery
+    ) -> list[SubtaskState]:
+        turn = asyncio.Semaphore(_AT_ONCE_MAX)
+
+        async def one(index: int) -> SubtaskState:
+            request = StateReadRequest(operator.operator_id.hex(), index, query)
+            async with turn:
+                return await self._dispatcher.read_state(self._job_id, request)
+
+        # All of them are waited for: whoever asks again after an error would else find reads of its own still going on.
+        answers = await asyncio.gather(
+            *map(one, range(operator.parallelism)), return_exceptions=True
+        )
+        return [_answer_of(each) for each in answers]
+
+    def __repr__(self) -> str:
+        return f"JobState({self._job_id})"
+
+
+def _answer_of(outcome: SubtaskState | BaseException) -> SubtaskState:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _table_named(name: str) -> StateTable:
+    table = LIVE_TABLES.get(name)
+    if table is None:
+        raise UnknownStateError(f"running jobs show no table '{name}'", sorted(LIVE_TABLES))
+    return table
+
+
+def _states_of(answers: Sequence[SubtaskState]) -> tuple[LiveStateInfo, ...]:
+    """States of any subtask; one that waits in some of them and is there in others is there."""
+    found: dict[tuple[StateTable, str], LiveStateInfo] = {}
+    for answer in answers:
+        for one in answer.result.states:
+            known = found.get((one.table, one.name))
+            if known is None or known.is_waiting:
+                found[one.table, one.name] = one
+    return tuple(found.values())
+
+
+def _only_state(operator: str, table: StateTable, states: Sequence[LiveStateInfo]) -> str:
+    names = sorted(one.name for one in states if one.table is table)
+    if len(names) != 1:
+        raise _unknown_state(operator, table, None, states)
+    return names[0]
+
+
+def _unknown_state(
+    operator: str, table: StateTable, state: str | None, states: Sequence[LiveStateInfo]
+) -> HeadraceError:
+    names = sorted(one.name for one in states if one.table is table)
+    others = sorted(
+        {f"'{one.name}' in {_name_of(one.table)}" for one in states}
+        - {f"'{name}' in {_name_of(table)}" for name in names}
+    )
+    said = "several states: name one" if state is None and names else f"no state '{state}'"
+    if state is None and not names:
+        said = "none"
+    beside = f" (but {', '.join(others)})" if others and not names else ""
+    return UnknownStateError(
+        f"operator '{operator}' has {said} in its table {_name_of(table)} now{beside}", names
+    )
+
+
+def _name_of(table: StateTable) -> str:
+    return next(name for name, one in LIVE_TABLES.items() if one is table)
+
+
+def _encoded(state: str, keys: Sequence[Any]) -> bytes:
+    refuse_key_count(state, len(keys))
+    try:
+        column = pa.table({"key": pa.array(list(keys))})
+    except (pa.ArrowException, OverflowError) as error:
+        raise StateKeyMismatchError(state, f"they are of no one type ({error})") from None
+    return stream_bytes(column.schema, [column])
+
+
+def _milliseconds(duration: timedelta) -> int:
+    if duration <= timedelta(0):
+        raise ProgramError(f"time_limit is {duration}: a read needs some time, more than none")
+    return max(1, round(duration.total_seconds() * 1000))
+
+
+def _row_count(limit: int) -> int:
+    if limit < 0:
+        raise ProgramError(f"row_limit is {limit}: name how many rows of each subtask, 0 or more")
+    return limit
+
+
+def _live_state(
+    operator: str,
+    table: StateTable,
+    state: str,
+    answers: Sequence[SubtaskState],
+    *,
+    unpickle: bool,
+) -> LiveState:
+    infos = [one for one in _states_of(answers) if (one.table, one.name) == (table, state)]
+    opaque = {name for one in infos for name in one.opaque} if unpickle else set[str]()
+    tables: list[pa.Table] = []
+    reads: list[SubtaskRead] = []
+    for index, answer in enumerate(answers):
+        result = answer.result
+        is_waiting = any(
+            (one.table, one.name, one.is_waiting) == (table, state, True) for one in result.states
+        )
+        reads.append(SubtaskRead.of(index, answer, is_waiting=is_waiting))
+        for piece in result.pieces:
+            with pa.ipc.open_stream(piece) as stream:
+                rows = _shown(stream.read_all(), opaque)
+            subtasks = pa.array([index] * rows.num_rows, pa.int32())
+            tables.append(rows.add_column(0, "subtask", subtasks))
+    rows = pa.concat_tables(tables, promote_options="default") if tables else _NO_ROWS
+    return LiveState(operator, state, rows, tuple(reads))
+
+
+def _shown(rows: pa.Table, opaque: set[str]) -> pa.Table:
+    for name in opaque & set(rows.column_names):
+        texts = [
+            None if one is None else repr(unpickle_value(one))
+            for one in rows.column(name).to_pylist()
+        ]
+        index = rows.schema.get_field_index(name)
+        rows = rows.set_column(index, name, pa.array(texts, pa.string()))
+    return rows

@@ -1,0 +1,209 @@
+"""Jobs of `execute_async` whose end a program never asked for: they end with it, which must not be silent.
+
+`headrace run` exits with 1 then. In a plain Python process it is logged, and the exit code stays the program's own: a
+library has no say in it but by `os._exit`, which would pass over the exit handlers of everybody else, and fail a test
+run whose tests all passed. One list per process, as executors outlive environments. Source: PyFlink's FAQ, "Wait for
+jobs to finish when executing jobs in mini cluster"; PyFlink cancels them without a word.
+
+Remembers what no plan was made of yet: a program that ends with a sink left over has forgotten `execute()`.
+
+So has one that says operators and never makes a plan at all. One per process, because `headrace run` looks when the
+program's environments may be gone already; in a plain Python process it is logged at its exit.
+
+SIGTERM: a program that is told to end does so in order, with its jobs, workers and Spark.
+
+Python's own way is to vanish on the spot: nobody would be told from which checkpoint to go on.
+"""
+
+import atexit
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import ClassVar, Final
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.executors import active_executor
+from headrace.api.transformations import OperatorTransformation
+from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError
+from headrace.core.lifecycle import JobStatus
+from headrace.graph.stream_graph import NodeRole
+
+_LOG: Final = logging.getLogger(__name__)
+_ANSWER_S: Final = 2.0
+_NOT_WORTH_TELLING: Final = (JobStatus.FINISHED, JobStatus.CANCELLING, JobStatus.CANCELED)
+
+
+class JobLeftBehindError(JobCancelledError):
+    """The program ended before its job, and nobody waited for that."""
+
+    def __init__(self, job_id: str, job_name: str, status: JobStatus) -> None:
+        super().__init__(job_id)
+        self.args = (
+            f"job '{job_name}' ({job_id}) was still {status.name} when the program ended, and is cancelled: wait "
+            "for its end with client.get_job_execution_result().result(), where client is what execute_async returned",
+        )
+
+
+class _Submitted:
+    jobs: ClassVar[list[tuple[JobClient, str]]] = []
+
+
+def remember_job(client: JobClient, job_name: str) -> None:
+    """Remember a job that the program does not wait for yet.
+
+    Where nobody else looks at the program's end, as `headrace run` does, what is left is logged at the process's.
+    """
+    untold = [(one, name) for one, name in _Submitted.jobs if not one.has_told_end]
+    _Submitted.jobs = [*untold, (client, job_name)]
+    if active_executor() is None:
+        # Exits run last in, first out: this one must come before the Spark session's own, which ends its jobs.
+        atexit.unregister(_log_left_jobs)
+        atexit.register(_log_left_jobs)
+
+
+def forget_jobs() -> None:
+    """Begin anew: what was submitted so far belongs to another program."""
+    _Submitted.jobs = []
+
+
+def left_jobs() -> list[JobLeftBehindError | JobExecutionError]:
+    """Return an error for each job that still runs, or has failed, and whose end the program has not been told."""
+    jobs, _Submitted.jobs = _Submitted.jobs, []
+    found = (_error_of(client, name) for client, name in jobs if not client.has_told_end)
+    return [error for error in found if error is not None]
+
+
+def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecutionError | None:
+    try:
+        status = client.get_job_status().result(_ANSWER_S)
+        if status in _NOT_WORTH_TELLING:
+            return None
+        if not status.is_terminal_state():
+            if client.is_cancel_wanted:
+                return None
+            return JobLeftBehindError(str(client.get_job_id()), job_name, status)
+        client.get_job_execution_result().result(_ANSWER_S)
+    except JobExecutionError as failure:
+        return failure
+    except (HeadraceError, TimeoutError) as error:
+        _LOG.debug("asking how '%s' ended: %s", job_name, error)
+    return None
+
+
+def _log_left_jobs() -> None:
+    for error in left_jobs():
+        _LOG.error("%s", error)
+
+
+class _LeftOver:
+    sink: ClassVar[OperatorTransformation | None] = None
+    operator: ClassVar[OperatorTransformation | None] = None
+    has_plan: ClassVar[bool] = False
+
+
+def program_begins() -> None:
+    """Begin anew: what was said so far belongs to another program."""
+    _LeftOver.sink = _LeftOver.operator = None
+    _LeftOver.has_plan = False
+
+
+def operator_added(operator: OperatorTransformation) -> None:
+    """An operator waits for its job."""
+    if operator.role is NodeRole.SINK:
+        _LeftOver.sink = operator
+    else:
+        _LeftOver.operator = operator
+    if active_executor() is None:
+        # Nobody else looks at the program's end, as `headrace run` does.
+        atexit.unregister(_log_unexecuted)
+        atexit.register(_log_unexecuted)
+
+
+def plan_made() -> None:
+    """What was said so far was run, or looked at."""
+    _LeftOver.sink = _LeftOver.operator = None
+    _LeftOver.has_plan = True
+
+
+def unexecuted_operator() -> OperatorTransformation | None:
+    """Return the last sink since the last plan, if any; in a program without any plan its last operator."""
+    if _LeftOver.sink is not None:
+        return _LeftOver.sink
+    return None if _LeftOver.has_plan else _LeftOver.operator
+
+
+def unexecuted_text(operator: OperatorTransformation) -> str:
+    """Say what was forgotten, and where."""
+    return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
+
+
+def _log_unexecuted() -> None:
+    operator = unexecuted_operator()
+    # A program that ended by an exception did not get to it.
+    if operator is not None and getattr(sys, "last_value", None) is None:
+        _LOG.warning("%s", unexecuted_text(operator))
+
+
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+class Terminated(SystemExit):
+    """SIGTERM has come: raised in the main thread, once."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_TERMINATED)
+
+
+def end_in_order_when_terminated() -> Callable[[], None]:
+    """Raise Terminated at the first SIGTERM from now on, unless somebody else handles it; return what takes that back.
+
+    Later ones change nothing: the program ends already. Without effect outside of the main thread.
+    """
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return _nothing
+    signal.signal(signal.SIGTERM, _raise_once)
+    return _take_back
+
+
+def ignore_termination() -> Callable[[], None]:
+    """Let SIGTERM change nothing from now on, where it would end the program in order; return what takes that back.
+
+    For whoever ends jobs, workers or Spark already, and must not be left half-way. Without effect outside of the main
+    thread: no signal leaves another one half-way.
+    """
+    if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not _raise_once:
+        return _nothing
+    signal.signal(signal.SIGTERM, _ends_already)
+    return _resume
+
+
+def _raise_once(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, _ends_already)
+    _LOG.warning("terminated: jobs are given up, and what they can go on from is kept")
+    raise Terminated
+
+
+def _ends_already(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def _resume() -> None:
+    if _is_main_thread() and signal.getsignal(signal.SIGTERM) is _ends_already:
+        signal.signal(signal.SIGTERM, _raise_once)
+
+
+def _take_back() -> None:
+    if _is_main_thread() and signal.getsignal(signal.SIGTERM) in (_raise_once, _ends_already):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_main_thread() -> bool:
+    """Whether handlers of signals can be set here: Python allows it in no other thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _nothing() -> None:
+    pass

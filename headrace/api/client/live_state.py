@@ -1,0 +1,318 @@
+"""What reading the state of a running job gives: rows, what they leave out, and figures. Pure values that print."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, TOP_KEYS, ReadLimit, StateFigures
+from headrace.core.text_format import bytes_text
+from headrace.gateways.state_requests import SubtaskState
+
+_SHOWN_KEYS: Final = 3
+_DUE_WORDS: Final = ("due", "1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "later")
+_KEY: Final = pa.struct(
+    [pa.field("key", pa.string()), pa.field("rows", pa.int64()), pa.field("bytes", pa.int64())]
+)
+_TIMERS: Final = pa.struct(
+    [
+        pa.field("domain", pa.string()),
+        pa.field("next_ms", pa.int64()),
+        *(pa.field(word, pa.int64()) for word in _DUE_WORDS),
+    ]
+)
+_FIGURES: Final = pa.schema(
+    [
+        pa.field("table", pa.string()),
+        pa.field("state", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("expired_rows", pa.int64()),
+        pa.field("oldest_window_ms", pa.int64()),
+        pa.field("key_groups", pa.int32()),
+        pa.field("key_group_skew", pa.float64()),
+        pa.field("subtask_skew", pa.float64()),
+        pa.field("top_keys", pa.list_(_KEY)),
+        pa.field("are_top_keys_exact", pa.bool_()),
+        pa.field("timers", pa.list_(_TIMERS)),
+        pa.field("is_partial", pa.bool_()),
+    ]
+)
+_KEY_GROUPS: Final = pa.schema(
+    [
+        pa.field("table", pa.string()),
+        pa.field("state", pa.string()),
+        pa.field("subtask", pa.int32()),
+        pa.field("key_group", pa.int32()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SubtaskRead:
+    """How one subtask was read: its rows are those of the moment `taken_at_ms` (epoch ms), between two batches.
+
+    `limit` says why not all of them are there. `is_waiting`: the state lies in the restored checkpoint still, and no
+    record has asked for it here. `mail_count` mails looked at `mail_row_count_max` entries each, at most, with a batch
+    of the task after each.
+    """
+
+    subtask: int
+    attempt_number: int
+    resource_id: str
+    taken_at_ms: int
+    watermark_ms: int
+    row_count: int
+    limit: ReadLimit | None
+    is_waiting: bool
+    mail_count: int
+    mail_row_count_max: int
+
+    @classmethod
+    def of(cls, subtask: int, answer: SubtaskState, *, is_waiting: bool) -> "SubtaskRead":
+        """Return what the answer of a subtask says beside its rows."""
+        result = answer.result
+        return cls(
+            subtask,
+            answer.attempt_number,
+            answer.resource_id,
+            result.taken_at_ms,
+            result.watermark_ms,
+            result.row_count,
+            result.limit,
+            is_waiting,
+            result.mail_count,
+            result.mail_row_count_max,
+        )
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there is more than was read."""
+        return self.limit is not None or self.is_waiting
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """Rows of a running state: columns as in a checkpoint's files, and `subtask` before them; in no order.
+
+    Each subtask's rows are of one moment of that subtask; moments of several differ.
+    """
+
+    operator: str
+    state: str
+    rows: pa.Table
+    subtasks: tuple[SubtaskRead, ...]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether any subtask has more than was read."""
+        return any(one.is_partial for one in self.subtasks)
+
+    def __str__(self) -> str:
+        lines = [f"state '{self.state}' of operator '{self.operator}': {self.rows.num_rows} rows"]
+        for one in self.subtasks:
+            said = f"  subtask {one.subtask}: {one.row_count} rows"
+            if one.limit is not None:
+                said += f", not all: {one.limit.value}"
+            if one.is_waiting:
+                said += (
+                    ", not all: the restored checkpoint has it, and no record has asked for it yet"
+                )
+            lines.append(said)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class StateTotals:
+    """Figures of one state over all subtasks. `subtasks`: their own, by index; None where one has no such state.
+
+    Skews are the largest over the mean, by bytes: of key groups that hold something, and of all subtasks.
+    """
+
+    table: str
+    state: str
+    subtasks: tuple[StateFigures | None, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all subtasks."""
+        return sum(one.row_count for one in self._present)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all rows, as in an uncompressed file."""
+        return sum(one.size_bytes for one in self._present)
+
+    @property
+    def expired_count(self) -> int | None:
+        """Rows past their time to live that are kept still; None without one."""
+        counts = [one.expired_count for one in self._present if one.expired_count is not None]
+        return sum(counts) if counts else None
+
+    @property
+    def oldest_window_ms(self) -> int | None:
+        """The least start of a window that holds something, epoch ms."""
+        starts = [one.oldest_window_ms for one in self._present if one.oldest_window_ms is not None]
+        return min(starts, default=None)
+
+    @property
+    def key_group_skew(self) -> float | None:
+        """How much the largest key group is above the mean."""
+        return _skew([group.size_bytes for one in self._present for group in one.key_groups])
+
+    @property
+    def subtask_skew(self) -> float | None:
+        """How much the largest subtask is above the mean."""
+        return _skew([0 if one is None else one.size_bytes for one in self.subtasks])
+
+    @property
+    def top_keys(self) -> list[dict[str, Any]]:
+        """The keys with the most bytes, and those with the most rows, as `key`, `rows` and `bytes`."""
+        keys = [key for one in self._present for key in one.top_keys]
+        largest = sorted(keys, key=lambda key: key.size_bytes, reverse=True)[:TOP_KEYS]
+        fullest = sorted(keys, key=lambda key: key.row_count, reverse=True)[:TOP_KEYS]
+        shown = {id(key): key for key in (*largest, *fullest)}.values()
+        return [{"key": one.key, "rows": one.row_count, "bytes": one.size_bytes} for one in shown]
+
+    @property
+    def are_top_keys_exact(self) -> bool:
+        """Whether no subtask had too many keys to remember all."""
+        return all(one.are_top_keys_exact for one in self._present)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether time was over before all rows were looked at."""
+        return any(one.is_partial for one in self._present)
+
+    @property
+    def timers(self) -> list[dict[str, Any]]:
+        """By domain: when the next timer is due (epoch ms), and how many are within a second, ten seconds and so on.
+
+        Each is counted at the first limit that it is within.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for one in self._present:
+            for timers in one.timers:
+                counts = dict(zip(_DUE_WORDS, timers.due_counts, strict=True))
+                known = found.get(timers.domain)
+                if known is None:
+                    found[timers.domain] = {
+                        "domain": timers.domain,
+                        "next_ms": timers.next_ms,
+                        **counts,
+                    }
+                    continue
+                known["next_ms"] = min(known["next_ms"], timers.next_ms)
+                for word, count in counts.items():
+                    known[word] += count
+        return [found[domain] for domain in sorted(found)]
+
+    @property
+    def _present(self) -> list[StateFigures]:
+        return [one for one in self.subtasks if one is not None]
+
+
+@dataclass(frozen=True)
+class OperatorFigures:
+    """How much an operator keeps, and where. `subtasks`: what each of them said of its states."""
+
+    operator: str
+    subtasks: tuple[tuple[StateFigures, ...], ...]
+
+    @property
+    def states(self) -> tuple[StateTotals, ...]:
+        """Each state over all subtasks, by table and name."""
+        by_subtask = [{(one.table, one.name): one for one in own} for own in self.subtasks]
+        names = sorted(
+            {name for own in by_subtask for name in own}, key=lambda one: (one[0].value, one[1])
+        )
+        return tuple(
+            StateTotals(table.value, name, tuple(own.get((table, name)) for own in by_subtask))
+            for table, name in names
+        )
+
+    def state(self, name: str) -> StateTotals:
+        """Return one of them by name. KeyError names those that there are."""
+        for one in self.states:
+            if one.state == name:
+                return one
+        raise KeyError(
+            f"no state '{name}': there are {', '.join(one.state for one in self.states)}"
+        )
+
+    def table(self) -> pa.Table:
+        """Return a row per state."""
+        rows = [
+            {
+                "table": one.table,
+                "state": one.state,
+                "rows": one.row_count,
+                "bytes": one.size_bytes,
+                "expired_rows": one.expired_count,
+                "oldest_window_ms": one.oldest_window_ms,
+                "key_groups": sum(len(own.key_groups) for own in one.subtasks if own is not None),
+                "key_group_skew": one.key_group_skew,
+                "subtask_skew": one.subtask_skew,
+                "top_keys": one.top_keys,
+                "are_top_keys_exact": one.are_top_keys_exact,
+                "timers": one.timers,
+                "is_partial": one.is_partial,
+            }
+            for one in self.states
+        ]
+        return pa.Table.from_pylist(rows, schema=_FIGURES)
+
+    def key_groups(self) -> pa.Table:
+        """Return a row per state and key group that holds something."""
+        return pa.Table.from_pylist(list(self._key_groups()), schema=_KEY_GROUPS)
+
+    def _key_groups(self) -> Iterator[dict[str, Any]]:
+        for index, own in enumerate(self.subtasks):
+            for one in own:
+                for group in one.key_groups:
+                    yield {
+                        "table": one.table.value,
+                        "state": one.name,
+                        "subtask": index,
+                        "key_group": group.key_group,
+                        "rows": group.row_count,
+                        "bytes": group.size_bytes,
+                    }
+
+    def __str__(self) -> str:
+        lines = [f"operator '{self.operator}', {len(self.subtasks)} subtasks"]
+        return "\n".join([*lines, *(line for one in self.states for line in _lines(one))])
+
+
+def _lines(one: StateTotals) -> Iterator[str]:
+    said = f"  {one.state} ({one.table}): {one.row_count} rows, {bytes_text(one.size_bytes)}"
+    if one.key_group_skew is not None:
+        said += f", key groups x{one.key_group_skew:.1f}"
+    if one.subtask_skew is not None:
+        said += f", subtasks x{one.subtask_skew:.1f}"
+    if one.expired_count is not None and one.row_count:
+        said += f", {one.expired_count / one.row_count:.0%} expired"
+    if one.oldest_window_ms is not None:
+        said += f", oldest window {one.oldest_window_ms}"
+    yield said + (", not all of it was looked at" if one.is_partial else "")
+    keys = [f"{key['key']} {key['rows']} rows" for key in one.top_keys[:_SHOWN_KEYS]]
+    if keys:
+        yield f"    largest keys: {', '.join(keys)}"
+    for timers in one.timers:
+        due = [f"{timers[word]} {_word(word)}" for word in _DUE_WORDS if timers[word]]
+        yield f"    {timers['domain']} timers: {', '.join(due)}"
+
+
+def _word(word: str) -> str:
+    return word if word in ("due", "later") else f"within {word}"
+
+
+def _skew(sizes: Sequence[int]) -> float | None:
+    total = sum(sizes)
+    return max(sizes) * len(sizes) / total if total else None
+
+
+assert len(_DUE_WORDS) == len(TIMER_DUE_LIMITS_MS) + 1

@@ -1,0 +1,1 @@
+"""Columns: expressions, built-in aggregates, whole rows and joins that operators compute on batches."""

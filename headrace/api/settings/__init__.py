@@ -1,0 +1,1 @@
+"""Settings of a program: execution, checkpoints, restarts, state backends, slots."""

@@ -1,0 +1,227 @@
+"""EnvironmentSettings: what a program may set on its environment, kept as options."""
+
+import os
+from datetime import timedelta
+from typing import ClassVar, NoReturn, Self
+
+from headrace.api.executors import active_executor, default_settings, known_parallelism
+from headrace.api.settings import program_settings
+from headrace.api.settings.checkpoint_config import CheckpointConfig, CheckpointingMode
+from headrace.api.settings.execution_config import ExecutionConfig
+from headrace.api.settings.program_settings import ProgramSettings, configuration_values
+from headrace.api.settings.pyflink_refusals import GoneEnvironmentMethods
+from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
+from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
+from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
+from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
+from headrace.graph.pipeline_options import (
+    BUFFER_TIMEOUT,
+    BUFFER_TIMEOUT_ENABLED,
+    CACHED_FILES,
+    MAX_PARALLELISM,
+    PARALLELISM,
+    cached_files,
+)
+
+
+class EnvironmentSettings(GoneEnvironmentMethods):
+    """The settings half of StreamExecutionEnvironment. Setters return the environment."""
+
+    _default_local_parallelism: ClassVar[int | None] = None
+
+    def __init__(self, configuration: object = None) -> None:
+        given = {} if configuration is None else configuration_values(configuration)
+        self._settings = ProgramSettings(given, command_line=default_settings())
+
+    def get_config(self) -> ExecutionConfig:
+        """Return a live view of the execution settings."""
+        return ExecutionConfig(self._settings)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return a live view of the checkpoint settings."""
+        return CheckpointConfig(self._settings)
+
+    def configure(self, configuration: object) -> None:
+        """Take over the settings of a Configuration or a mapping."""
+        self._settings.merge(configuration_values(configuration))
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the parallelism of operators that are made from now on and set none themselves."""
+        self.get_config().set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """That value, or what the executor offers where none was set: `headrace run` starts its cluster for that."""
+        known = self._parallelism_set() or known_parallelism(self._settings.to_settings())
+        if known is not None:
+            return known
+        executor = active_executor()
+        if executor is not None:
+            return executor.default_parallelism()
+        return self.get_default_local_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, 1..32768: the upper bound for rescaling."""
+        self.get_config().set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """-1 where it is derived from the parallelism."""
+        return self._settings.get(MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
+        """Choose STREAMING, BATCH or AUTOMATIC."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"set_runtime_mode needs a RuntimeExecutionMode, such as RuntimeExecutionMode.STREAMING, "
+                f"not {execution_mode!r}"
+            )
+        self._settings.set(RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound the wait before partly filled buffers are sent; 0: after every record, -1: only full ones."""
+        if timeout_millis < -1:
+            raise ValueError(
+                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+            )
+        self._settings.set(BUFFER_TIMEOUT, timedelta(milliseconds=timeout_millis))
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """Milliseconds; -1 where only full buffers are sent."""
+        if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return self._settings.get(BUFFER_TIMEOUT) // timedelta(milliseconds=1)
+
+    def disable_operator_chaining(self) -> Self:
+        """Make every operator a vertex of its own."""
+        self._settings.set(OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        return self._settings.get(OPERATOR_CHAINING)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        return self._settings.get(CHAIN_DIFFERENT_MAX_PARALLELISM)
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
+        """Keep the settings; a job that asks for checkpoints is refused, because they are not there yet."""
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        config.set_checkpointing_mode(mode or CheckpointingMode.EXACTLY_ONCE)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds, -1 where checkpointing is off."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Newer name of `get_checkpointing_mode`."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Kept and given back; a job that has it on is told that nothing obeys it."""
+        self._settings.set(CHANGELOG, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """None where the program has not said."""
+        return self._settings.get(CHANGELOG) if self._settings.is_set(CHANGELOG) else None
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Declare a group with its resources, for operators that name it; see `slot_sharing_group` of streams."""
+        name_of_group(slot_sharing_group)
+        return self
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Kept in `pipeline.cached-files`; functions in Python have no getter for it, so they open files by path.
+
+        ValueError for a name that another file has.
+        """
+        files = cached_files(self._settings.get(CACHED_FILES))
+        if files.get(name, file_path) != file_path:
+            raise ValueError(
+                f"the cached file '{name}' is '{files[name]}' already, not '{file_path}'"
+            )
+        kept = self._settings.get(CACHED_FILES)
+        said = f"name:{name},path:{file_path},executable:{str(executable).lower()}"
+        if name not in files:
+            self._settings.set(CACHED_FILES, f"{kept};{said}" if kept else said)
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        self._settings.set(SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        return self._settings.get(SAVEPOINT_DIRECTORY) or None
+
+    def get_default_local_parallelism(self) -> int:
+        """The machine's CPU count until set."""
+        return EnvironmentSettings._default_local_parallelism or os.cpu_count() or 1
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """For environments whose executor does not know its number of slots yet."""
+        EnvironmentSettings._default_local_parallelism = parallelism
+
+    def add_python_file(self, file_path: str) -> None:
+        """Put a module, a package folder or an archive on the import path here and on the workers."""
+        program_settings.add_python_file(self._settings, file_path)
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> NoReturn:
+        """Nothing is installed on workers: ProgramError."""
+        raise ProgramError(
+            "set_python_requirements: nothing is installed on the workers; install the packages where their "
+            "interpreter finds them, which is this one unless PYSPARK_PYTHON names another, or bring pure Python "
+            "modules with add_python_file"
+        )
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> NoReturn:
+        """Nothing is unpacked for workers: ProgramError."""
+        raise ProgramError(
+            "add_python_archive: nothing is unpacked for the workers; give the archive to Spark with the setting "
+            "spark.archives, or bring Python modules with add_python_file"
+        )
+
+    def set_python_executable(self, python_exec: str) -> NoReturn:
+        """Spark chooses the workers' interpreter: ProgramError."""
+        raise ProgramError(
+            "set_python_executable: the workers are Spark's Python workers; choose their interpreter with "
+            "PYSPARK_PYTHON, or with the setting spark.pyspark.python, before the session starts"
+        )
+
+    def add_jars(self, *jars_path: str) -> NoReturn:
+        """There is no JVM in the workers: ProgramError."""
+        raise ProgramError(
+            "add_jars: user code runs in Python here, Java archives have no place in it"
+        )
+
+    def add_classpaths(self, *classpaths: str) -> NoReturn:
+        """There is no JVM in the workers: ProgramError."""
+        raise ProgramError(
+            "add_classpaths: user code runs in Python here, Java classes have no place in it"
+        )
+
+    def _parallelism_set(self) -> int | None:
+        parallelism = self._settings.get(PARALLELISM)
+        if parallelism == ExecutionConfig.PARALLELISM_DEFAULT:
+            return None
+        if parallelism < 1:
+            raise ConfigurationError(
+                PARALLELISM.key,
+                parallelism,
+                "it must be at least 1, or -1 for as many as there are slots",
+            )
+        return parallelism

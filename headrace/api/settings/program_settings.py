@@ -1,0 +1,111 @@
+"""ProgramSettings: the settings of one environment while a program is being written.
+
+The one mutable set of settings: ExecutionConfig, CheckpointConfig and the environment are views of it. What the
+command line said (`-D`) wins over what a Configuration says; a setter called in the program wins over both.
+
+Python files that a job needs: kept as settings for the host, and importable here.
+"""
+
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.core.config import ConfigOption, Settings, check_values
+from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.graph.pipeline_options import PYTHON_FILES
+
+T = TypeVar("T")
+
+
+class ProgramSettings:
+    """Raw settings that are read and written through options; ConfigurationError for values that cannot be."""
+
+    def __init__(
+        self,
+        program: Mapping[str, str] | None = None,
+        command_line: Mapping[str, str] | None = None,
+    ) -> None:
+        check_values(program or {})
+        self._command_line = dict(command_line or {})
+        self._raw: dict[str, str] = {**(program or {}), **self._command_line}
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """Return the value that was set, or the default."""
+        return self.to_settings().get_option(option)
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether a value was given rather than defaulted."""
+        return self.to_settings().is_set(option)
+
+    def set(self, option: ConfigOption[T], value: T) -> None:
+        """Set a value from program code; it replaces older spellings of the key too."""
+        self.unset(option)
+        self._raw[option.key] = setting_text(value)
+
+    def unset(self, option: ConfigOption[Any]) -> None:
+        """Go back to the default."""
+        for key in (option.key, *option.deprecated_keys):
+            self._raw.pop(key, None)
+
+    def merge(self, values: Mapping[str, str]) -> None:
+        """Take over a Configuration, if all its values can be: ConfigurationError. The command line still wins."""
+        check_values(values)
+        self._raw.update({k: v for k, v in values.items() if k not in self._command_line})
+
+    def set_raw(self, key: str, value: str) -> None:
+        """Set a key that no option declares."""
+        self._raw[key] = value
+
+    def remove_prefix(self, prefix: str) -> None:
+        """Forget every key that begins so."""
+        for key in [key for key in self._raw if key.startswith(prefix)]:
+            del self._raw[key]
+
+    def to_settings(self) -> Settings:
+        """Return what is set now, immutable."""
+        return Settings(self._raw)
+
+
+def setting_text(value: object) -> str:
+    """Write a value as settings do: `true`, `250 ms`, the name of an enum's member."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return f"{value // timedelta(milliseconds=1)} ms"
+        case Enum():
+            return value.name
+        case _:
+            return str(value)
+
+
+def configuration_values(configuration: object) -> dict[str, str]:
+    """Return the settings of a Configuration or a mapping; ConfigurationError for anything else."""
+    to_dict = getattr(configuration, "to_dict", None)
+    if isinstance(configuration, Mapping):
+        return {str(key): setting_text(value) for key, value in configuration.items()}
+    if callable(to_dict):
+        return configuration_values(to_dict())
+    raise ConfigurationError(
+        "configuration", configuration, "this is neither a Configuration nor a mapping"
+    )
+
+
+def add_python_file(settings: ProgramSettings, file_path: str) -> None:
+    """Put a module, a package folder or an archive on the import path of this process and of the workers."""
+    path = Path(file_path)
+    if not path.exists():
+        raise ProgramError(f"the Python file '{file_path}' does not exist")
+    _append(settings, PYTHON_FILES, str(path.resolve()))
+    # A module is found in its folder; a folder or an archive is itself an entry of the path.
+    entry = str(path.resolve().parent if path.suffix == ".py" else path.resolve())
+    if entry not in sys.path:
+        sys.path.insert(0, entry)
+
+
+def _append(settings: ProgramSettings, option: ConfigOption[str], value: str) -> None:
+    present = settings.get(option)
+    settings.set(option, f"{present},{value}" if present else value)

@@ -1,0 +1,137 @@
+"""Settings of PyFlink's for Java's serializers: importable, refused when used.
+
+What PyFlink 1.x had for environments and configurations, and Flink 2 has as options: refused with the option.
+"""
+
+import enum
+from typing import Final, NoReturn
+
+from headrace.core.pyflink_refusals import gone_class, gone_method, no_jvm
+
+_NO_SERIALIZERS: Final = (
+    "records are Arrow columns or pickled; declare types, or leave the call out"
+)
+
+
+class InputDependencyConstraint(enum.Enum):
+    """When a vertex of a batch job could start; nothing asks for it any more."""
+
+    ANY = 0
+    ALL = 1
+
+
+class JvmExecutionSettings:
+    """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
+
+    def enable_force_kryo(self) -> NoReturn:
+        raise no_jvm("enable_force_kryo", _NO_SERIALIZERS)
+
+    def disable_force_kryo(self) -> NoReturn:
+        raise no_jvm("disable_force_kryo", _NO_SERIALIZERS)
+
+    def is_force_kryo_enabled(self) -> NoReturn:
+        raise no_jvm("is_force_kryo_enabled", _NO_SERIALIZERS)
+
+    def enable_generic_types(self) -> NoReturn:
+        raise no_jvm("enable_generic_types", _NO_SERIALIZERS)
+
+    def disable_generic_types(self) -> NoReturn:
+        raise no_jvm("disable_generic_types", _NO_SERIALIZERS)
+
+    def has_generic_types_disabled(self) -> NoReturn:
+        raise no_jvm("has_generic_types_disabled", _NO_SERIALIZERS)
+
+    def enable_force_avro(self) -> NoReturn:
+        raise no_jvm("enable_force_avro", _NO_SERIALIZERS)
+
+    def disable_force_avro(self) -> NoReturn:
+        raise no_jvm("disable_force_avro", _NO_SERIALIZERS)
+
+    def is_force_avro_enabled(self) -> NoReturn:
+        raise no_jvm("is_force_avro_enabled", _NO_SERIALIZERS)
+
+    def get_default_kryo_serializer_classes(self) -> NoReturn:
+        raise no_jvm("get_default_kryo_serializer_classes", _NO_SERIALIZERS)
+
+    def get_registered_kryo_types(self) -> NoReturn:
+        raise no_jvm("get_registered_kryo_types", _NO_SERIALIZERS)
+
+    def get_registered_pojo_types(self) -> NoReturn:
+        raise no_jvm("get_registered_pojo_types", _NO_SERIALIZERS)
+
+
+_BACKEND: Final = "set state.backend.type to hashmap or rocksdb in a Configuration, or with -D"
+_STORAGE: Final = "set execution.checkpointing.dir in a Configuration, or with -D"
+_RESTARTS: Final = "set restart-strategy.type in a Configuration, or with -D"
+_TIME: Final = (
+    "leave it out: watermark strategies make event time, and windows say which time they go by"
+)
+_KRYO: Final = "leave it out: records are Arrow columns or pickled, so declare types"
+_CLEANUP: Final = (
+    "use set_externalized_checkpoint_retention with an ExternalizedCheckpointRetention"
+)
+_MODE: Final = "leave it out: batch exchanges are no setting of a streaming job"
+
+TimeCharacteristic: Final = gone_class("TimeCharacteristic", _TIME)
+ExternalizedCheckpointCleanup: Final = gone_class("ExternalizedCheckpointCleanup", _CLEANUP)
+MemoryStateBackend: Final = gone_class("MemoryStateBackend", _BACKEND)
+FsStateBackend: Final = gone_class("FsStateBackend", f"{_BACKEND}; {_STORAGE}")
+RocksDBStateBackend: Final = gone_class("RocksDBStateBackend", f"{_BACKEND}; {_STORAGE}")
+ExecutionMode: Final = gone_class("ExecutionMode", _MODE)
+
+
+class GoneEnvironmentMethods:
+    """Of StreamExecutionEnvironment: every method raises ProgramError."""
+
+    set_state_backend = gone_method("set_state_backend", _BACKEND)
+    get_state_backend = gone_method("get_state_backend", _BACKEND)
+    set_restart_strategy = gone_method("set_restart_strategy", _RESTARTS)
+    get_restart_strategy = gone_method("get_restart_strategy", _RESTARTS)
+    set_stream_time_characteristic = gone_method("set_stream_time_characteristic", _TIME)
+    get_stream_time_characteristic = gone_method("get_stream_time_characteristic", _TIME)
+    add_default_kryo_serializer = gone_method("add_default_kryo_serializer", _KRYO)
+    register_type_with_kryo_serializer = gone_method("register_type_with_kryo_serializer", _KRYO)
+    register_type = gone_method("register_type", _KRYO)
+    read_text_file = gone_method(
+        "read_text_file",
+        "use from_source with FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build()",
+    )
+
+
+class GoneExecutionSettings:
+    """Of ExecutionConfig: every method raises ProgramError."""
+
+    add_default_kryo_serializer = gone_method("add_default_kryo_serializer", _KRYO)
+    disable_auto_type_registration = gone_method("disable_auto_type_registration", _KRYO)
+    is_auto_type_registration_disabled = gone_method("is_auto_type_registration_disabled", _KRYO)
+    get_registered_types_with_kryo_serializer_classes = gone_method(
+        "get_registered_types_with_kryo_serializer_classes", _KRYO
+    )
+    register_kryo_type = gone_method("register_kryo_type", _KRYO)
+    register_pojo_type = gone_method("register_pojo_type", _KRYO)
+    register_type_with_kryo_serializer = gone_method("register_type_with_kryo_serializer", _KRYO)
+    get_default_input_dependency_constraint = gone_method(
+        "get_default_input_dependency_constraint", _MODE
+    )
+    set_default_input_dependency_constraint = gone_method(
+        "set_default_input_dependency_constraint", _MODE
+    )
+    get_execution_mode = gone_method("get_execution_mode", _MODE)
+    set_execution_mode = gone_method("set_execution_mode", _MODE)
+    get_restart_strategy = gone_method("get_restart_strategy", _RESTARTS)
+    set_restart_strategy = gone_method("set_restart_strategy", _RESTARTS)
+
+
+class GoneCheckpointSettings:
+    """Of CheckpointConfig: every method raises ProgramError."""
+
+    enable_externalized_checkpoints = gone_method("enable_externalized_checkpoints", _CLEANUP)
+    get_externalized_checkpoint_cleanup = gone_method(
+        "get_externalized_checkpoint_cleanup", _CLEANUP
+    )
+    set_externalized_checkpoint_cleanup = gone_method(
+        "set_externalized_checkpoint_cleanup", _CLEANUP
+    )
+    get_checkpoint_storage = gone_method("get_checkpoint_storage", _STORAGE)
+    set_checkpoint_storage = gone_method("set_checkpoint_storage", _STORAGE)
+    set_checkpoint_storage_dir = gone_method("set_checkpoint_storage_dir", _STORAGE)

@@ -1,0 +1,1 @@
+"""Streams: what can be done with records, one class for each kind of stream."""

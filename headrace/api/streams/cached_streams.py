@@ -1,0 +1,228 @@
+"""CachedDataStream: a stream whose records the cluster keeps for later jobs, and the cached streams of an environment.
+
+The first job that reaches the stream stores it on the TaskManagers that make it; later jobs of the same environment
+read it there, and run nothing of what is before it. What is lost is made anew by the next job that needs it.
+Source: Flink CachedDataStream, CacheTransformation, StreamExecutionEnvironment (FLIP-205).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from headrace.api.executors import PipelineExecutor
+from headrace.api.streams.data_stream import DataStream
+from headrace.api.transformations import (
+    Cache,
+    OperatorTransformation,
+    SideOutputTransformation,
+    StoredStream,
+    batch_type_of,
+    is_bounded,
+)
+from headrace.core.errors import HeadraceError, ProgramError
+from headrace.core.ids import ClusterDataSetId, JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.functions.specs.operator_specs import CacheSpec
+from headrace.gateways.errors import UnknownJobError
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.operator_ids import operator_ids
+from headrace.graph.stream_graph import ChainingStrategy, StreamGraph
+
+if TYPE_CHECKING:
+    from headrace.api.client.job_client import JobClient
+    from headrace.api.environment import StreamExecutionEnvironment
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class CachedDataStream(DataStream):
+    """What `DataStream.cache` returns. It is stored as it is: names, parallelism and the like are set before."""
+
+    def __init__(
+        self,
+        environment: "StreamExecutionEnvironment",
+        operator: OperatorTransformation,
+        cached_streams: "CachedStreams",
+    ) -> None:
+        super().__init__(environment, operator)
+        self._cached: Final = operator
+        self._cached_streams: Final = cached_streams
+
+    def invalidate(self) -> None:
+        """Have the cluster drop what it keeps of the stream; the next job that needs it makes it anew."""
+        self._cached_streams.invalidate(self._cached)
+
+    def cache(self) -> "CachedDataStream":
+        """Return itself."""
+        return self
+
+    def get_name(self) -> str:
+        return self._cached.name
+
+    def _operator(self) -> NoReturn:
+        raise ProgramError(
+            "a cached stream is stored as it is, and has no side outputs: call this on the stream before cache(), or "
+            "on what follows it"
+        )
+
+
+def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedDataStream:
+    """Make the CachedDataStream of a stream. ProgramError for one that cannot be stored."""
+    origin = stream.transformation
+    match origin:
+        case OperatorTransformation():
+            producer = origin
+        case SideOutputTransformation():
+            producer = origin.input
+        case _:
+            raise ProgramError(
+                "cache() keeps what one operator gives: call it before rebalance(), broadcast() and the like, and on "
+                "each of several streams before union()"
+            )
+    if not is_bounded(origin):
+        raise ProgramError(
+            f"cache() keeps the whole of a stream for later jobs, but a source behind '{producer.name}' has no end: "
+            "bound that source, or write the stream to a sink and let the next job read it from there"
+        )
+    environment = stream.get_execution_environment()
+    operator = environment.add_operator(
+        CacheSpec(),
+        (origin,),
+        batch_type_of(origin),
+        # Stored in front of it, so that later jobs begin here.
+        chaining=ChainingStrategy.HEAD,
+        parallelism_like=producer,
+        cache=Cache(),
+    )
+    cached_streams.add(operator)
+    return CachedDataStream(environment, operator, cached_streams)
+
+
+class CachedStreams:
+    """Those of one environment. `executor`: gives who runs its jobs, which may start a cluster."""
+
+    def __init__(self, executor: Callable[[], PipelineExecutor]) -> None:
+        self._executor: Final = executor
+        self._caches: dict[int, Cache] = {}
+        self._makers: dict[JobId, JobClient] = {}
+        """Jobs of which it is not known how they ended."""
+        self._undropped: list[ClusterDataSetId] = []
+
+    @property
+    def has_made_any(self) -> bool:
+        """Whether jobs made any, or were to."""
+        return any(cache.made_by_jobs for cache in self._caches.values())
+
+    def add(self, operator: OperatorTransformation) -> None:
+        """One more."""
+        assert operator.cache is not None
+        self._caches[operator.transformation_id] = operator.cache
+
+    def look(self, executor: PipelineExecutor) -> None:
+        """Find out which of them the next job can read. Where that cannot be known, it makes them anew."""
+        if not self.has_made_any:
+            return
+        self._forget_failed_jobs()
+        stored: dict[ClusterDataSetId, int] = {}
+        try:
+            stored = {
+                info.data_set: info.partition_count
+                for info in executor.list_data_sets()
+                if info.is_complete
+            }
+        except (HeadraceError, TimeoutError) as error:
+            _LOG.warning("cached streams are made anew, as the cluster does not tell: %s", error)
+        for cache in self._caches.values():
+            there = [data_set for data_set in cache.made_by_jobs if data_set in stored]
+            cache.stored = StoredStream(there[0], stored[there[0]]) if there else None
+            # Jobs that ran side by side have each made it. The one that was read once stays, as jobs may read it still.
+            surplus = there[1:]
+            others = [each for each in cache.made_by_jobs if each not in there]
+            cache.made_by_jobs = there[:1] + others
+            self._release(surplus, executor)
+
+    def _forget_failed_jobs(self) -> None:
+        """Ask how jobs went on that were submitted only: nobody has said how they ended."""
+        for job_id, client in list(self._makers.items()):
+            try:
+                status = client.get_job_status().result()
+            except UnknownJobError:
+                # It ended too long ago to know how: what it made is listed, or is not there.
+                status = JobStatus.FINISHED
+            except (HeadraceError, TimeoutError) as error:
+                _LOG.warning("the cluster does not tell how job %s goes on: %s", job_id, error)
+                return
+            if status in (JobStatus.FAILED, JobStatus.CANCELED):
+                self.ended_without_result(job_id)
+            elif status is JobStatus.FINISHED:
+                del self._makers[job_id]
+
+    def submitted(self, graph: JobGraph, program: StreamGraph, client: "JobClient") -> None:
+        """The job of a program was submitted, which makes what it does not read."""
+        if not self._caches:
+            return
+        ids = operator_ids(program)
+        made = {
+            edge.target_operator_id: edge.data_set_id
+            for edge in graph.edges
+            if edge.result_type.traits.is_persistent
+        }
+        for number, cache in self._caches.items():
+            data_set_id = made.get(ids[number]) if number in ids else None
+            if data_set_id is not None:
+                cache.made_by_jobs.append(ClusterDataSetId(graph.job_id, data_set_id))
+                self._makers[graph.job_id] = client
+
+    def lost(self, data_set: ClusterDataSetId, executor: PipelineExecutor) -> None:
+        """A job could not read it: nobody is to read it again."""
+        for cache in self._caches.values():
+            if data_set in cache.made_by_jobs:
+                self._drop(cache, executor)
+
+    def ended_without_result(self, job_id: JobId) -> None:
+        """A job has failed: what it was to make will never be there."""
+        self._makers.pop(job_id, None)
+        for cache in self._caches.values():
+            cache.made_by_jobs = [each for each in cache.made_by_jobs if each.job_id != job_id]
+
+    def invalidate(self, operator: OperatorTransformation) -> None:
+        """Drop what is kept of one of them."""
+        self._drop_if_made(self._caches[operator.transformation_id])
+
+    def invalidate_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Drop the one that is kept as this data set; ValueError where none is."""
+        for cache in self._caches.values():
+            if data_set in cache.made_by_jobs:
+                self._drop(cache, self._executor())
+                return
+        known = [str(each) for cache in self._caches.values() for each in cache.made_by_jobs]
+        raise ValueError(
+            f"{data_set} is no data set of a cached stream of this environment; it has: "
+            f"{', '.join(known) or 'none'}"
+        )
+
+    def close(self) -> None:
+        """Drop all of them. A stream that is used afterwards is stored anew, and dropped by the next call."""
+        for cache in self._caches.values():
+            self._drop_if_made(cache)
+
+    def _drop_if_made(self, cache: Cache) -> None:
+        """Ask for the executor, which may start a cluster, only where there is anything to drop."""
+        if cache.made_by_jobs or self._undropped:
+            self._drop(cache, self._executor())
+
+    def _drop(self, cache: Cache, executor: PipelineExecutor) -> None:
+        made, cache.made_by_jobs, cache.stored = cache.made_by_jobs, [], None
+        self._release(made, executor)
+
+    def _release(self, data_sets: Sequence[ClusterDataSetId], executor: PipelineExecutor) -> None:
+        """Have the cluster drop them. Tidying up fails nothing: what cannot be dropped now is tried with the next."""
+        pending, self._undropped = [*self._undropped, *data_sets], []
+        for data_set in pending:
+            try:
+                executor.release_data_set(data_set)
+            except (HeadraceError, TimeoutError) as error:
+                self._undropped.append(data_set)
+                _LOG.warning(
+                    "the cluster was not told to drop the cached data set %s: %s", data_set, error
+                )

@@ -1,0 +1,396 @@
+"""DataStream: a stream of records, and what can be done with it.
+
+Every transformation returns a new stream. Start here, then read `keyed_stream`, `connected_streams` and
+`windowed_stream`.
+
+DataStreamSink: the end of a pipeline.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import pyarrow as pa
+
+from headrace.api.client.collected_records import CloseableIterator
+from headrace.api.columns.expressions import (
+    Expression,
+    as_named_expressions,
+    check_predicate,
+    selected_type,
+)
+from headrace.api.function_checks import (
+    check_function,
+    resolve_type,
+)
+from headrace.api.streams.stream_properties import (
+    OperatorProperties,
+    PhysicalPartitioning,
+    StreamProperties,
+)
+from headrace.api.transformations import (
+    OperatorTransformation,
+    PartitionTransformation,
+    SideOutputTransformation,
+    Transformation,
+    batch_type_of,
+    is_bounded,
+    operator_behind,
+)
+from headrace.core.errors import ProgramError
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.record_batch import BatchType
+from headrace.core.types.type_info import TupleTypeInfo, TypeInformation
+from headrace.functions.jvm_functions import NO_SINK_FUNCTIONS
+from headrace.functions.process import OutputTag, ProcessFunction
+from headrace.functions.record import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+)
+from headrace.functions.sink import Sink
+from headrace.functions.specs.operator_specs import (
+    FilterExpressionSpec,
+    FilterSpec,
+    FlatMapSpec,
+    MapBatchesSpec,
+    MapSpec,
+    PrintSinkSpec,
+    ProcessSpec,
+    ProjectSpec,
+    SelectExpressionsSpec,
+    SinkSpec,
+    TimestampsAndWatermarksSpec,
+)
+from headrace.functions.state import MapStateDescriptor
+from headrace.functions.watermarks import WatermarkStrategy
+from headrace.graph.job_graph import PartitionerKind
+from headrace.graph.stream_graph import NodeRole, Partitioning
+
+if TYPE_CHECKING:
+    from headrace.api.environment import StreamExecutionEnvironment
+    from headrace.api.settings.execution_config import ExecutionConfig
+    from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
+    from headrace.api.streams.cached_streams import CachedDataStream
+    from headrace.api.streams.connected_streams import ConnectedStreams
+    from headrace.api.streams.joined_streams import CoGroupedStreams, JoinedStreams
+    from headrace.api.streams.keyed_stream import KeyedStream
+    from headrace.api.streams.windowed_stream import AllWindowedStream
+
+
+class DataStreamSink(OperatorProperties):
+    """A sink operator that can still be named and moved."""
+
+    def __init__(self, operator: OperatorTransformation) -> None:
+        self._sink_operator = operator
+
+    def _operator(self) -> OperatorTransformation:
+        return self._sink_operator
+
+    def __repr__(self) -> str:
+        return f"DataStreamSink('{self._sink_operator.name}')"
+
+
+TypeLike = TypeInformation | Sequence[TypeInformation] | None
+
+
+class DataStream(StreamProperties, PhysicalPartitioning):
+    """A stream of records.
+
+    Example:
+        >>> from headrace import StreamExecutionEnvironment, Types
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["to", "be", "or"], Types.STRING())
+        >>> lengths = words.map(len, Types.INT()).name("lengths")
+        >>> lengths.get_name(), lengths.get_type()
+        ('lengths', Integer)
+    """
+
+    def __init__(
+        self, environment: "StreamExecutionEnvironment", transformation: Transformation
+    ) -> None:
+        self._environment = environment
+        self.transformation = transformation
+
+    def get_type(self) -> TypeInformation:
+        """Type of the records; `PickledByteArrayTypeInfo` where none was declared."""
+        return batch_type_of(self.transformation).value_type
+
+    def get_execution_environment(self) -> "StreamExecutionEnvironment":
+        return self._environment
+
+    def get_execution_config(self) -> "ExecutionConfig":
+        return self._environment.get_config()
+
+    def map(
+        self, func: Callable[[Any], Any] | MapFunction, output_type: TypeLike = None
+    ) -> "DataStream":
+        """Turn every record into one result."""
+        check_function(func, MapFunction)
+        return self._then(MapSpec(func), resolve_type(output_type), is_function=True)
+
+    def flat_map(
+        self, func: Callable[[Any], Any] | FlatMapFunction, output_type: TypeLike = None
+    ) -> "DataStream":
+        """Turn every record into any number of results: `func` returns an iterable, None, or is a generator."""
+        check_function(func, FlatMapFunction)
+        return self._then(FlatMapSpec(func), resolve_type(output_type), is_function=True)
+
+    def filter(self, func: "Callable[[Any], bool] | FilterFunction | Expression") -> "DataStream":
+        """Keep the records for which `func` is true: a function of a record, or an expression over columns.
+
+        An expression (`col("dep_delay") > 15`) needs a typed stream and runs on whole batches; rows for which it is
+        null are dropped.
+        """
+        if isinstance(func, Expression):
+            check_predicate(func, self.get_type(), "filter")
+            spec = FilterExpressionSpec(func.to_arrow(), func.implied)
+            return self._then(spec, self.get_type(), is_function=True)
+        check_function(func, FilterFunction)
+        return self._then(FilterSpec(func), self.get_type(), is_function=True)
+
+    def process(self, func: ProcessFunction, output_type: TypeLike = None) -> "DataStream":
+        """Call a ProcessFunction, which sees timestamps and may write to side outputs."""
+        check_function(func, ProcessFunction, allow_callable=False)
+        return self._then(ProcessSpec(func), resolve_type(output_type), is_function=True)
+
+    def project(self, *field_indexes: int) -> "DataStream":
+        """Keep the tuple fields at these positions, in that order."""
+        own_type = self.get_type()
+        if not isinstance(own_type, TupleTypeInfo):
+            raise TypeError("Only Tuple DataStreams can be projected.")
+        types = own_type.get_field_types()
+        if not field_indexes or not all(0 <= index < len(types) for index in field_indexes):
+            raise ValueError(
+                f"project needs positions within 0..{len(types) - 1}, not {field_indexes}"
+            )
+        kept = TupleTypeInfo([types[index] for index in field_indexes])
+        return self._then(ProjectSpec(tuple(field_indexes)), kept, is_function=True)
+
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> "DataStream":
+        """Put event time on the records and make watermarks of it."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
+        if watermark_strategy.alignment is not None:
+            raise ProgramError(
+                "watermark alignment holds sources back: give a strategy with alignment to from_source"
+            )
+        spec = TimestampsAndWatermarksSpec(watermark_strategy, is_bounded(self.transformation))
+        return self._then(spec, self.get_type(), is_function=True)
+
+    def map_batches(
+        self,
+        func: Callable[[pa.RecordBatch], pa.RecordBatch],
+        output_type: "TypeLike | pa.Schema" = None,
+    ) -> "DataStream":
+        """Turn every `pyarrow.RecordBatch` of the stream's columns into another one.
+
+        `output_type` is the type or the Arrow schema of the result; left out, it is the stream's own. How many rows a
+        batch has is no fact about the stream: results must not depend on it. Event time is kept where `func` keeps
+        the number of rows.
+        """
+        if not callable(func):
+            raise TypeError(f"map_batches needs a callable, not {func!r}")
+        return self._then(
+            MapBatchesSpec(func),
+            resolve_type(output_type, default=self.get_type()),
+            is_function=True,
+        )
+
+    def select(self, *columns: "str | Expression", **named: "Expression") -> "DataStream":
+        """Make rows of the given columns and expressions.
+
+        Example:
+            >>> from headrace import StreamExecutionEnvironment, Types, col
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> flights = env.from_collection([("EWR", 12)], Types.ROW_NAMED(
+            ...     ["origin", "delay"], [Types.STRING(), Types.INT()]))
+            >>> flights.select("origin", late=col("delay") > 10).get_type()
+            RowTypeInfo(origin: String, late: Boolean)
+        """
+        expressions = as_named_expressions(columns, named)
+        output_type = selected_type(expressions, self.get_type())
+        pairs = tuple((name, expression.to_arrow()) for name, expression in expressions)
+        return self._then(SelectExpressionsSpec(pairs), output_type, is_function=True)
+
+    @overload
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector,
+        key_type: TypeInformation | None = None,
+    ) -> "KeyedStream": ...
+    @overload
+    def key_by(self, key_selector: str, *columns: str) -> "KeyedStream": ...
+    def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
+        """Partition by key: by a selector, or by the names of columns of a typed stream.
+
+        `key_type` left out means a pickled key for a selector, and the columns' own types for names. Named columns
+        are hashed in one go per batch, which is much faster than a selector.
+        """
+        from headrace.api.streams.keyed_stream import key_stream
+
+        return key_stream(self, key_selector, columns, options)
+
+    def union(self, *streams: "DataStream") -> "DataStream":
+        """Merge with streams of the same type; with itself a stream gives every record twice."""
+        from headrace.api.streams.united_streams import unite
+
+        return unite(self, streams)
+
+    @overload
+    def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
+    @overload
+    def connect(self, ds: "BroadcastStream") -> "BroadcastConnectedStream": ...
+    def connect(
+        self, ds: "DataStream | BroadcastStream"
+    ) -> "ConnectedStreams | BroadcastConnectedStream":
+        """Pair with a stream of any type, to share one operator and its state; or with a BroadcastStream."""
+        from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
+        from headrace.api.streams.connected_streams import ConnectedStreams
+
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        return ConnectedStreams(self, ds)
+
+    def join(self, other_stream: "DataStream") -> "JoinedStreams":
+        """Pair records of two streams that have one key and lie in one window."""
+        from headrace.api.streams.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
+        """Bring together all records of two streams that have one key and lie in one window."""
+        from headrace.api.streams.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
+
+    def window_all(self, window_assigner: Any) -> "AllWindowedStream":
+        """Put all records into windows of one non-parallel operator."""
+        from headrace.api.streams.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self.without_keys(), window_assigner)
+
+    @overload
+    def broadcast(self) -> "DataStream": ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> "BroadcastStream": ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> "DataStream | BroadcastStream":
+        """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
+        from headrace.api.streams.broadcast_streams import BroadcastStream
+
+        if broadcast_state_descriptor is not None:
+            descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+            return BroadcastStream(self, descriptors)
+        return self._partitioned(Partitioning(PartitionerKind.BROADCAST))
+
+    def get_side_output(self, output_tag: OutputTag) -> "DataStream":
+        """Return the records that the operator of this stream sent to the tag."""
+        if not isinstance(output_tag, OutputTag):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"get_side_output needs an OutputTag, not {output_tag!r}")
+        operator = self._operator()
+        side_type = BatchType(output_tag.type_info)
+        operator.declare_side_output(output_tag.tag_id, side_type)
+        side_output = SideOutputTransformation(operator, output_tag.tag_id, side_type)
+        return DataStream(self._environment, side_output)
+
+    def cache(self) -> "CachedDataStream":
+        """Have the cluster keep the records for later jobs of this environment, which then need not make them again.
+
+        They are stored by the first job that reaches the stream, on its TaskManagers, until `invalidate()`,
+        `env.close()` or the end of the program. Where they are lost, the next job makes them anew. ProgramError where a
+        source has no end.
+        """
+        return self._environment.cache_stream(self)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Write every record to the standard output of its TaskManager, one line each."""
+        return self._end(PrintSinkSpec(sink_identifier), PrintSinkSpec.default_name)
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """End in a connector's Sink."""
+        if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"sink_to needs a Sink, not {sink!r}")
+        from headrace.api.streams.united_streams import sink_input
+
+        return sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
+
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """Older name of `sink_to`, for the sinks that PyFlink still gives to it, such as JdbcSink."""
+        if not isinstance(sink_func, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"add_sink needs a Sink, not {sink_func!r}: {NO_SINK_FUNCTIONS}")
+        return self.sink_to(sink_func)
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[Any]: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job and return this stream's records as Python values of its type.
+
+        An iterator that is also a context manager; closing it ends the job. With `limit` a list of at most so many.
+        """
+        iterator = self._environment.execute_and_collect_stream(self, job_execution_name)
+        if limit is None:
+            return iterator
+        with iterator:
+            return iterator.take(limit)
+
+    def _operator(self) -> OperatorTransformation:
+        operator = operator_behind(self.transformation)
+        if operator is None or operator is not self.transformation:
+            raise ProgramError(
+                "this stream has no operator of its own (it is a partitioned or united stream or a side output): "
+                "call this on the stream that an operator made"
+            )
+        return operator
+
+    def without_keys(self) -> "DataStream":
+        """Return the stream without keys."""
+        return self
+
+    def collected_stream(self) -> "DataStream":
+        """Return the stream whose records `execute_and_collect` gives."""
+        return self
+
+    def _partitioned(self, partitioning: Partitioning) -> "DataStream":
+        return DataStream(
+            self._environment, PartitionTransformation(self.transformation, partitioning)
+        )
+
+    def _then(
+        self, spec: OperatorSpec, output_type: TypeInformation, **properties: Any
+    ) -> "DataStream":
+        """Add a one-input operator."""
+        operator = self._environment.add_operator(
+            spec, (self.transformation,), BatchType(output_type), **properties
+        )
+        return DataStream(self._environment, operator)
+
+    def _end(self, spec: OperatorSpec, name: str) -> DataStreamSink:
+        operator = self._environment.add_operator(
+            spec,
+            (self.transformation,),
+            batch_type_of(self.transformation),
+            name=name,
+            role=NodeRole.SINK,
+        )
+        return DataStreamSink(operator)
+
+    def __repr__(self) -> str:
+        operator = operator_behind(self.transformation)
+        made_by = "" if operator is None else f"'{operator.name}', "
+        return f"{type(self).__name__}({made_by}{self.get_type()})"

@@ -1,0 +1,157 @@
+"""JoinedStreams and CoGroupedStreams: two streams that meet in windows of equal keys.
+
+The calls follow one another as in a sentence: `a.join(b).where(key).equal_to(key).window(assigner).apply(function)`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from headrace.api.function_checks import check_function, class_name_of, resolve_type
+from headrace.api.streams.data_stream import DataStream, TypeLike
+from headrace.api.streams.keyed_stream import KeyedStream, require_keys_of_one_type
+from headrace.api.streams.united_streams import require_one_environment
+from headrace.api.streams.window_settings import (
+    WindowSettings,
+    check_tag,
+    declare_late_outputs,
+    id_of,
+)
+from headrace.core.record_batch import BatchType
+from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction
+from headrace.functions.process import OutputTag
+from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+
+AnyJoinFunction = (
+    JoinFunction[Any, Any, Any] | FlatJoinFunction[Any, Any, Any] | Callable[[Any, Any], Any]
+)
+AnyCoGroupFunction = (
+    CoGroupFunction[Any, Any, Any] | Callable[[Iterable[Any], Iterable[Any]], Iterable[Any] | None]
+)
+
+
+class TwoStreamWindows(WindowSettings):
+    """Windows over two keyed streams. Triggers and evictors are given the records as TaggedUnions."""
+
+    def __init__(self, stream1: KeyedStream, stream2: KeyedStream, window_assigner: Any) -> None:
+        super().__init__(stream1.get_execution_environment(), window_assigner)
+        self._streams = stream1, stream2
+        self._late_tag1: OutputTag | None = None
+        self._late_tag2: OutputTag | None = None
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records of the first stream to a side output, instead of dropping and counting them."""
+        self._late_tag1 = check_tag(output_tag)
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records of the second stream to a side output, instead of dropping and counting them."""
+        self._late_tag2 = check_tag(output_tag)
+        return self
+
+    def _windowed(
+        self, spec_class: type[TwoStreamWindowSpec], function: Any, output_type: TypeLike
+    ) -> DataStream:
+        spec = spec_class(
+            assigner=self._assigner,
+            trigger=self._trigger,
+            evictor=self._evictor,
+            allowed_lateness_ms=self._allowed_lateness_ms,
+            late_tag_ids=(id_of(self._late_tag1), id_of(self._late_tag2)),
+            function=function,
+        )
+        environment = self.get_execution_environment()
+        operator = environment.add_operator(
+            spec,
+            tuple(one.transformation for one in self._streams),
+            BatchType(resolve_type(output_type)),
+            description=f"{spec.default_name}({self._described(class_name_of(function))})",
+            is_function=True,
+        )
+        declare_late_outputs(operator, self._late_tag1, self._late_tag2)
+        return DataStream(environment, operator)
+
+
+class JoinWindows(TwoStreamWindows):
+    """The windows of a join."""
+
+    def apply(self, function: AnyJoinFunction, output_type: TypeLike = None) -> DataStream:
+        """Call a JoinFunction (or a callable, for one result) or a FlatJoinFunction with each pair of a window.
+
+        A record without partners gives nothing; outer joins are made by `co_group`.
+        """
+        if not isinstance(function, FlatJoinFunction):
+            check_function(function, JoinFunction)
+        return self._windowed(WindowJoinSpec, function, output_type)
+
+
+class CoGroupWindows(TwoStreamWindows):
+    """The windows of a co-group."""
+
+    def apply(self, function: AnyCoGroupFunction, output_type: TypeLike = None) -> DataStream:
+        """Call a CoGroupFunction, or a callable, with what the two streams have in a window."""
+        check_function(function, CoGroupFunction)
+        return self._windowed(CoGroupSpec, function, output_type)
+
+
+W = TypeVar("W", bound=TwoStreamWindows)
+
+
+class EqualTo(Generic[W]):
+    """Two streams with their keys."""
+
+    def __init__(self, stream1: KeyedStream, stream2: KeyedStream, windows: type[W]) -> None:
+        self._stream1 = stream1
+        self._stream2 = stream2
+        self._windows = windows
+
+    def window(self, window_assigner: Any) -> W:
+        """Cut the records of each key into windows, both streams' alike."""
+        return self._windows(self._stream1, self._stream2, window_assigner)
+
+
+class Where(Generic[W]):
+    """Two streams, of which the first has its key."""
+
+    def __init__(self, stream1: KeyedStream, stream2: DataStream, windows: type[W]) -> None:
+        self._stream1 = stream1
+        self._stream2 = stream2
+        self._windows = windows
+
+    def equal_to(self, key_selector: Any, *columns: Any, **options: Any) -> EqualTo[W]:
+        """Say what the key of the second stream is, as in `key_by`; ProgramError unless it is of the first's type."""
+        stream2 = self._stream2.key_by(key_selector, *columns, **options)
+        require_keys_of_one_type(self._stream1, stream2)
+        return EqualTo(self._stream1, stream2, self._windows)
+
+
+class TwoStreams(Generic[W]):
+    """Two streams that are to meet in windows of the class `_windows`."""
+
+    _method: ClassVar[str]
+    _windows: type[W]
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a DataStream is needed to join with, not {stream2!r}")
+        require_one_environment(self._method, stream1, stream2)
+        self._stream1 = stream1
+        self._stream2 = stream2
+
+    def where(self, key_selector: Any, *columns: Any, **options: Any) -> Where[W]:
+        """Say what the key of the first stream is: a selector, or the names of columns, as in `key_by`."""
+        stream1 = self._stream1.key_by(key_selector, *columns, **options)
+        return Where(stream1, self._stream2, self._windows)
+
+
+class JoinedStreams(TwoStreams[JoinWindows]):
+    """Made by `stream1.join(stream2)`."""
+
+    _method = "join"
+    _windows = JoinWindows
+
+
+class CoGroupedStreams(TwoStreams[CoGroupWindows]):
+    """Made by `stream1.co_group(stream2)`."""
+
+    _method = "co_group"
+    _windows = CoGroupWindows

@@ -1,0 +1,182 @@
+"""Setters that change the operator behind a stream or a sink; each returns the stream it was called on.
+
+Physical partitioning: to which subtasks of the next operator records go. Source: Flink DataStream.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from headrace.api.function_checks import (
+    check_key_selector,
+    check_name,
+    check_partitioner,
+    guarded_spec,
+)
+from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
+from headrace.api.transformations import OperatorTransformation, batch_type_of
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
+from headrace.functions.failures import FailurePolicy
+from headrace.functions.process import OutputTag
+from headrace.functions.record import KeySelector, Partitioner
+from headrace.graph.job_graph import PartitionerKind
+from headrace.graph.stream_graph import ChainingStrategy, Partitioning
+
+if TYPE_CHECKING:
+    from headrace.api.streams.data_stream import DataStream
+
+
+_UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
+
+
+class OperatorProperties(ABC):
+    """What streams and sinks have in common: name, uid, parallelism, chaining, slot sharing."""
+
+    @abstractmethod
+    def _operator(self) -> OperatorTransformation:
+        """Return the operator to change; ProgramError on a stream that no single operator made."""
+
+    def name(self, name: str) -> Self:
+        """Name the operator: shown in plans, metrics and errors."""
+        self._operator().name = check_name(name, "a name")
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Give the operator a stable id, unique in the job, that ties its state to it across restarts."""
+        self._operator().uid = check_name(uid, "a uid")
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Give the hashed id itself, 32 hex digits."""
+        if not _UID_HASH.match(check_name(uid_hash, "a uid hash")):
+            raise ValueError(f"a uid hash must be 32 hex digits, not '{uid_hash}'")
+        self._operator().uid_hash = uid_hash
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of this operator, at least 1."""
+        self._operator().set_parallelism(parallelism)
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Set the longer text of the plan view."""
+        self._operator().description = check_name(description, "a description")
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Chain the operator with nobody."""
+        self._operator().chaining = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Put the operator into a group, by its name; operators of different groups never share a slot.
+
+        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group are not
+        obeyed, which is told once for each group.
+        """
+        name = name_of_group(slot_sharing_group)
+        self._operator().slot_sharing_group = check_name(name, "a slot sharing group")
+        return self
+
+
+class StreamProperties(OperatorProperties):
+    """What only streams have."""
+
+    def get_name(self) -> str:
+        """Name of the operator that made this stream."""
+        return self._operator().name
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups of this operator, 1..32768: the bound for rescaling it."""
+        if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise ValueError(
+                f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+            )
+        self._operator().max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Fix parallelism and max parallelism at 1."""
+        operator = self._operator()
+        operator.set_parallelism(1)
+        operator.max_parallelism = 1
+        operator.is_parallel = False
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound the wait before partly filled buffers of this operator's output are sent; -1 never sends them early."""
+        if timeout_millis < -1:
+            raise ValueError(
+                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+            )
+        self._operator().buffer_timeout_ms = timeout_millis
+        return self
+
+    def on_failure(self, policy: FailurePolicy | OutputTag) -> Self:
+        """Say what becomes of a record on which the function of map, flat_map, filter or process raises.
+
+        FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sets it aside: the
+        side output gets (record, "error class: text"). So it is for a record whose result does not fit the declared
+        type. TypeError for anything else.
+
+        Example:
+            >>> from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> poison = OutputTag("poison")
+            >>> numbers = env.from_collection(["1", "two"]).map(int).on_failure(poison)
+            >>> _ = numbers.get_side_output(poison).print()
+        """
+        operator = self._operator()
+        _check_policy(policy)
+        if policy is not FailurePolicy.FAIL:
+            is_keyed = any(batch_type_of(one).key_type is not None for one in operator.inputs)
+            tag = policy if isinstance(policy, OutputTag) else None
+            operator.spec = guarded_spec(operator.spec, operator.name, tag, is_keyed=is_keyed)
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Begin a new chain with this operator; later ones may still join it."""
+        self._operator().chaining = ChainingStrategy.HEAD
+        return self
+
+
+def _check_policy(policy: object) -> None:
+    if not isinstance(policy, FailurePolicy | OutputTag):
+        raise TypeError(
+            f"on_failure takes FailurePolicy.FAIL, FailurePolicy.SKIP or an OutputTag, not {policy!r}"
+        )
+
+
+class PhysicalPartitioning(ABC):
+    """The ways that any stream has; by key goes `DataStream.key_by`, to everybody `DataStream.broadcast`."""
+
+    @abstractmethod
+    def _partitioned(self, partitioning: Partitioning) -> "DataStream":
+        """Return the stream whose records go where `partitioning` says."""
+
+    def shuffle(self) -> "DataStream":
+        """Send each record to a random subtask."""
+        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
+
+    def rescale(self) -> "DataStream":
+        """Go round robin inside groups of neighbouring subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
+
+    def rebalance(self) -> "DataStream":
+        """Go round robin over all subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
+
+    def forward(self) -> "DataStream":
+        """Send to the subtask of the same index; needs equal parallelism."""
+        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> "DataStream":
+        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
+        check_partitioner(partitioner)
+        check_key_selector(key_selector)
+        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))

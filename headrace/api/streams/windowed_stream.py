@@ -1,0 +1,313 @@
+"""WindowedStream and AllWindowedStream: streams cut into windows, keyed or as a whole."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from headrace.api.columns.aggregates import Aggregate
+from headrace.api.columns.columnar_aggregates import AskedWindows, aggregate_columns
+from headrace.api.columns.window_rows import ranked_rows, rows_with_extreme
+from headrace.api.function_checks import check_function, class_name_of, resolve_type
+from headrace.api.streams.data_stream import DataStream, TypeLike
+from headrace.api.streams.window_settings import (
+    WindowSettings,
+    check_tag,
+    declare_late_outputs,
+    id_of,
+)
+from headrace.core.errors import ProgramError
+from headrace.core.record_batch import BatchType
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.process import OutputTag
+from headrace.functions.record import AggregateFunction, ReduceFunction
+from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+
+if TYPE_CHECKING:
+    from headrace.api.streams.keyed_stream import KeyedStream
+
+
+AnyWindowFunction = WindowFunction[Any, Any, Any, Any]
+AnyAllWindowFunction = AllWindowFunction[Any, Any, Any]
+AnyProcessWindowFunction = ProcessWindowFunction[Any, Any, Any, Any]
+AnyProcessAllWindowFunction = ProcessAllWindowFunction[Any, Any, Any]
+
+
+class OneStreamWindows(WindowSettings):
+    """What keyed and other windows over one stream have in common."""
+
+    _is_keyed: bool
+    _window_functions: ClassVar[tuple[type, type]]
+    """What may be called with the one element that an incremental function made."""
+
+    def __init__(self, stream: DataStream, window_assigner: Any) -> None:
+        super().__init__(stream.get_execution_environment(), window_assigner)
+        self._stream = stream
+        self._late_tag: OutputTag | None = None
+
+    def get_input_type(self) -> TypeInformation:
+        """Type of the records that are put into windows."""
+        return self._stream.get_type()
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send records that come later than that to a side output, instead of dropping and counting them."""
+        self._late_tag = check_tag(output_tag)
+        return self
+
+    def rows_with_max(self, column: str) -> DataStream:
+        """Return the rows of each window in which `column` is largest, all of them where several are, in columns.
+
+        For tumbling event-time windows, or the one that ends with the input, and a column of integers or timestamps.
+        Nulls are left out.
+        """
+        return self._rows_with_extreme(column, is_largest=True)
+
+    def rows_with_min(self, column: str) -> DataStream:
+        """Return the rows of each window in which `column` is smallest; see `rows_with_max`."""
+        return self._rows_with_extreme(column, is_largest=False)
+
+    def _rows_with_extreme(self, column: str, *, is_largest: bool) -> DataStream:
+        stream, keys = self._stream_of_whole_rows("rows_with_max and rows_with_min")
+        return rows_with_extreme(stream, keys, self._assigner, column, is_largest=is_largest)
+
+    def largest_rows(self, count: int, *columns: str) -> DataStream:
+        """Return the first `count` rows of each window, largest values of `columns` first, in columns: a top n.
+
+        Of rows with equal values the one that came first is before the others; nulls come last. The rows of a key come
+        in that order. For tumbling event-time windows, and for the one that ends with the input.
+        """
+        return self._ranked_rows(count, columns, is_largest=True)
+
+    def smallest_rows(self, count: int, *columns: str) -> DataStream:
+        """Return the first `count` rows of each window, smallest values of `columns` first; see `largest_rows`."""
+        return self._ranked_rows(count, columns, is_largest=False)
+
+    def _ranked_rows(self, count: int, columns: tuple[str, ...], *, is_largest: bool) -> DataStream:
+        stream, keys = self._stream_of_whole_rows("largest_rows and smallest_rows")
+        return ranked_rows(stream, keys, self._assigner, count, columns, is_largest=is_largest)
+
+    def _stream_of_whole_rows(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
+        """Return the stream without keys, and their columns; ProgramError where whole rows cannot be picked."""
+        if self._trigger or self._evictor or self._late_tag or self._allowed_lateness_ms:
+            raise ProgramError(
+                f"{called} fire once, when a window ends: they take no trigger, evictor, "
+                "lateness or side output"
+            )
+        return self._stream_before_keys(called)
+
+    def _asked(self) -> AskedWindows:
+        return AskedWindows(
+            self._assigner,
+            self._trigger,
+            self._evictor,
+            self._allowed_lateness_ms,
+            self._late_tag,
+        )
+
+    def _stream_before_keys(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
+        """Return the stream without keys, and the columns that make them."""
+        return self._stream.without_keys(), ()
+
+    def _aggregated(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        more: Sequence[Any],
+        **keywords: Any,
+    ) -> DataStream:
+        """Add an aggregation; `more` are further built-in aggregates, or the keywords' values in their order."""
+        if isinstance(aggregate_function, Aggregate):
+            beside = [name for name, value in keywords.items() if value is not None]
+            if beside:
+                raise TypeError(
+                    f"built-in aggregates take no {' and no '.join(beside)}: pass an AggregateFunction for that"
+                )
+            return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
+        check_function(aggregate_function, AggregateFunction, allow_callable=False)
+        given = _function_arguments(more, **keywords)
+        _check_window_function(given["window_function"], *self._window_functions)
+        return self._windowed(
+            aggregate_function,
+            given["window_function"],
+            resolve_type(given["output_type"]),
+            given["accumulator_type"],
+        )
+
+    def _windowed(
+        self,
+        incremental: Any,
+        window_function: Any,
+        output_type: TypeInformation,
+        accumulator_type: TypeLike = None,
+    ) -> DataStream:
+        functions = [class_name_of(f) for f in (incremental, window_function) if f is not None]
+        operator = self.get_execution_environment().add_operator(
+            WindowSpec(
+                assigner=self._assigner,
+                trigger=self._trigger,
+                allowed_lateness_ms=self._allowed_lateness_ms,
+                late_tag_id=id_of(self._late_tag),
+                incremental=incremental,
+                window_function=window_function,
+                is_keyed=self._is_keyed,
+                evictor=self._evictor,
+                accumulator_type=None
+                if accumulator_type is None
+                else resolve_type(accumulator_type),
+            ),
+            (self._stream.transformation,),
+            BatchType(output_type),
+            name=type(self._assigner).__name__,
+            description=f"Window({self._described(*functions)})",
+            is_function=True,
+            is_parallel=self._is_keyed,
+        )
+        declare_late_outputs(operator, self._late_tag)
+        return DataStream(self.get_execution_environment(), operator)
+
+
+class WindowedStream(OneStreamWindows):
+    """A keyed stream cut into windows."""
+
+    _is_keyed = True
+    _window_functions = (WindowFunction, ProcessWindowFunction)
+
+    def __init__(self, keyed_stream: "KeyedStream", window_assigner: Any) -> None:
+        super().__init__(keyed_stream, window_assigner)
+        self._keyed_stream = keyed_stream
+
+    def _stream_before_keys(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
+        if not self._keyed_stream.key_columns:
+            raise ProgramError(
+                f"{called} need a stream keyed by the names of its columns: key_by('...')"
+            )
+        return self._keyed_stream.origin, self._keyed_stream.key_columns
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: AnyWindowFunction | AnyProcessWindowFunction | None = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Combine records as they come; a window function then sees exactly one element."""
+        check_function(reduce_function, ReduceFunction)
+        _check_window_function(window_function, *self._window_functions)
+        default = self.get_input_type() if window_function is None else None
+        return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        *more: Any,
+        window_function: AnyWindowFunction | AnyProcessWindowFunction | None = None,
+        accumulator_type: TypeLike = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Aggregate records as they come.
+
+        With an AggregateFunction, record by record; a window function then sees exactly one element. Accumulators are
+        kept as values of `accumulator_type`, or pickled where it is left out. With built-in
+        aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
+        `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
+        input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps.
+        """
+        return self._aggregated(
+            aggregate_function,
+            more,
+            window_function=window_function,
+            accumulator_type=accumulator_type,
+            output_type=output_type,
+        )
+
+    def apply(self, window_function: AnyWindowFunction, output_type: TypeLike = None) -> DataStream:
+        """Call a WindowFunction with all records of a window."""
+        _check_window_function(window_function, WindowFunction)
+        return self._windowed(None, window_function, resolve_type(output_type))
+
+    def process(
+        self, process_window_function: AnyProcessWindowFunction, output_type: TypeLike = None
+    ) -> DataStream:
+        """Call a ProcessWindowFunction with all records of a window."""
+        _check_window_function(process_window_function, ProcessWindowFunction)
+        return self._windowed(None, process_window_function, resolve_type(output_type))
+
+
+class AllWindowedStream(OneStreamWindows):
+    """A stream cut into windows as a whole, by one non-parallel operator."""
+
+    _is_keyed = False
+    _window_functions = (AllWindowFunction, ProcessAllWindowFunction)
+
+    def __init__(self, data_stream: DataStream, window_assigner: Any) -> None:
+        super().__init__(data_stream, window_assigner)
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: AnyAllWindowFunction | AnyProcessAllWindowFunction | None = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Combine records as they come; a window function then sees exactly one element."""
+        check_function(reduce_function, ReduceFunction)
+        _check_window_function(window_function, *self._window_functions)
+        default = self.get_input_type() if window_function is None else None
+        return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        *more: Any,
+        window_function: AnyAllWindowFunction | AnyProcessAllWindowFunction | None = None,
+        accumulator_type: TypeLike = None,
+        output_type: TypeLike = None,
+    ) -> DataStream:
+        """Aggregate records as they come; a window function then sees exactly one element.
+
+        Or built-in aggregates (`agg.max("price")`) on whole batches: rows of `window_start`, `window_end` and one
+        column per aggregate, of windows that subtasks share out among themselves. Accumulators of an AggregateFunction
+        are kept as values of `accumulator_type`, or pickled where it is left out.
+        """
+        return self._aggregated(
+            aggregate_function,
+            more,
+            window_function=window_function,
+            accumulator_type=accumulator_type,
+            output_type=output_type,
+        )
+
+    def apply(
+        self, window_function: AnyAllWindowFunction, output_type: TypeLike = None
+    ) -> DataStream:
+        """Call an AllWindowFunction with all records of a window."""
+        _check_window_function(window_function, AllWindowFunction)
+        return self._windowed(None, window_function, resolve_type(output_type))
+
+    def process(
+        self, process_window_function: AnyProcessAllWindowFunction, output_type: TypeLike = None
+    ) -> DataStream:
+        """Call a ProcessAllWindowFunction with all records of a window."""
+        _check_window_function(process_window_function, ProcessAllWindowFunction)
+        return self._windowed(None, process_window_function, resolve_type(output_type))
+
+
+def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:
+    """Return the keywords, with the values of `more` for the first of them; TypeError where one has no place."""
+    if len(more) > len(keywords):
+        raise TypeError(
+            f"aggregate takes {', '.join(keywords)} after an AggregateFunction, "
+            f"but {len(more)} arguments were given"
+        )
+    placed = dict(zip(keywords, more, strict=False))
+    for name in placed:
+        if keywords[name] is not None:
+            raise TypeError(f"aggregate was given {name} twice, by its place and by its name")
+    return {**keywords, **placed}
+
+
+def _check_window_function(function: object, *classes: type) -> None:
+    if function is not None and not isinstance(function, classes):
+        names = " or ".join(one.__name__ for one in classes)
+        raise TypeError(f"window_function should be a {names}, not {function!r}")

@@ -1,0 +1,1 @@
+"""Which snapshots are kept: completed checkpoints, clean-up, leases of readers, disposal."""

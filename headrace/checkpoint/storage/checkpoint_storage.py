@@ -1,0 +1,358 @@
+"""Where a job's snapshots lie, seen by its coordinator: places for new ones, their publication, and what is there.
+
+    <dir>/<job id>/chk-7/_metadata      checkpoint 7 is complete exactly when this file is there
+    <dir>/<job id>/chk-7/…              files that it alone refers to
+    <dir>/<job id>/shared/…             files that later checkpoints may refer to as well
+    <dir>/<job id>/taskowned/…          files that tasks look after themselves
+    <dir>/<job id>/newest               the id that was published last, for listings that lag behind
+    <target>/savepoint-1a2b3c-4d5e6f…/  a savepoint, with all that it needs
+
+Everything here blocks. Source: Flink FsCheckpointStorageAccess, AbstractFsCheckpointStorageAccess.
+"""
+
+import contextlib
+import logging
+import re
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+
+from headrace.checkpoint.errors import (
+    CheckpointExistsError,
+    CheckpointStorageError,
+    MetadataMissingError,
+    PublicationUnknownError,
+)
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    CREATE_SUBDIR,
+    SAVEPOINT_DIRECTORY,
+    SHARED_FILES,
+    CheckpointStorageKind,
+    storage_kind,
+)
+from headrace.checkpoint.storage.file_systems import (
+    absolute_uri,
+    child_uri,
+    file_name_of,
+    folders_in,
+    is_there,
+    make_folder,
+    makes_names_at_once,
+    parent_uri,
+    put_if_absent,
+    read_all,
+    replace_file,
+)
+from headrace.checkpoint.storage.lineages import Lineage
+from headrace.checkpoint.storage.metadata_format import (
+    METADATA_NAME,
+    abandonment,
+    decode_metadata,
+    encode_metadata,
+    is_abandonment,
+)
+from headrace.checkpoint.storage.metadata_key import MetadataKey, metadata_key
+from headrace.core.barriers import CheckpointOptions
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import JobId
+from headrace.core.randomness import SeededRandom, system_random
+
+_LOG: Final = logging.getLogger(__name__)
+_NEWEST: Final = "newest"
+_CHECKPOINT_FOLDER: Final = re.compile(r"chk-(\d+)")
+
+
+class CheckpointStorage(Protocol):
+    """What a coordinator needs of the storage. Blocking calls, CheckpointStorageError throughout."""
+
+    @property
+    def checkpoint_folder(self) -> str:
+        """Where checkpoints of the job lie; empty: in memory."""
+        ...
+
+    def prepare(self) -> None:
+        """Make the job's folders, and see that they can be written."""
+        ...
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
+    ) -> CheckpointOptions:
+        """Make the place of a snapshot and return its options with it. `target`: where a savepoint is wanted."""
+        ...
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        """Make a snapshot complete, once and for all.
+
+        CheckpointFencedError, CheckpointExistsError: it is not ours. PublicationUnknownError: it may be complete or
+        not, so keep its files. Any other CheckpointStorageError: it is not complete and never will be.
+        """
+        ...
+
+    def completed(self) -> list[CompletedCheckpoint]:
+        """Return the checkpoints of the job that are complete, oldest first. MetadataError."""
+        ...
+
+
+class CheckpointsInMemory:
+    """Checkpoints are kept by whoever publishes them; savepoints lie in files all the same."""
+
+    def __init__(self, savepoints: "SavepointPlaces") -> None:
+        self.checkpoint_folder: Final = ""
+        self._savepoints = savepoints
+
+    def prepare(self) -> None:
+        pass
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
+    ) -> CheckpointOptions:
+        if options.kind.is_savepoint:
+            return self._savepoints.locate(options, target)
+        return _placed(options, "", "")
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        if metadata.kind.is_savepoint:
+            return self._savepoints.publish(metadata, options)
+        return CompletedCheckpoint(metadata, "")
+
+    def completed(self) -> list[CompletedCheckpoint]:
+        return []
+
+
+class CheckpointsInFiles:
+    """Checkpoints in the folder of `execution.checkpointing.dir`."""
+
+    def __init__(
+        self,
+        directory: str,
+        lineage: Lineage,
+        key: MetadataKey,
+        savepoints: "SavepointPlaces",
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self.checkpoint_folder: Final = directory
+        self._lineage = lineage
+        self._key = key
+        self._savepoints = savepoints
+        self._is_shared = is_shared
+
+    @property
+    def shared_folder(self) -> str:
+        """Where files lie that several checkpoints may refer to."""
+        return child_uri(self.checkpoint_folder, "shared")
+
+    def prepare(self) -> None:
+        for name in ("shared", "taskowned"):
+            make_folder(child_uri(self.checkpoint_folder, name), is_shared=self._is_shared)
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
+    ) -> CheckpointOptions:
+        if options.kind.is_savepoint:
+            located = self._savepoints.locate(options, target)
+            # So that a later driver of the job can shut it out, as it does with checkpoints.
+            self._lineage.placed(checkpoint_id, located.exclusive_uri)
+            return located
+        folder = child_uri(self.checkpoint_folder, f"chk-{checkpoint_id}")
+        make_folder(folder, is_shared=self._is_shared)
+        return _placed(options, folder, self.shared_folder)
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        self._lineage.validate_epoch()
+        if metadata.kind.is_savepoint:
+            return self._savepoints.publish(metadata, options)
+        published = publish_metadata(metadata, options.exclusive_uri, self._key)
+        self._tell_newest(metadata.checkpoint_id)
+        return published
+
+    def completed(self) -> list[CompletedCheckpoint]:
+        return completed_in(self.checkpoint_folder, self._key)
+
+    def _tell_newest(self, checkpoint_id: int) -> None:
+        """Help those who look at a listing that does not show the newest checkpoint yet; it counts without that."""
+        uri = child_uri(self.checkpoint_folder, _NEWEST)
+        try:
+            token = f"{checkpoint_id}-{self._lineage.epoch}"
+            replace_file(uri, b"%d\n" % checkpoint_id, token, is_hint=True)
+        except CheckpointStorageError as error:
+            _LOG.warning("the newest checkpoint is complete, and not easily found: %s", error)
+
+
+class SavepointPlaces:
+    """Folders of savepoints: `savepoint-<first 6 digits of the job id>-<random>` below a target."""
+
+    def __init__(self, settings: Settings, job_id: JobId, random: SeededRandom) -> None:
+        self._settings = settings
+        self._job_id = job_id
+        self._random = random
+
+    def locate(self, options: CheckpointOptions, target: str) -> CheckpointOptions:
+        """Make a new folder. ConfigurationError where nobody has said where."""
+        wanted = target or self._settings.get_option(SAVEPOINT_DIRECTORY)
+        if not wanted:
+            raise ConfigurationError(
+                SAVEPOINT_DIRECTORY.key, "", "name a folder for the savepoint, or set this option"
+            )
+        name = f"savepoint-{self._job_id.hex()[:6]}-{self._random.randbytes(6).hex()}"
+        folder = child_uri(absolute_uri(wanted), name)
+        make_folder(folder, is_shared=self._settings.get_option(SHARED_FILES))
+        return _placed(options, folder, "")
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        """Make the savepoint complete."""
+        # The key is read here, so that a job without savepoints needs none.
+        return publish_metadata(metadata, options.exclusive_uri, metadata_key(self._settings))
+
+
+def open_checkpoint_storage(
+    settings: Settings, job_id: JobId, lineage: Lineage, random: SeededRandom | None = None
+) -> CheckpointStorage:
+    """Return the storage that the settings ask for. ConfigurationError."""
+    savepoints = SavepointPlaces(settings, job_id, system_random() if random is None else random)
+    if storage_kind(settings) is CheckpointStorageKind.JOBMANAGER:
+        return CheckpointsInMemory(savepoints)
+    folder = job_folder(settings, job_id)
+    return CheckpointsInFiles(
+        folder,
+        lineage,
+        metadata_key(settings),
+        savepoints,
+        is_shared=settings.get_option(SHARED_FILES),
+    )
+
+
+def job_folder(settings: Settings, job_id: JobId) -> str:
+    """Where a job's checkpoints lie."""
+    directory = absolute_uri(settings.get_option(CHECKPOINT_DIRECTORY))
+    return child_uri(directory, job_id.hex()) if settings.get_option(CREATE_SUBDIR) else directory
+
+
+def publish_metadata(
+    metadata: CheckpointMetadata, folder: str, key: MetadataKey
+) -> CompletedCheckpoint:
+    """Put the metadata into its folder, which is what makes the snapshot complete; see CheckpointStorage.publish."""
+    uri = child_uri(folder, METADATA_NAME)
+    content = encode_metadata(metadata, key, folder)
+    token = key.mac_of(content)[:16]
+    try:
+        if not put_if_absent(uri, content, token) and bytes(read_all(uri)) != content:
+            raise CheckpointExistsError(uri)
+    except CheckpointStorageError as error:
+        if not _was_published_after_all(uri, content, metadata.epoch, token):
+            raise error
+    return CompletedCheckpoint(metadata, folder)
+
+
+def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -> bool:
+    """After an error: look, and where nothing is there see to it that nothing ever will be."""
+    try:
+        if is_there(uri):
+            return bytes(read_all(uri)) == content
+        # Where a name is made at once or never, a failure is the end of it; elsewhere it may yet appear.
+        if not makes_names_at_once(uri):
+            put_if_absent(uri, abandonment(epoch), f"{token}-no")
+            return bytes(read_all(uri)) == content
+        return False
+    except CheckpointStorageError as error:
+        raise PublicationUnknownError(uri, str(error)) from error
+
+
+def completed_in(folder: str, key: MetadataKey) -> list[CompletedCheckpoint]:
+    """Return the complete checkpoints in a job's folder, oldest first. MetadataError, CheckpointStorageError."""
+    numbers = sorted({*ids_in(folder), *_told_newest(folder)})
+    found = [load_completed(child_uri(folder, f"chk-{number}"), key) for number in numbers]
+    return [checkpoint for checkpoint in found if checkpoint is not None]
+
+
+def _told_newest(folder: str) -> list[int]:
+    """The id that was said to be the newest, which a listing may not show yet."""
+    uri = child_uri(folder, _NEWEST)
+    if not is_there(uri):
+        return []
+    text = bytes(read_all(uri)).strip()
+    return [int(text)] if text.isdigit() else []
+
+
+def ids_in(folder: str) -> list[int]:
+    """Return the ids of the checkpoints in a job's folder, complete or not, in order."""
+    matches = (_CHECKPOINT_FOLDER.fullmatch(name) for name in folders_in(folder))
+    return sorted(int(match.group(1)) for match in matches if match)
+
+
+def load_completed(folder: str, key: MetadataKey) -> CompletedCheckpoint | None:
+    """Return the snapshot in a folder; None where it is not complete. MetadataError, CheckpointStorageError."""
+    uri = child_uri(folder, METADATA_NAME)
+    if not is_there(uri):
+        return None
+    try:
+        content = read_all(uri)
+    except CheckpointStorageError:
+        if is_there(uri):
+            raise
+        # Deleted in between, by a driver that cleans up behind itself.
+        return None
+    if is_abandonment(content):
+        return None
+    return CompletedCheckpoint(decode_metadata(content, key, uri), folder)
+
+
+def load_snapshot(path: str, settings: Settings) -> CompletedCheckpoint:
+    """Return the checkpoint or savepoint that a user named: its folder or its `_metadata`. MetadataError."""
+    folder = snapshot_folder(path)
+    found = load_completed(folder, metadata_key(settings))
+    if found is None:
+        raise MetadataMissingError(folder, nearby_snapshots(folder))
+    return found
+
+
+def snapshot_folder(path: str) -> str:
+    """Return the folder of a snapshot that is named by it or by its metadata file."""
+    uri = absolute_uri(path)
+    return parent_uri(uri) if file_name_of(uri) == METADATA_NAME else uri
+
+
+def is_published(folder: str) -> bool:
+    """Whether a folder has metadata that were not given up, whatever is in them. CheckpointStorageError."""
+    uri = child_uri(folder, METADATA_NAME)
+    return is_there(uri) and not is_abandonment(read_all(uri))
+
+
+def nearby_snapshots(folder: str) -> tuple[str, ...]:
+    """Return up to five complete snapshots in a folder or, where it has none, beside it, checkpoints newest first."""
+    with contextlib.suppress(CheckpointStorageError):
+        for place in (folder, parent_uri(folder)):
+            names = [name for name in folders_in(place) if name.startswith(("chk-", "savepoint-"))]
+            whole = (child_uri(place, name) for name in sorted(names, key=_newest_first))
+            found = tuple(islice(filter(is_published, whole), 5))
+            if found:
+                return found
+    return ()
+
+
+def _newest_first(name: str) -> tuple[int, str]:
+    """Order names of checkpoints by their ids, which are numbers, the largest first, and others behind them."""
+    kind, _, number = name.rpartition("-")
+    return (-int(number), "") if kind == "chk" and number.isdecimal() else (1, name)
+
+
+def published_ids_beside(folder: str) -> list[int]:
+    """Return the ids of the complete checkpoints in the folder that a checkpoint lies in, in order."""
+    job = parent_uri(folder)
+    return [one for one in ids_in(job) if is_published(child_uri(job, f"chk-{one}"))]
+
+
+def _placed(options: CheckpointOptions, exclusive_uri: str, shared_uri: str) -> CheckpointOptions:
+    return msgspec.structs.replace(options, exclusive_uri=exclusive_uri, shared_uri=shared_uri)

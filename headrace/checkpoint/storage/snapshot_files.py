@@ -1,0 +1,91 @@
+"""SnapshotWriter and SnapshotReader: how one subtask's part of a checkpoint is stored and read, wherever it lies.
+
+RevocableWriter: writes files of a checkpoint that may come to nothing while they are written.
+
+Whoever gives a checkpoint up deletes its folder, and cannot know of what is written afterwards: the writer takes that
+back itself. Nobody else refers to these files before their handles are sent to the coordinator.
+Source: Flink AsyncCheckpointRunnable.cleanup.
+"""
+
+import logging
+from typing import Final, Protocol
+
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.handles import StateFile
+from headrace.checkpoint.storage.file_systems import remove_empty_folder, remove_file
+
+
+class SnapshotWriter(Protocol):
+    """Where the files of one subtask's part of one checkpoint go. Any thread."""
+
+    def write(
+        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
+    ) -> StateFile:
+        """Store content and return its handle; small content comes back inside the handle.
+
+        `name`: a word for people in the file's name, which is unique anyway. CheckpointStorageError.
+        """
+        ...
+
+    def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
+        """Store a file of this machine, streamed. CheckpointStorageError."""
+        ...
+
+
+class SnapshotReader(Protocol):
+    """Reads what a SnapshotWriter stored."""
+
+    def read(self, file: StateFile) -> memoryview:
+        """Return the content, whose digest fits. CheckpointCorruptedError, CheckpointStorageError."""
+        ...
+
+    def fetch(self, file: StateFile, path: str) -> None:
+        """Bring a file to this machine, streamed; its digest fits. The same errors."""
+        ...
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class RevocableWriter:
+    """A SnapshotWriter that can delete what it wrote. One thread."""
+
+    def __init__(self, writer: SnapshotWriter, folder_uri: str) -> None:
+        """`folder_uri`: the checkpoint's own folder; empty where it has none."""
+        self._writer: Final = writer
+        self._folder_uri: Final = folder_uri
+        self._uris: list[str] = []
+
+    def write(
+        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
+    ) -> StateFile:
+        return self._noted(self._writer.write(name, content, is_shared=is_shared))
+
+    def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
+        return self._noted(self._writer.write_file(name, path, is_shared=is_shared))
+
+    def revoke(self) -> None:
+        """Delete every file that was written, and the checkpoint's folder if nothing else is in it.
+
+        What cannot be deleted is told in the log: the next start of the job sweeps it up.
+        """
+        if not self._uris:
+            return
+        try:
+            while self._uris:
+                remove_file(self._uris[-1])
+                self._uris.pop()
+            if self._folder_uri:
+                # Others who still write for this checkpoint make the folder again.
+                remove_empty_folder(self._folder_uri)
+        except CheckpointStorageError as error:
+            _LOG.warning(
+                "%d files of a checkpoint that came to nothing are left lying: %s",
+                len(self._uris),
+                error,
+            )
+
+    def _noted(self, file: StateFile) -> StateFile:
+        if file.uri:
+            self._uris.append(file.uri)
+        return file

@@ -1,0 +1,141 @@
+"""LocalCopies: what a process wrote to the checkpoint storage, once more on its own disk, for a restore that is near.
+
+A copy is found by the digest that the handle carries, and checked against it: one that is not there, or damaged, only
+costs the way to the storage. The copies that were used least lately go when there are too many bytes of them.
+Source: Flink TaskLocalStateStoreImpl, with digests in place of its own directories for each checkpoint.
+"""
+
+import contextlib
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
+from headrace.checkpoint.handles import StateFile
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+
+
+class LocalCopies:
+    """Files in `directory`, at most `size_max` bytes of them. Any thread."""
+
+    def __init__(self, directory: Path, size_max: int) -> None:
+        self._directory: Final = directory
+        self._size_max: Final = size_max
+        # Guards the table: parts of several tasks are written at once.
+        self._lock: Final = threading.Lock()
+        self._sizes: OrderedDict[bytes, int] = OrderedDict()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all copies."""
+        return sum(self._sizes.values())
+
+    def keep(self, file: StateFile, save: Callable[[Path], object]) -> None:
+        """Keep a copy, which `save` writes; a disk that is full costs the copy and nothing else."""
+        if not file.uri or file.size_bytes > self._size_max:
+            return
+        path = self._path(file.digest)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            save(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return
+        with self._lock:
+            self._sizes[file.digest] = file.size_bytes
+            self._sizes.move_to_end(file.digest)
+            while self.size_bytes > self._size_max:
+                oldest, _ = self._sizes.popitem(last=False)
+                self._path(oldest).unlink(missing_ok=True)
+
+    def find(self, file: StateFile) -> Path | None:
+        """Where the copy of a file is, if there is one."""
+        with self._lock:
+            if file.digest not in self._sizes:
+                return None
+            self._sizes.move_to_end(file.digest)
+        return self._path(file.digest)
+
+    def drop(self, file: StateFile) -> None:
+        """Forget a copy that is not what it should be."""
+        with self._lock:
+            self._sizes.pop(file.digest, None)
+        self._path(file.digest).unlink(missing_ok=True)
+
+    def _path(self, digest: bytes) -> Path:
+        return self._directory / digest.hex()
+
+
+class CopyingWriter:
+    """A SnapshotWriter that keeps a copy of what it wrote."""
+
+    def __init__(self, writer: SnapshotWriter, copies: LocalCopies) -> None:
+        self._writer: Final = writer
+        self._copies: Final = copies
+
+    def write(
+        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
+    ) -> StateFile:
+        file = self._writer.write(name, content, is_shared=is_shared)
+        self._copies.keep(file, lambda path: path.write_bytes(content))
+        return file
+
+    def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
+        """See SnapshotWriter. On one file system the copy is a second name for the same bytes."""
+        file = self._writer.write_file(name, path, is_shared=is_shared)
+        self._copies.keep(file, lambda target: _link_or_copy(path, target))
+        return file
+
+
+class CopiesFirstReader:
+    """A SnapshotReader that looks for a copy before it asks the storage."""
+
+    def __init__(self, reader: SnapshotReader, copies: LocalCopies) -> None:
+        self._reader: Final = reader
+        self._copies: Final = copies
+        self.found_count = 0
+
+    def read(self, file: StateFile) -> memoryview:
+        copy = self._copy_of(file)
+        if copy is not None:
+            with self._dropping_unfit(file):
+                content = self._reader.read(copy)
+                self.found_count += 1
+                return content
+        return self._reader.read(file)
+
+    def fetch(self, file: StateFile, path: str) -> None:
+        copy = self._copy_of(file)
+        if copy is not None:
+            with self._dropping_unfit(file):
+                self._reader.fetch(copy, path)
+                self.found_count += 1
+                return
+        self._reader.fetch(file, path)
+
+    def _copy_of(self, file: StateFile) -> StateFile | None:
+        path = self._copies.find(file)
+        return None if path is None else msgspec.structs.replace(file, uri=str(path))
+
+    @contextlib.contextmanager
+    def _dropping_unfit(self, file: StateFile) -> Generator[None]:
+        """What comes out of a copy has its digest checked as the file itself has: one that fails costs a look."""
+        try:
+            yield
+        except (CheckpointCorruptedError, CheckpointStorageError):
+            self._copies.drop(file)
+
+
+def _link_or_copy(source: str, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,1 @@
+"""Which subtask starts from which part of a snapshot."""

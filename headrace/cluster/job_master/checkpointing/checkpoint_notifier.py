@@ -1,0 +1,111 @@
+"""CheckpointNotices: who is told what became of a checkpoint: tasks, coordinators, the user.
+
+What tasks are told may be lost. Runs on the JobMaster's main thread.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.cluster.job_master.checkpointing.collaborators import (
+    CheckpointedCoordinators,
+    CheckpointedTasks,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
+    CoordinatorAction,
+    FailJob,
+    FailRequest,
+)
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.core.errors import HeadraceError
+from headrace.gateways.errors import CheckpointFailedError
+
+_LOG = logging.getLogger(__name__)
+_HELD_UP_MS: Final = 60_000.0
+
+
+class CheckpointNotices:
+    """`on_failed` gets what a coordinator raises: the checkpoint stays what it is. `on_told` follows."""
+
+    def __init__(
+        self,
+        job_name: str,
+        tasks: CheckpointedTasks,
+        coordinators: CheckpointedCoordinators,
+        job_notices: JobNotices,
+        *,
+        on_failed: Callable[[HeadraceError], None],
+        on_told: Callable[[], None],
+    ) -> None:
+        self._job_name: Final = job_name
+        self._job_notices: Final = job_notices
+        # The user hears only once that no checkpoint is taken any more, and for what reason.
+        self._given_up: Final[set[str]] = set()
+        # What holds the next one up, behind which one, since when; None once that was told.
+        self._held_up: tuple[str, int] = ("", 0)
+        self._held_up_since_ms: float | None = None
+        self._tasks: Final = tasks
+        self._coordinators: Final = coordinators
+        self._on_failed: Final = on_failed
+        self._on_told: Final = on_told
+
+    def tell_user(self, actions: Sequence[CoordinatorAction]) -> None:
+        """Say of what the storage, a task or time has spoilt, unless the job fails for it or somebody waits for it."""
+        if any(isinstance(action, FailJob) for action in actions):
+            return
+        for action in actions:
+            if not isinstance(action, FailRequest) or action.request.kind.is_savepoint:
+                continue
+            if action.reason.is_told:
+                text = f"a checkpoint of job '{self._job_name}' failed, and the job goes on: {action.text}"
+                self._job_notices.tell("checkpoints", text)
+
+    def given_up(self, why: str) -> None:
+        """Say once that no checkpoint can be taken before tasks restart."""
+        if why not in self._given_up:
+            self._given_up.add(why)
+            text = f"job '{self._job_name}' takes no checkpoint any more: {why}"
+            self._job_notices.tell("checkpoints given up", text)
+
+    def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:
+        """Asked now and then: once it has been the same for a minute, say what holds checkpoints up that never fails.
+
+        `why` is empty where nothing does, or what does will expire by itself; `newest_id` is the newest complete one's.
+        """
+        if self._held_up != (why, newest_id):
+            self._held_up, self._held_up_since_ms = (why, newest_id), monotonic_ms
+        since_ms = self._held_up_since_ms
+        if why and since_ms is not None and monotonic_ms - since_ms >= _HELD_UP_MS:
+            self._held_up_since_ms = None
+            held_s = (monotonic_ms - since_ms) / 1000
+            text = f"job '{self._job_name}' has taken no checkpoint for {held_s:.0f} s: {why}"
+            self._job_notices.tell("checkpoints held up", text)
+
+    def complete(self, checkpoint: PendingCheckpoint) -> None:
+        """It is published, and counts."""
+        checkpoint_id = checkpoint.checkpoint_id
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id)
+
+    def aborted(self, checkpoint: PendingCheckpoint, latest_completed_id: int) -> None:
+        """It came to nothing."""
+        checkpoint_id = checkpoint.checkpoint_id
+        self.over(checkpoint_id)
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_aborted(attempt_id, checkpoint_id, latest_completed_id)
+
+    def over(self, checkpoint_id: int) -> None:
+        """What coordinators said to subtasks that took no part in it has waited for its end."""
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
+
+    def _tell_coordinators(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except HeadraceError as error:
+            self._on_failed(error)
+        except Exception as error:
+            _LOG.exception("an operator coordinator failed")
+            self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
+        self._on_told()

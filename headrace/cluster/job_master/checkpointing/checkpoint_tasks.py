@@ -1,0 +1,113 @@
+"""TaskCalls: the job's tasks as its checkpoints see them: who takes part, and how they are told.
+
+Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.triggerCheckpoint.
+"""
+
+from typing import Final
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointProgress
+from headrace.cluster.job_master.checkpointing.protocol.plan import (
+    CheckpointPlan,
+    CheckpointRefusedError,
+    SubtaskAttempt,
+    calculate_plan,
+)
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.core.barriers import CheckpointOptions
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.proxies import with_timeout
+
+_PROGRESS_TIMEOUT_MS: Final = 2_000.0
+"""A checkpoint that has expired waits for no longer to hear where it is stuck."""
+
+
+class TaskCalls:
+    """Implements CheckpointedTasks. What is meant for an attempt that is not the present one is not sent."""
+
+    def __init__(
+        self, scheduler: Scheduler, task_managers: TaskManagers, *, after_tasks_finish: bool
+    ) -> None:
+        self._scheduler: Final = scheduler
+        self._task_managers: Final = task_managers
+        self._after_tasks_finish: Final = after_tasks_finish
+
+    def plan(self) -> CheckpointPlan:
+        graph = self._scheduler.execution_graph
+        is_stored = any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges)
+        if is_stored or graph.job_graph.has_cached_streams:
+            reason = CheckpointFailureReason.BLOCKING_OUTPUT_EXIST
+            raise CheckpointRefusedError(reason, reason.value)
+        attempts = {
+            execution.attempt_id.execution_vertex_id: SubtaskAttempt(
+                execution.attempt_id, execution.state
+            )
+            for execution in self._scheduler.executions
+        }
+        return calculate_plan(graph, attempts, after_tasks_finish=self._after_tasks_finish)
+
+    @property
+    def ending(self) -> list[ExecutionAttemptId]:
+        return [
+            execution.attempt_id
+            for execution in self._scheduler.executions
+            if execution.has_data_ended and execution.state is ExecutionState.RUNNING
+        ]
+
+    @property
+    def has_all_data_ended(self) -> bool:
+        return self._scheduler.executions.has_all_data_ended
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        gateway = self._gateway_of(attempt_id)
+        if gateway is not None:
+            gateway.trigger_checkpoint(
+                attempt_id, self._task_managers.job_master_id, checkpoint_id, timestamp_ms, options
+            )
+
+    async def checkpoint_progress(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
+    ) -> CheckpointProgress | None:
+        gateway = self._gateway_of(attempt_id)
+        if gateway is None:
+            return None
+        try:
+            return await with_timeout(gateway, _PROGRESS_TIMEOUT_MS).request_checkpoint_progress(
+                attempt_id, self._task_managers.job_master_id, checkpoint_id
+            )
+        except HeadraceError:
+            return None
+
+    def notify_checkpoint_complete(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
+    ) -> None:
+        gateway = self._gateway_of(attempt_id)
+        if gateway is not None:
+            gateway.notify_checkpoint_complete(
+                attempt_id, self._task_managers.job_master_id, checkpoint_id
+            )
+
+    def notify_checkpoint_aborted(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
+    ) -> None:
+        gateway = self._gateway_of(attempt_id)
+        if gateway is not None:
+            gateway.notify_checkpoint_aborted(
+                attempt_id, self._task_managers.job_master_id, checkpoint_id, latest_completed_id
+            )
+
+    def _gateway_of(self, attempt_id: ExecutionAttemptId) -> TaskExecutorGateway | None:
+        execution = self._scheduler.executions.find(attempt_id)
+        if execution is None or execution.slot is None or execution.state.is_terminal:
+            return None
+        return self._task_managers.gateway_of(execution.slot.resource_id)

@@ -1,0 +1,1 @@
+"""Output that sinks have prepared, and its publication with a checkpoint."""

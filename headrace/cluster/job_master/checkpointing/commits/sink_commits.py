@@ -1,0 +1,355 @@
+"""SinkCommits: makes published output visible, on one thread per sink, ids in order.
+
+What is to be committed comes from published metadata, never from messages of tasks, so no lost message delays it. An
+outcome that is not known is settled by the same call with the same key: the target knows keys. Runs on the
+JobMaster's main thread. Source: Flink CommitterOperator; the design is ours.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
+
+from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
+from headrace.checkpoint.options import REPEAT_OUTPUT
+from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger
+from headrace.core.clock import Cancellable
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.entry_points import entry_point_names, load_entry_point
+from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError, is_outage
+from headrace.core.ids import OperatorId
+from headrace.core.threads import BlockingRunner
+from headrace.functions.sink import (
+    COMMITTER_ENTRY_POINTS,
+    Committer,
+    CommitterContext,
+    CommitterFactory,
+    KnowsCommits,
+    commit_key,
+    scope_of,
+)
+from headrace.graph.job_graph import ChainedOperator, JobGraph
+
+_LOG = logging.getLogger(__name__)
+
+COMMIT_RETRIES: Final = ConfigOption(
+    "sink.committer.retries", int, 10,
+    "How often the commit of a sink is tried again before the job fails, with pauses that grow up to 10 s.",
+)  # fmt: skip
+COMMIT_BACKLOG_MAX: Final = 3
+"""Checkpoints whose output is not committed; with so many, no further one is taken."""
+_FIRST_PAUSE_MS: Final = 100.0
+_PAUSE_MAX_MS: Final = 10_000.0
+
+
+class CommitFailedError(HeadraceError):
+    """Published output could not be made visible. It stays prepared, and the restarted job tries again."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, sink_name: str, checkpoint_id: int, error: BaseException) -> None:
+        super().__init__(
+            f"the output of checkpoint {checkpoint_id} could not be committed by sink '{sink_name}': "
+            f"{type(error).__name__}: {error}"
+        )
+        self.repeats = not is_outage(error)
+
+
+class CommitRefusedError(CommitFailedError):
+    """Trying again would end in the same way."""
+
+    recoverable = False
+
+
+class OutputAheadError(HeadraceError):
+    """A job is to start from before what its sinks have committed: that output would be written twice."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, sink_name: str, checkpoint_id: int, committed_id: int) -> None:
+        super().__init__(
+            f"sink '{sink_name}' has committed the output of checkpoint {committed_id}, and the job is to start from "
+            f"checkpoint {checkpoint_id}, so all output in between would be written twice. Start from checkpoint "
+            f"{committed_id} or a later one (`headrace checkpoint list` names those that are kept); or leave that "
+            "output as it is and let a second job with a target of its own go on (-D headrace.state-recovery.fork="
+            f"true); or accept the duplicates, or remove them yourself, with -D {REPEAT_OUTPUT.key}=true"
+        )
+        self.sink_name = sink_name
+        self.checkpoint_id = checkpoint_id
+        self.committed_id = committed_id
+
+
+class CommitsOwner(Protocol):
+    """The JobMaster."""
+
+    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
+        """Run `action` on the main thread after `delay_ms`."""
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `coroutine` on the main thread, until the JobMaster ends."""
+        ...
+
+
+class SinkCommits:
+    """The committers of one job.
+
+    `on_changed`: the backlog changed; `on_failed`: a commit was given up; `tell`: what the user is to read.
+    """
+
+    def __init__(
+        self,
+        owner: CommitsOwner,
+        graph: JobGraph,
+        settings: Settings,
+        run_blocking: BlockingRunner,
+        *,
+        on_changed: Callable[[], None],
+        on_failed: Callable[[CommitFailedError], None],
+        tell: Callable[[str], None],
+        factories: Mapping[str, CommitterFactory] | None = None,
+    ) -> None:
+        self._owner: Final = owner
+        self._run_blocking: Final = run_blocking
+        self._on_changed: Final = on_changed
+        self._on_failed: Final = on_failed
+        self._tell: Final = tell
+        self._retries: Final = settings.get_option(COMMIT_RETRIES)
+        self._may_repeat: Final = settings.get_option(REPEAT_OUTPUT)
+        self._sinks: Final = {
+            operator.operator_id: _Sink(operator, _committer(operator, settings, factories or {}))
+            for vertex in graph.vertices
+            for operator in vertex.operators
+            if operator.committer
+        }
+        self._ledger: Final = CommitLedger(self._sinks)
+        self._lineage_id = ""
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._is_closed = False
+
+    @property
+    def undecided_ids(self) -> tuple[int, ...]:
+        """Checkpoints whose output is not all committed."""
+        return self._ledger.undecided_ids
+
+    @property
+    def is_backlog_full(self) -> bool:
+        """Whether no further checkpoint is to be taken before a sink has committed."""
+        return len(self._ledger.undecided_ids) >= COMMIT_BACKLOG_MAX
+
+    @property
+    def blocking_sinks(self) -> tuple[str, ...]:
+        """Names of the sinks that have something to commit."""
+        return tuple(self._sinks[key].name for key in self._ledger.blocking_sinks)
+
+    def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        return self._ledger.complete(metadata)
+
+    def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
+        """The checkpoint is durable: commit what is new in it."""
+        self._lineage_id = metadata.lineage
+        self._ledger.published(metadata, {key: set(value) for key, value in sent.items()})
+        self._commit_all()
+        self._on_changed()
+
+    async def restore(self, metadata: CheckpointMetadata | None) -> None:
+        """Commit all that another JobMaster may have left open, before any task runs.
+
+        CommitFailedError; OutputAheadError where a sink has committed what came after this checkpoint.
+        """
+        self._ledger.restore(metadata)
+        if metadata is not None:
+            self._lineage_id = metadata.lineage
+            for operator_id, sink in self._sinks.items():
+                await self._refuse_repetition(operator_id, sink, metadata.checkpoint_id)
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Commit all that was given up or is under way, before tasks restart. CommitFailedError.
+
+        What is known of output that was sent before stays: tasks that run on may send it again.
+        """
+        for sink in self._sinks.values():
+            sink.failure = None
+        self._commit_all()
+        self._on_changed()
+        await self.await_all()
+
+    async def await_all(self) -> None:
+        """Return once everything published is committed. CommitFailedError."""
+        await self._idle.wait()
+        for sink in self._sinks.values():
+            if sink.failure is not None:
+                raise sink.failure
+
+    async def close(self) -> None:
+        """Let commits that run end, begin no other, and let the committers go. Idempotent."""
+        self._is_closed = True
+        await self._threads_end()
+        for sink in self._sinks.values():
+            committer, sink.committer = sink.committer, None
+            if committer is not None:
+                try:
+                    await self._run_blocking(f"close-{sink.name}", committer.close)
+                except Exception as error:
+                    _LOG.warning("the committer of sink '%s' did not close: %s", sink.name, error)
+
+    async def _refuse_repetition(
+        self, operator_id: OperatorId, sink: "_Sink", checkpoint_id: int
+    ) -> None:
+        committer = sink.committer
+        if not isinstance(committer, KnowsCommits):
+            return
+        scope = scope_of(commit_key(self._lineage_id, str(operator_id), checkpoint_id))
+        try:
+            last_id = await self._asked(sink, lambda: committer.last_committed(scope))
+        except Exception as error:
+            kind = CommitFailedError if getattr(error, "recoverable", True) else CommitRefusedError
+            raise kind(sink.name, checkpoint_id, error) from error
+        if last_id is None or last_id <= checkpoint_id:
+            return
+        ahead = OutputAheadError(sink.name, checkpoint_id, last_id)
+        if not self._may_repeat:
+            raise ahead
+        self._tell(
+            f"sink '{sink.name}' has committed the output of checkpoint {last_id}, and the job starts from checkpoint "
+            f"{checkpoint_id}: what came in between is written a second time, as {REPEAT_OUTPUT.key} allows"
+        )
+
+    async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
+        """Ask a target; again, as commits are tried again, where it does not answer."""
+        failed_count = 0
+        while True:
+            try:
+                return await self._run_blocking(f"ask-{sink.name}", ask)
+            except Exception as error:
+                is_over = not getattr(error, "recoverable", True) or failed_count >= self._retries
+                if is_over or self._is_closed:
+                    raise
+                pause_ms = _pause_ms(failed_count)
+                failed_count += 1
+                self._tell(
+                    f"sink '{sink.name}' does not say what it has committed (try {failed_count} of "
+                    f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+                )
+            waited = asyncio.Event()
+            self._owner.schedule_run_async(pause_ms, waited.set)
+            await waited.wait()
+
+    def _commit_all(self) -> None:
+        for operator_id in self._ledger.sinks:
+            self._commit_next(operator_id)
+        self._note_idle()
+
+    def _commit_next(self, operator_id: OperatorId) -> None:
+        """Begin the sink's next commit, unless one runs, waits for its turn, or was given up."""
+        sink = self._sinks[operator_id]
+        pending = self._ledger.next_of(operator_id)
+        if pending is None or sink.is_busy or sink.failure is not None or self._is_closed:
+            return
+        sink.is_busy = True
+        sink.running = self._owner.spawn(self._commit(sink, pending), f"commit {sink.name}")
+
+    async def _commit(self, sink: "_Sink", pending: PendingCommit) -> None:
+        committer = sink.committer
+        assert committer is not None
+        key = commit_key(self._lineage_id, str(pending.operator_id), pending.checkpoint_id)
+        contents = [committable.content for committable in pending.committables]
+        error: Exception | None = None
+        try:
+            await self._run_blocking(
+                f"commit-{sink.name}",
+                lambda: committer.commit(key, pending.checkpoint_id, contents),
+            )
+        except Exception as raised:
+            error = raised
+        self._commit_ended(sink, pending, error)
+
+    def _commit_ended(self, sink: "_Sink", pending: PendingCommit, error: Exception | None) -> None:
+        sink.running = None
+        if error is None:
+            sink.is_busy = False
+            sink.failed_count = 0
+            self._ledger.committed(pending.operator_id, pending.checkpoint_id)
+            self._commit_next(pending.operator_id)
+            self._on_changed()
+        elif self._is_closed:
+            sink.is_busy = False
+        elif not getattr(error, "recoverable", True) or sink.failed_count >= self._retries:
+            sink.is_busy = False
+            sink.failed_count = 0
+            kind = CommitFailedError if getattr(error, "recoverable", True) else CommitRefusedError
+            sink.failure = kind(sink.name, pending.checkpoint_id, error)
+            sink.failure.__cause__ = error
+            self._on_failed(sink.failure)
+        else:
+            self._retry(sink, pending, error)
+        self._note_idle()
+
+    def _retry(self, sink: "_Sink", pending: PendingCommit, error: Exception) -> None:
+        pause_ms = _pause_ms(sink.failed_count)
+        sink.failed_count += 1
+        self._tell(
+            f"sink '{sink.name}' could not commit checkpoint {pending.checkpoint_id} (try {sink.failed_count} of "
+            f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+        )
+
+        def again() -> None:
+            sink.is_busy = False
+            self._commit_next(pending.operator_id)
+            self._note_idle()
+
+        self._owner.schedule_run_async(pause_ms, again)
+
+    def _note_idle(self) -> None:
+        """Idle is: nothing runs, and nothing is left but behind a commit that was given up."""
+        is_idle = all(
+            not sink.is_busy
+            and (sink.failure is not None or self._ledger.next_of(operator_id) is None)
+            for operator_id, sink in self._sinks.items()
+        )
+        if is_idle:
+            self._idle.set()
+        else:
+            self._idle.clear()
+
+    async def _threads_end(self) -> None:
+        """A thread cannot be stopped: what it commits is published, and is waited for."""
+        running = [sink.running for sink in self._sinks.values() if sink.running is not None]
+        if running:
+            await asyncio.wait(running)
+
+
+class _Sink:
+    """`is_busy`: a commit runs, or waits to be tried again."""
+
+    def __init__(self, operator: ChainedOperator, committer: Committer) -> None:
+        self.name: Final = operator.name
+        self.committer: Committer | None = committer
+        self.is_busy = False
+        self.running: asyncio.Future[None] | None = None
+        self.failed_count = 0
+        self.failure: CommitFailedError | None = None
+
+
+def _pause_ms(failed_count: int) -> float:
+    return min(_FIRST_PAUSE_MS * 2**failed_count, _PAUSE_MAX_MS)
+
+
+def _committer(
+    operator: ChainedOperator, settings: Settings, factories: Mapping[str, CommitterFactory]
+) -> Committer:
+    name = operator.committer
+    factory = factories.get(name)
+    if factory is None:
+        if name not in entry_point_names(COMMITTER_ENTRY_POINTS):
+            known = ", ".join(entry_point_names(COMMITTER_ENTRY_POINTS)) or "none"
+            raise ConfigurationError(
+                "execution.target",
+                name,
+                f"sink '{operator.name}' needs the committer of this name, which is not among those that are "
+                f"installed beside the JobManager: {known}",
+            )
+        factory = load_entry_point(COMMITTER_ENTRY_POINTS, name)
+    return factory(CommitterContext(operator.name, settings), operator.committer_payload)

@@ -1,0 +1,112 @@
+"""CheckpointLineage: what a job starts from, at its begin and after failures, and what it leaves when it has ended.
+
+Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
+"""
+
+import logging
+from typing import Final
+
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.options import RETENTION
+from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
+    CheckpointCoordinator,
+)
+from headrace.cluster.job_master.checkpointing.publisher import Publisher
+from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+
+_LOG = logging.getLogger(__name__)
+
+
+class CheckpointLineage:
+    """The complete checkpoints of one job, as the store has them, and whether their output is committed."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        calls: StoreCalls,
+        ids: CheckpointIds,
+        commits: SinkCommits,
+        publisher: Publisher,
+        coordinator: CheckpointCoordinator,
+        statistics: CheckpointStatistics,
+    ) -> None:
+        self._job_id: Final = job_id
+        self._calls: Final = calls
+        self._ids: Final = ids
+        self._commits: Final = commits
+        self._publisher: Final = publisher
+        self._coordinator: Final = coordinator
+        self._statistics: Final = statistics
+        self._is_refused = False
+
+    async def recover(self) -> CompletedCheckpoint | None:
+        """Take over the job's lineage; return what the job starts from. CheckpointError.
+
+        All output of it is committed then.
+        """
+        restored = await self._calls.call("recover", self._calls.store.recover)
+        await self._commits.restore(None if restored is None else restored.metadata)
+        return self._starts_from(restored)
+
+    def refused(self) -> None:
+        """The job cannot start from what `recover` returned, or would have: nobody is sent there at its end."""
+        self._is_refused = True
+
+    async def latest(self) -> CompletedCheckpoint | None:
+        """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
+        await self._publisher.settled()
+        await self._commits.resume()
+        return self._starts_from(await self.newest())
+
+    async def newest(self) -> CompletedCheckpoint | None:
+        """What the job would restart from, as the store has it now; nothing changes by that."""
+        return await self._calls.call("latest", self._calls.store.latest)
+
+    async def close(self, status: JobStatus, *, is_given_up: bool = False) -> None:
+        """The job has ended: what is published is made visible first, as far as its sinks can.
+
+        `is_given_up`: its cluster ends, and neither the job nor its user wanted that.
+        """
+        await self._publisher.settled()
+        await self._ids.close()
+        is_committed = True
+        if status.is_globally_terminal_state():
+            try:
+                await self._commits.await_all()
+            except HeadraceError as error:
+                is_committed = False
+                _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
+        await self._commits.close()
+        was_cancelled = status is JobStatus.CANCELED
+        kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
+        left = await self._calls.call(
+            "close", lambda: self._calls.store.close(kept_as, keeps_latest=not is_committed)
+        )
+        if self._is_refused:
+            # The error says from where and how it may go on.
+            return
+        if left.kept_uri:
+            _LOG.warning(
+                "job %s has ended (%s), and its last checkpoint is kept: go on from it with -s %s",
+                self._job_id,
+                "its cluster ends" if kept_as is JobStatus.SUSPENDED else status.name,
+                left.kept_uri,
+            )
+        elif left.has_deleted and was_cancelled:
+            _LOG.warning(
+                "job %s is cancelled, and its checkpoints are deleted: no job can go on from them; "
+                "-D %s=RETAIN_ON_CANCELLATION keeps them, and a savepoint is always kept",
+                self._job_id,
+                RETENTION.key,
+            )
+
+    def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
+        if restored is not None:
+            self._coordinator.restored(restored.checkpoint_id)
+            self._statistics.restored(restored.checkpoint_id)
+        return restored

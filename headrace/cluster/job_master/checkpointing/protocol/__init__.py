@@ -1,0 +1,1 @@
+"""When checkpoints are taken and what becomes of each: pure state machines of the coordinator."""

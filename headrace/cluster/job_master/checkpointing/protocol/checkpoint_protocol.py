@@ -1,0 +1,408 @@
+"""CheckpointCoordinator: decides when checkpoints are taken and what becomes of each. Pure: events in, actions out.
+
+    wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
+           -> all acknowledged -> Publish -> NotifyComplete
+    and from any step before Publish: NotifyAborted
+
+Coordinators of operators are snapshotted before any barrier is sent: what they hand out afterwards belongs to the next
+checkpoint. One request at a time is between CalculatePlan and SendTriggers, and one checkpoint at a time is being
+published, so that ids complete in rising order. Times are monotonic milliseconds.
+Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint.
+"""
+
+from typing import Final
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.options import TIMEOUT, UNALIGNED
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointRules,
+)
+from headrace.cluster.job_master.checkpointing.protocol.events import (
+    ArmTimeout,
+    BacklogChanged,
+    BrakesChanged,
+    CalculatePlan,
+    CancelTimeout,
+    CheckpointRequested,
+    CheckpointStepFailed,
+    CheckpointTimedOut,
+    CompleteRequest,
+    CoordinatorAction,
+    CoordinatorEvent,
+    CoordinatorsSnapshotted,
+    CreateLocation,
+    DiscardLocation,
+    DiscardState,
+    FailJob,
+    FailRequest,
+    IdTaken,
+    LocationCreated,
+    NotifyAborted,
+    NotifyComplete,
+    PeriodicTimerFired,
+    PlanCalculated,
+    Publish,
+    Published,
+    RegisterSharedState,
+    SchedulingStarted,
+    SchedulingStopped,
+    SendTriggers,
+    SnapshotCoordinators,
+    TakeId,
+    TaskAcknowledged,
+    TaskDeclined,
+    TaskGone,
+    TriggerFailed,
+)
+from headrace.cluster.job_master.checkpointing.protocol.failure_counter import (
+    CheckpointFailureCounter,
+)
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    AckVerdict,
+    PendingCheckpoint,
+    PendingPhase,
+)
+from headrace.cluster.job_master.checkpointing.protocol.periodic_schedule import PeriodicSchedule
+from headrace.cluster.job_master.checkpointing.protocol.recent_checkpoints import (
+    CheckpointsThatAreOver,
+)
+from headrace.cluster.job_master.checkpointing.protocol.request_queue import (
+    CheckpointRequest,
+    RequestQueue,
+    RequestUnderWay,
+    TooEarly,
+)
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.randomness import SeededRandom
+
+_R = CheckpointFailureReason
+_SLOW_REMEDY: Final = (
+    f"raise {TIMEOUT.key}, or set {UNALIGNED.key} so that barriers overtake records"
+)
+
+
+class CheckpointCoordinator:
+    """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
+
+    def __init__(self, rules: CheckpointRules, random: SeededRandom) -> None:
+        self._rules = rules
+        self._queue = RequestQueue(rules.max_concurrent)
+        self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
+        self._pending: dict[int, PendingCheckpoint] = {}
+        self._over: Final = CheckpointsThatAreOver()
+        self._latest_completed_id = 0
+        self._last_completion_ms = float("-inf")
+        self._trigger: RequestUnderWay | None = None
+        self._schedule = PeriodicSchedule(rules, random)
+        self._is_shut_down = False
+        self._cleaning_count = 0
+        self._is_commit_backlog_full = False
+        self._actions: list[CoordinatorAction] = []
+        self._now_ms = 0.0
+
+    @property
+    def pending(self) -> tuple[PendingCheckpoint, ...]:
+        """Checkpoints under way, by id."""
+        return tuple(self._pending.values())
+
+    @property
+    def latest_completed_id(self) -> int:
+        """The newest checkpoint that was published or restored; 0 before the first."""
+        return self._latest_completed_id
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether a publication is under way, which nobody can take back."""
+        return any(each.phase is PendingPhase.PUBLISHING for each in self._pending.values())
+
+    @property
+    def is_triggering(self) -> bool:
+        """Whether one is being begun, and has no id yet."""
+        return self._trigger is not None and self._trigger.checkpoint_id is None
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._queue)
+
+    def restored(self, checkpoint_id: int) -> None:
+        """The job starts from this checkpoint."""
+        self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
+
+    def handle(self, event: CoordinatorEvent, monotonic_ms: float) -> list[CoordinatorAction]:
+        """Take an event; return what is to be done, in order."""
+        self._actions = []
+        self._now_ms = monotonic_ms
+        self._dispatch(event)
+        return self._actions
+
+    def _dispatch(self, event: CoordinatorEvent) -> None:
+        match event:
+            case SchedulingStarted():
+                if not self._is_shut_down:
+                    self._actions += self._schedule.start(self._now_ms)
+            case BacklogChanged(is_backlog):
+                self._actions += self._schedule.backlog_changed(self._now_ms, is_backlog)
+            case SchedulingStopped(reason):
+                self._stop(reason)
+            case PeriodicTimerFired(generation):
+                self._timer_fired(generation)
+            case CheckpointRequested(number, kind, target):
+                forced = kind.is_savepoint and self._rules.forces_savepoints
+                self._want(CheckpointRequest(number, kind, False, forced, target))
+            case BrakesChanged(cleaning_count, is_full):
+                self._cleaning_count = cleaning_count
+                self._is_commit_backlog_full = is_full
+                self._try_next()
+            case PlanCalculated() | IdTaken() | TriggerFailed():
+                self._trigger_answered(event)
+            case _:
+                self._checkpoint_event(event)
+
+    def _checkpoint_event(self, event: CoordinatorEvent) -> None:
+        match event:
+            case LocationCreated():
+                self._location_created(event)
+            case CoordinatorsSnapshotted():
+                self._coordinators_snapshotted(event)
+            case CheckpointStepFailed(checkpoint_id, reason, text):
+                self._step_failed(checkpoint_id, reason, text)
+            case TaskAcknowledged():
+                self._acknowledged(event)
+            case TaskDeclined(attempt_id, checkpoint_id, reason, text):
+                checkpoint = self._pending.get(checkpoint_id)
+                if checkpoint is not None and checkpoint.concerns(attempt_id):
+                    self._abort(checkpoint, reason, text or reason.value)
+            case TaskGone(attempt_id, is_failure):
+                self._task_gone(attempt_id, is_failure)
+            case CheckpointTimedOut(checkpoint_id, text):
+                self._timed_out(checkpoint_id, text)
+            case Published(checkpoint_id):
+                self._published(checkpoint_id)
+            case _:
+                raise AssertionError(event)
+
+    # When
+
+    def _timer_fired(self, generation: int) -> None:
+        fired = self._schedule.fired(self._now_ms, generation)
+        if fired is not None:
+            timer, request = fired
+            self._do(timer)
+            self._want(request)
+
+    def _stop(self, reason: CheckpointFailureReason) -> None:
+        self._schedule.stop()
+        if reason is _R.CHECKPOINT_COORDINATOR_SHUTDOWN:
+            self._is_shut_down = True
+        trigger, self._trigger = self._trigger, None
+        if trigger is not None and trigger.checkpoint_id is None:
+            self._do(FailRequest(trigger.request, reason, reason.value))
+        for request in self._queue.clear():
+            self._do(FailRequest(request, reason, reason.value))
+        for checkpoint in self.pending:
+            self._abort(checkpoint, reason, reason.value)
+
+    def _want(self, request: CheckpointRequest) -> None:
+        if self._is_shut_down:
+            reason = _R.CHECKPOINT_COORDINATOR_SHUTDOWN
+            self._do(FailRequest(request, reason, reason.value))
+            return
+        turned_away = self._queue.put(request)
+        if turned_away is not None:
+            reason = _R.TOO_MANY_CHECKPOINT_REQUESTS
+            self._do(FailRequest(turned_away, reason, reason.value))
+        self._try_next()
+
+    def _try_next(self) -> None:
+        if self._trigger is not None or self._is_commit_backlog_full:
+            return
+        pause_left_ms = self._last_completion_ms + self._rules.min_pause_ms - self._now_ms
+        chosen = self._queue.choose(
+            pending_count=len(self._pending),
+            cleaning_count=self._cleaning_count,
+            pause_left_ms=pause_left_ms,
+        )
+        match chosen:
+            case None:
+                return
+            case TooEarly(request, remaining_ms):
+                reason = _R.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+                self._do(FailRequest(request, reason, reason.value))
+                self._actions += self._schedule.put_off(self._now_ms, remaining_ms)
+            case CheckpointRequest():
+                self._begin(chosen)
+
+    # The trigger
+
+    def _begin(self, request: CheckpointRequest) -> None:
+        self._trigger = RequestUnderWay(request)
+        if request.is_periodic and not self._schedule.is_on:
+            reason = _R.PERIODIC_SCHEDULER_SHUTDOWN
+            self._trigger_failed(reason, reason.value)
+            return
+        self._do(CalculatePlan(request.number))
+
+    def _trigger_answered(self, event: PlanCalculated | IdTaken | TriggerFailed) -> None:
+        trigger = self._trigger
+        if trigger is None or trigger.request.number != event.number:
+            return
+        match event:
+            case PlanCalculated(number, plan):
+                trigger.plan = plan
+                self._do(TakeId(number))
+            case IdTaken():
+                self._id_taken(trigger, event)
+            case TriggerFailed(_, reason, text):
+                self._trigger_failed(reason, text)
+
+    def _id_taken(self, trigger: RequestUnderWay, event: IdTaken) -> None:
+        assert trigger.plan is not None
+        if trigger.lost is not None:
+            attempt_id, reason = trigger.lost
+            self._trigger_failed(reason, f"task {attempt_id} has ended")
+            return
+        checkpoint_id = event.checkpoint_id
+        last_id = max(self._pending, default=self._latest_completed_id)
+        assert checkpoint_id > last_id, f"id {checkpoint_id} was given out behind id {last_id}"
+        trigger.checkpoint_id = checkpoint_id
+        checkpoint = PendingCheckpoint(
+            checkpoint_id, event.timestamp_ms, trigger.request, trigger.plan
+        )
+        self._pending[checkpoint_id] = checkpoint
+        self._do(ArmTimeout(checkpoint_id, self._rules.timeout_ms))
+        self._do(CreateLocation(checkpoint_id, checkpoint.kind, trigger.request.target))
+
+    def _trigger_failed(self, reason: CheckpointFailureReason, text: str) -> None:
+        """Before there was an id."""
+        trigger, self._trigger = self._trigger, None
+        assert trigger is not None and trigger.checkpoint_id is None
+        self._do(FailRequest(trigger.request, reason, text))
+        why_job_fails = self._failures.why_job_fails(trigger.request.kind, reason, None)
+        if why_job_fails:
+            self._do(FailJob(why_job_fails.format(text), reason))
+        self._try_next()
+
+    def _location_created(self, event: LocationCreated) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None:
+            self._do(DiscardLocation(event.checkpoint_id, event.options))
+            return
+        checkpoint.options = event.options
+        self._do(SnapshotCoordinators(event.checkpoint_id))
+
+    def _coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None:
+            return
+        checkpoint.coordinator_states = event.states
+        checkpoint.phase = PendingPhase.TRIGGERED
+        self._trigger = None
+        self._do(SendTriggers(checkpoint))
+        self._publish_if_ready()
+        self._try_next()
+
+    # Answers
+
+    def _acknowledged(self, event: TaskAcknowledged) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None or not checkpoint.kind.is_savepoint:
+            # Even of a checkpoint that is gone: the task's next increment may refer to these files.
+            self._do(RegisterSharedState(event.checkpoint_id, event.snapshot))
+        verdict = AckVerdict.UNKNOWN
+        if checkpoint is not None:
+            verdict = checkpoint.acknowledge(event.attempt_id, event.snapshot, event.metrics)
+        match verdict:
+            case AckVerdict.UNKNOWN:
+                if self._over.is_superfluous(event.checkpoint_id, self._latest_completed_id):
+                    self._do(DiscardState(event.checkpoint_id, event.snapshot))
+            case AckVerdict.DUPLICATE:
+                pass
+            case AckVerdict.ACCEPTED:
+                self._publish_if_ready()
+
+    def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
+        # Even one that has finished answers no more: what still waits for it would wait in vain.
+        reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
+        trigger = self._trigger
+        if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
+            trigger.lost = (attempt_id, reason)
+        for checkpoint in self.pending:
+            if checkpoint.waits_for(attempt_id):
+                self._abort(checkpoint, reason, f"task {attempt_id}: {reason.value}")
+
+    def _timed_out(self, checkpoint_id: int, text: str) -> None:
+        checkpoint = self._pending.get(checkpoint_id)
+        if checkpoint is not None:
+            why = text or f"{len(checkpoint.waiting)} subtask(s) had not answered"
+            reason = _R.CHECKPOINT_EXPIRED
+            self._abort(checkpoint, reason, f"{reason.value}: {why}; {_SLOW_REMEDY}")
+
+    # The end
+
+    def _publish_if_ready(self) -> None:
+        """Begin the publication of the lowest checkpoint that everybody has acknowledged."""
+        if self.is_publishing:
+            return
+        for checkpoint in self._pending.values():
+            if checkpoint.phase is PendingPhase.TRIGGERED and checkpoint.is_acknowledged:
+                checkpoint.phase = PendingPhase.READY
+        ready = [each for each in self._pending.values() if each.phase is PendingPhase.READY]
+        if ready:
+            ready[0].phase = PendingPhase.PUBLISHING
+            self._over.publication_begun(ready[0].checkpoint_id)
+            self._do(CancelTimeout(ready[0].checkpoint_id))
+            self._do(Publish(ready[0]))
+
+    def _published(self, checkpoint_id: int) -> None:
+        checkpoint = self._pending.pop(checkpoint_id)
+        assert checkpoint.phase is PendingPhase.PUBLISHING
+        self._last_completion_ms = self._now_ms
+        self._failures.succeeded(checkpoint_id)
+        if checkpoint.commits:
+            self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
+            self._over.completed(self._latest_completed_id)
+            for other in self.pending:
+                if other.checkpoint_id < checkpoint_id and other.is_subsumable:
+                    reason = _R.CHECKPOINT_SUBSUMED
+                    self._abort(other, reason, f"checkpoint {checkpoint_id} was complete first")
+            self._do(NotifyComplete(checkpoint))
+        self._do(CompleteRequest(checkpoint.request))
+        self._publish_if_ready()
+        self._try_next()
+
+    def _step_failed(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str) -> None:
+        checkpoint = self._pending.get(checkpoint_id)
+        if checkpoint is None:
+            return
+        if checkpoint.phase is PendingPhase.PUBLISHING:
+            checkpoint.phase = PendingPhase.READY
+        self._abort(checkpoint, reason, text)
+        self._publish_if_ready()
+
+    def _abort(
+        self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        """Give it up, unless its publication is under way: then the storage decides."""
+        if checkpoint.phase is PendingPhase.PUBLISHING:
+            return
+        del self._pending[checkpoint.checkpoint_id]
+        self._over.given_up(checkpoint.checkpoint_id)
+        trigger = self._trigger
+        if trigger is not None and trigger.checkpoint_id == checkpoint.checkpoint_id:
+            self._trigger = None
+        self._do(CancelTimeout(checkpoint.checkpoint_id))
+        self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id))
+        self._do(FailRequest(checkpoint.request, reason, text))
+        why_job_fails = self._failures.why_job_fails(
+            checkpoint.kind,
+            reason,
+            checkpoint.checkpoint_id,
+            is_awaited=checkpoint.is_awaited_by_tasks,
+        )
+        if why_job_fails:
+            self._do(FailJob(why_job_fails.format(text), reason))
+        self._try_next()
+
+    def _do(self, action: CoordinatorAction) -> None:
+        self._actions.append(action)

@@ -1,0 +1,106 @@
+"""CheckpointRules: what a job's settings say of its checkpoints. Source: Flink CheckpointCoordinatorConfiguration."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.checkpoint.options import (
+    AFTER_TASKS_FINISH,
+    ALIGNED_TIMEOUT,
+    INTERVAL,
+    INTERVAL_DURING_BACKLOG,
+    MAX_CONCURRENT,
+    MIN_PAUSE,
+    MODE,
+    TIMEOUT,
+    TOLERABLE_FAILURES,
+    UNALIGNED,
+    CheckpointingMode,
+    member_of,
+)
+from headrace.core.barriers import NEVER_UNALIGNED, AlignmentMode
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.graph.pipeline_options import APPROXIMATE_LOCAL_RECOVERY
+
+
+@dataclass(frozen=True)
+class CheckpointRules:
+    """Options of one job; durations in ms. `interval_ms` is None where nothing is taken periodically.
+
+    `interval_during_backlog_ms`: while a source works off a backlog; 0: none then, None: as ever.
+    `forces_savepoints`: a savepoint need not wait for checkpoints under way.
+    """
+
+    interval_ms: float | None
+    timeout_ms: float = 600_000.0
+    min_pause_ms: float = 0.0
+    max_concurrent: int = 1
+    tolerable_failure_count: int = 0
+    forces_savepoints: bool = True
+    after_tasks_finish: bool = True
+    alignment: AlignmentMode = AlignmentMode.ALIGNED
+    aligned_timeout_ms: int = NEVER_UNALIGNED
+    interval_during_backlog_ms: float | None = None
+
+    @property
+    def period_ms(self) -> float:
+        """The interval, which is never shorter than the pause."""
+        return max(self.interval_ms or 0.0, self.min_pause_ms)
+
+    @property
+    def backlog_period_ms(self) -> float | None:
+        """The same while a source works off a backlog; None where nothing is taken meanwhile."""
+        interval_ms = self.interval_during_backlog_ms
+        if interval_ms is None:
+            return self.period_ms
+        return max(interval_ms, self.min_pause_ms) if interval_ms > 0 else None
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "CheckpointRules":
+        """Read the options; ConfigurationError where they do not fit each other."""
+        alignment, aligned_timeout_ms = _alignment(settings)
+        max_concurrent = settings.get_option(MAX_CONCURRENT)
+        if max_concurrent < 1:
+            raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, "it must be at least 1")
+        if max_concurrent > 1 and settings.get_option(UNALIGNED):
+            text = "unaligned checkpoints are taken one at a time"
+            raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, text)
+        if settings.get_option(APPROXIMATE_LOCAL_RECOVERY) and settings.get_option(UNALIGNED):
+            text = (
+                "unaligned checkpoints store what is on its way, and approximate recovery loses it"
+            )
+            raise ConfigurationError(APPROXIMATE_LOCAL_RECOVERY.key, True, text)
+        interval_ms = settings.duration_ms(INTERVAL)
+        backlog_ms = settings.duration_ms(INTERVAL_DURING_BACKLOG)
+        if 0 < backlog_ms < interval_ms:
+            text = f"it must be 0, or no shorter than {INTERVAL.key}"
+            raise ConfigurationError(INTERVAL_DURING_BACKLOG.key, f"{backlog_ms:g} ms", text)
+        return cls(
+            interval_ms=interval_ms if interval_ms > 0 else None,
+            interval_during_backlog_ms=backlog_ms if backlog_ms >= 0 else None,
+            timeout_ms=settings.duration_ms(TIMEOUT),
+            min_pause_ms=min(
+                settings.duration_ms(MIN_PAUSE), timedelta(days=365).total_seconds() * 1000
+            ),
+            max_concurrent=max_concurrent,
+            tolerable_failure_count=settings.get_option(TOLERABLE_FAILURES),
+            forces_savepoints=not settings.get_option(UNALIGNED),
+            after_tasks_finish=settings.get_option(AFTER_TASKS_FINISH),
+            alignment=alignment,
+            aligned_timeout_ms=aligned_timeout_ms,
+        )
+
+
+def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
+    """Unaligned at once, or aligned at first and unaligned after a time. ConfigurationError."""
+    if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        if settings.get_option(UNALIGNED):
+            text = f"barriers overtake only with {MODE.key}: EXACTLY_ONCE"
+            raise ConfigurationError(UNALIGNED.key, True, text)
+        return AlignmentMode.AT_LEAST_ONCE, NEVER_UNALIGNED
+    if not settings.get_option(UNALIGNED):
+        return AlignmentMode.ALIGNED, NEVER_UNALIGNED
+    timeout_ms = round(settings.duration_ms(ALIGNED_TIMEOUT))
+    if timeout_ms > 0:
+        return AlignmentMode.ALIGNED, timeout_ms
+    return AlignmentMode.UNALIGNED, NEVER_UNALIGNED

@@ -1,0 +1,99 @@
+"""CheckpointFailureCounter: whether the job survives that a checkpoint came to nothing. Pure.
+
+Source: Flink CheckpointFailureManager.
+"""
+
+from typing import Final
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.options import TOLERABLE_FAILURES
+from headrace.core.barriers import SnapshotKind
+
+TOO_MANY_FAILED: Final = (
+    "{} (more checkpoints failed in a row than " + TOLERABLE_FAILURES.key + " allows)"
+)
+STOPPED_FOR_NOTHING: Final = (
+    "{} (so the savepoint with which the job was to stop came to nothing, and its tasks restart)"
+)
+
+_R = CheckpointFailureReason
+_OF_A_TASK: Final = frozenset(
+    {
+        _R.CHECKPOINT_DECLINED,
+        _R.CHECKPOINT_ASYNC_EXCEPTION,
+        _R.CHANNEL_STATE_SHARED_STREAM_EXCEPTION,
+    }
+)
+_RESTARTS_ANYWAY: Final = frozenset(
+    {
+        _R.TASK_FAILURE,
+        _R.CHECKPOINT_COORDINATOR_SUSPEND,
+        _R.CHECKPOINT_COORDINATOR_SHUTDOWN,
+        _R.JOB_FAILOVER_REGION,
+    }
+)
+"""Who ends a checkpoint for such a reason restarts its tasks."""
+
+
+class CheckpointFailureCounter:
+    """Counts failures in a row. A checkpoint counts once, and only if it is newer than the last success."""
+
+    def __init__(self, tolerable_count: int) -> None:
+        self._tolerable_count = tolerable_count
+        self._last_success_id = 0
+        self._counted_ids: set[int] = set()
+        self.count = 0
+
+    def succeeded(self, checkpoint_id: int) -> None:
+        """A checkpoint was published."""
+        self._last_success_id = max(self._last_success_id, checkpoint_id)
+        self._reset()
+
+    def why_job_fails(
+        self,
+        kind: SnapshotKind,
+        reason: CheckpointFailureReason,
+        checkpoint_id: int | None,
+        *,
+        is_awaited: bool = False,
+    ) -> str:
+        """Count; return what people are told, with a place for the cause. Empty where the job goes on.
+
+        `is_awaited`: the tasks have stopped for this one, so that only a restart makes them go on.
+        """
+        is_too_many = self._is_too_many(
+            kind, reason, checkpoint_id, is_of_task=reason in _OF_A_TASK
+        )
+        if not is_awaited:
+            return TOO_MANY_FAILED if is_too_many else ""
+        return "" if reason in _RESTARTS_ANYWAY else STOPPED_FOR_NOTHING
+
+    def _is_too_many(
+        self,
+        kind: SnapshotKind,
+        reason: CheckpointFailureReason,
+        checkpoint_id: int | None,
+        *,
+        is_of_task: bool,
+    ) -> bool:
+        """Count; True where the job is to fail. `checkpoint_id` is None for what failed before it had one.
+
+        A savepoint that fails on the side of the JobMaster concerns only who asked for it.
+        """
+        if kind.is_savepoint and not is_of_task:
+            return False
+        if not reason.is_counted:
+            return False
+        if checkpoint_id is not None:
+            if checkpoint_id <= self._last_success_id or checkpoint_id in self._counted_ids:
+                return False
+            self._counted_ids.add(checkpoint_id)
+        self.count += 1
+        if self.count <= self._tolerable_count:
+            return False
+        self._reset()
+        return True
+
+    def _reset(self) -> None:
+        self.count = 0
+        self._counted_ids.clear()

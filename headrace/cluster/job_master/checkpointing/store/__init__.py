@@ -1,0 +1,1 @@
+"""Completed checkpoints of one job: kept, published, found again after a restart."""

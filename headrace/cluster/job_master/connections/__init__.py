@@ -1,0 +1,1 @@
+"""Connections of a JobMaster: TaskManagers, the ResourceManager and the shuffle master."""

@@ -1,0 +1,198 @@
+"""DataSetLookup: where data sets of earlier jobs lie, asked of the ResourceManager on behalf of one job.
+
+Main thread of the JobMaster. Source: Flink JobMasterPartitionTracker.getClusterPartitionShuffleDescriptors.
+
+ResultPromotion: the JobMaster has the TaskManagers keep the persistent results of a job that has finished.
+
+All parts of a data set or none: a part without the others is of no use to anybody, and would keep its TaskManager.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
+from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
+from headrace.cluster.job_master.results.cached_inputs import DataSetPlaces
+from headrace.core.config import Settings
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.ids import ClusterDataSetId, JobId, JobMasterId, ResourceId
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.gateways.messages import (
+    ClusterPartition,
+    ClusterPartitionReport,
+    ErrorInfo,
+)
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError
+from headrace.rpc.proxies import with_timeout
+
+_LOG = logging.getLogger(__name__)
+_ASK_TIMEOUT_MS: Final = 2_000.0
+_RETRY_MS: Final = 200.0
+
+
+class DataSetLookupOwner(Protocol):
+    """Who hears the answers; the job's Scheduler."""
+
+    def inputs_found(self, places: DataSetPlaces, version: int) -> None:
+        """All answers."""
+        ...
+
+    def lookup_failed(self, error: ErrorInfo, version: int) -> None:
+        """There is no answer."""
+        ...
+
+
+class DataSetLookupError(HeadraceError):
+    """The ResourceManager did not say in time where a data set lies."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, data_set_text: str, timeout_ms: float) -> None:
+        super().__init__(
+            f"the ResourceManager did not say within {timeout_ms / 1000:g} s where the cached data set "
+            f"{data_set_text} lies ({PARTITION_REGISTER_TIMEOUT.key})"
+        )
+        self.data_set_text = data_set_text
+        self.timeout_ms = timeout_ms
+
+
+class DataSetLookup:
+    """`settings` are the job's: an answer is waited for as long as that of the shuffle service."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        owner: DataSetLookupOwner,
+        resource_manager: ResourceManagerConnection,
+        settings: Settings,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._owner: Final = owner
+        self._resource_manager: Final = resource_manager
+        self._timeout_ms: Final = settings.duration_ms(PARTITION_REGISTER_TIMEOUT)
+
+    def find(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        """Ask for all of them; the owner hears it later."""
+        self._endpoint.spawn(self._find_all(data_sets, version), "find cached data sets")
+
+    def release(self, data_set: ClusterDataSetId) -> None:
+        """Have a data set given up."""
+        self._endpoint.spawn(self._release(data_set), "release a cached data set")
+
+    async def _find_all(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                found = await asyncio.gather(*(self._find(each) for each in data_sets))
+        except TimeoutError:
+            named = ", ".join(map(str, data_sets))
+            error = DataSetLookupError(named, self._timeout_ms)
+            self._owner.lookup_failed(error_info_of(error), version)
+        else:
+            self._owner.inputs_found(dict(zip(data_sets, found, strict=True)), version)
+
+    async def _find(self, data_set: ClusterDataSetId) -> tuple[ShuffleDescriptor, ...]:
+        while True:
+            gateway = self._resource_manager.link.gateway
+            if gateway is not None:
+                try:
+                    asked = with_timeout(gateway, _ASK_TIMEOUT_MS)
+                    return await asked.request_cluster_partitions(data_set)
+                except HeadraceError as error:
+                    _LOG.info("the ResourceManager does not find %s: %s", data_set, error)
+            await asyncio.sleep(_RETRY_MS / 1000)
+
+    async def _release(self, data_set: ClusterDataSetId) -> None:
+        gateway = self._resource_manager.link.gateway
+        if gateway is None:
+            return
+        try:
+            await with_timeout(gateway, _ASK_TIMEOUT_MS).release_cluster_partitions(data_set)
+        except HeadraceError as error:
+            _LOG.info("the ResourceManager was not told to release %s: %s", data_set, error)
+
+
+_TRIES: Final = 3
+_TIMEOUT_MS: Final = 2_000.0
+
+
+class ResultPromotion:
+    """`gateways` are those of the TaskManagers that work for the job. Main thread of the JobMaster."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        gateways: Mapping[ResourceId, TaskExecutorGateway],
+    ) -> None:
+        self._job_id: Final = job_id
+        self._job_master_id: Final = job_master_id
+        self._gateways: Final = gateways
+
+    async def promote(self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]) -> None:
+        """Have results kept beyond the job; where one TaskManager does not keep its own, the others drop theirs."""
+        kept = await asyncio.gather(*(self._promote(*each) for each in promoted.items()))
+        broken = {
+            part.data_set
+            for parts, is_kept in zip(promoted.values(), kept, strict=True)
+            for part in parts
+            if not is_kept
+        }
+        # Also of whoever did not answer in time: it may have heard all the same.
+        await asyncio.gather(
+            *(
+                self._release(resource_id, broken)
+                for resource_id, parts in promoted.items()
+                if any(part.data_set in broken for part in parts)
+            )
+        )
+
+    async def _promote(
+        self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
+    ) -> bool:
+        report = await self._report_of(resource_id, partitions)
+        if report is not None and set(partitions) <= set(report.partitions):
+            return True
+        _LOG.warning(
+            "%s results of job %s, and what belongs to them, do not outlive it: TaskManager %s does not keep them",
+            len(partitions), self._job_id, resource_id,
+        )  # fmt: skip
+        return False
+
+    async def _report_of(
+        self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
+    ) -> ClusterPartitionReport | None:
+        """What a TaskManager says it keeps, once it was asked to keep these; None where it is gone or silent."""
+        gateway = self._gateways.get(resource_id)
+        if gateway is None:
+            return None
+        gateway = with_timeout(gateway, _TIMEOUT_MS)
+        for _ in range(_TRIES):
+            try:
+                return await gateway.promote_partitions(
+                    self._job_id, self._job_master_id, partitions
+                )
+            except AskTimeoutError:
+                continue
+            except HeadraceError as error:
+                _LOG.info("promoting results on %s failed: %s", resource_id, error)
+                break
+        return None
+
+    async def _release(
+        self, resource_id: ResourceId, data_sets: Collection[ClusterDataSetId]
+    ) -> None:
+        gateway = self._gateways.get(resource_id)
+        if gateway is None:
+            return
+        try:
+            await with_timeout(gateway, _TIMEOUT_MS).release_cluster_partitions(
+                tuple(sorted(data_sets))
+            )
+        except HeadraceError as error:
+            # The ResourceManager sees that the others have lost theirs, and has it released then.
+            _LOG.info("%s did not release incomplete results: %s", resource_id, error)

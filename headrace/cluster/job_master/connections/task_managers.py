@@ -1,0 +1,393 @@
+"""TaskManagers that work for one job: registration, heartbeats, reconciliation, and calls to them.
+
+Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDeploymentReconciler.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.connections.cached_results import ResultPromotion
+from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
+from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    JobId,
+    JobMasterId,
+    OperatorId,
+    ResourceId,
+    ResultPartitionId,
+)
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import (
+    TaskManagerRegistered,
+    TaskManagerRegistration,
+    TaskManagerRegistrationResponse,
+)
+from headrace.gateways.messages import (
+    AllocatedSlotReport,
+    ClusterPartition,
+    ErrorInfo,
+    ExecutionDeploymentReport,
+    RegistrationRefused,
+)
+from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError, RpcError
+from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
+from headrace.rpc.proxies import with_timeout
+
+_LOG = logging.getLogger(__name__)
+
+_TRIES: Final = 3
+_DISMISS_TIMEOUT_MS: Final = 2_000.0
+_METRICS_TIMEOUT_MS: Final = 1_000.0
+
+
+class TaskManagersOwner(Protocol):
+    """The job that they work for; its Scheduler."""
+
+    @property
+    def executions(self) -> Executions:
+        """What they run."""
+        ...
+
+    @property
+    def pool(self) -> SlotPool:
+        """Where they run it."""
+        ...
+
+    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+        """Its slots are gone."""
+        ...
+
+    def lose(self, execution: Execution, error: ErrorInfo) -> None:
+        """The TaskManager does not run what it should."""
+        ...
+
+    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
+        """The TaskManager took the task, or the request failed."""
+        ...
+
+
+@dataclass(frozen=True)
+class _ConnectedTaskManager:
+    address: str
+    location: TaskManagerLocation
+    gateway: TaskExecutorGateway
+
+
+@dataclass(frozen=True)
+class _ExecutionsReport:
+    """A report, and the attempts that were certainly there when it was asked for."""
+
+    report: ExecutionDeploymentReport
+    expected: tuple[ExecutionAttemptId, ...]
+
+
+class TaskManagers:
+    """Registered TaskManagers by id. Whoever is lost must register again.
+
+    `settings` are the job's over the cluster's.
+    """
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        owner: TaskManagersOwner,
+        *,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        resource_id: ResourceId,
+        settings: Settings,
+        blob_server_address: str,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._owner: Final = owner
+        self._job_id: Final = job_id
+        self.job_master_id: Final = job_master_id
+        self._resource_id: Final = resource_id
+        self._settings: Final = settings
+        self._blob_server_address: Final = blob_server_address
+        self._registered: dict[ResourceId, _ConnectedTaskManager] = {}
+        self._heartbeats: Final = HeartbeatSender[_ExecutionsReport](
+            endpoint, self._silent, self._answered
+        )
+        self._metrics_time_ns = -(1 << 62)
+        self._metrics_refresh: asyncio.Task[None] | None = None
+
+    # Registration
+
+    async def register(
+        self, registration: TaskManagerRegistration
+    ) -> TaskManagerRegistrationResponse:
+        """Take a TaskManager; the same address again changes nothing, a new one replaces the old."""
+        resource_id = registration.location.resource_id
+        known = self._registered.get(resource_id)
+        if known is None or known.address != registration.address:
+            try:
+                gateway = await self._endpoint.rpc_service.connect(
+                    registration.address, TaskExecutorGateway
+                )
+            except RpcError as error:
+                return RegistrationRefused(
+                    f"the JobMaster at {self._endpoint.address} cannot connect back to "
+                    f"{registration.address}: {error}"
+                )
+            self._add(
+                resource_id,
+                _ConnectedTaskManager(registration.address, registration.location, gateway),
+            )
+        return TaskManagerRegistered(self._resource_id, self._blob_server_address)
+
+    def is_registered(self, resource_id: ResourceId) -> bool:
+        """Whether it may offer slots."""
+        return resource_id in self._registered
+
+    def gateway_of(self, resource_id: ResourceId) -> TaskExecutorGateway | None:
+        """Where it is called; None once it is lost."""
+        task_manager = self._registered.get(resource_id)
+        return None if task_manager is None else task_manager.gateway
+
+    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
+        """Where its data plane is; KeyError unless registered."""
+        return self._registered[resource_id].location
+
+    def _add(self, resource_id: ResourceId, task_manager: _ConnectedTaskManager) -> None:
+        known = self._registered.get(resource_id)
+        if known is not None:
+            if known.address == task_manager.address:
+                return
+            self.lose(resource_id, "another TaskManager registered under its name")
+        self._registered[resource_id] = task_manager
+        self._heartbeats.monitor_target(
+            resource_id, lambda: self._ask_heartbeat(resource_id, task_manager)
+        )
+
+    def lose(self, resource_id: ResourceId, cause: str) -> None:
+        """It is gone, as far as anybody can tell; it is told so, in case it is not."""
+        task_manager = self._registered.pop(resource_id, None)
+        if task_manager is None:
+            return
+        self._heartbeats.unmonitor_target(resource_id)
+        error = ErrorInfo(
+            "TaskManagerLostError",
+            f"TaskManager {resource_id} was lost: {cause}",
+            "EXTERNAL",
+            recoverable=True,
+        )
+        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, error)
+        self._owner.lose_task_manager(resource_id, error)
+
+    async def dismiss_all(self) -> None:
+        """The job is over: have every TaskManager free the job's slots, whatever is still in them.
+
+        The word that the job is over may be lost; freeing is repeated until it was heard, within a bound.
+        """
+        self._heartbeats.stop()
+        registered, self._registered = self._registered, {}
+        for task_manager in registered.values():
+            task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, None)
+        await asyncio.gather(
+            *(
+                self._free_for_certain(registered[slot.resource_id], slot)
+                for slot in self._owner.pool.slots
+                if slot.resource_id in registered
+            )
+        )
+
+    async def _free_for_certain(
+        self, task_manager: _ConnectedTaskManager, slot: PhysicalSlot
+    ) -> None:
+        gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
+        for _ in range(_TRIES):
+            try:
+                await gateway.free_slot(slot.allocation_id, self.job_master_id, "the job is over")
+                return
+            except AskTimeoutError:
+                continue
+            except HeadraceError:
+                return
+
+    # Heartbeats
+
+    async def _ask_heartbeat(
+        self, resource_id: ResourceId, task_manager: _ConnectedTaskManager
+    ) -> _ExecutionsReport:
+        expected = tuple(
+            execution.attempt_id
+            for execution in self._owner.executions.on_task_manager(resource_id)
+            if not execution.is_submit_pending
+        )
+        slots = AllocatedSlotReport(self._job_id, self._owner.pool.allocations_on(resource_id))
+        report = await task_manager.gateway.heartbeat_from_job_master(self.job_master_id, slots)
+        return _ExecutionsReport(report, expected)
+
+    def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
+        executions = self._owner.executions
+        running = set(answer.report.attempt_ids)
+        for attempt_id in answer.expected:
+            execution = executions.find(attempt_id)
+            if execution is not None and execution.is_deployed and attempt_id not in running:
+                text = f"task {attempt_id} is no longer running on TaskManager {resource_id}"
+                self._owner.lose(
+                    execution, ErrorInfo("TaskLostError", text, "INTERNAL", recoverable=True)
+                )
+        for attempt_id in answer.report.attempt_ids:
+            execution = executions.find(attempt_id)
+            if (
+                execution is None
+                or execution.state.is_terminal
+                or execution.state is ExecutionState.CANCELING
+            ):
+                # Unknown here, or its cancellation was lost on the way.
+                self._endpoint.spawn(self._cancel(resource_id, attempt_id), f"cancel {attempt_id}")
+        for metrics in answer.report.metrics:
+            execution = executions.find(metrics.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.metrics = metrics.values
+
+    def _silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
+        self.lose(resource_id, loss.text)
+
+    # Calls
+
+    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+        """Ask for the task to be run; answers by `submit_answered`."""
+        assert execution.slot is not None
+        task_manager = self._registered[execution.slot.resource_id]
+        self._endpoint.spawn(
+            self._submit(task_manager, descriptor), f"submit {execution.attempt_id}"
+        )
+
+    async def _submit(
+        self, task_manager: _ConnectedTaskManager, descriptor: TaskDeploymentDescriptor
+    ) -> None:
+        timeout_ms = self._settings.duration_ms(SUBMIT_TIMEOUT)
+        error: ErrorInfo | None = None
+        try:
+            await with_timeout(task_manager.gateway, timeout_ms).submit_task(
+                descriptor, self.job_master_id
+            )
+        except HeadraceError as raised:
+            attempt_id = descriptor.attempt_id
+            where = f"task '{descriptor.vertex.subtask_name(attempt_id.subtask_index)}'"
+            error = error_info_of(raised, where)
+        self._owner.submit_answered(descriptor.attempt_id, error)
+
+    def cancel_task(self, execution: Execution) -> None:
+        """Ask for the task to be cancelled; where that fails, heartbeats ask again."""
+        if execution.slot is not None:
+            self._endpoint.spawn(
+                self._cancel(execution.slot.resource_id, execution.attempt_id),
+                f"cancel {execution.attempt_id}",
+            )
+
+    def force_cancelled_tasks(self) -> None:
+        """End tasks that were cancelled and have not ended, each with its process."""
+        for execution in self._owner.executions:
+            if execution.slot is not None and execution.state is ExecutionState.CANCELING:
+                self._endpoint.spawn(
+                    self._cancel(execution.slot.resource_id, execution.attempt_id, is_forced=True),
+                    f"force {execution.attempt_id}",
+                )
+
+    async def _cancel(
+        self, resource_id: ResourceId, attempt_id: ExecutionAttemptId, is_forced: bool = False
+    ) -> None:
+        for _ in range(_TRIES):
+            task_manager = self._registered.get(resource_id)
+            if task_manager is None:
+                return
+            try:
+                await task_manager.gateway.cancel_task(attempt_id, self.job_master_id, is_forced)
+                return
+            except HeadraceError as error:
+                _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
+
+    async def send_event(
+        self,
+        attempt_id: ExecutionAttemptId,
+        operator_id: OperatorId,
+        sequence_number: int,
+        payload: bytes,
+    ) -> None:
+        """Send an event of a coordinator to a task. RpcError where it may not have arrived."""
+        execution = self._owner.executions.find(attempt_id)
+        slot = None if execution is None else execution.slot
+        task_manager = None if slot is None else self._registered.get(slot.resource_id)
+        if task_manager is not None:
+            await task_manager.gateway.send_operator_event(
+                attempt_id, self.job_master_id, operator_id, sequence_number, payload
+            )
+
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        """Have stored results deleted; should the word be lost, they go with the job."""
+        task_manager = self._registered.get(resource_id)
+        if task_manager is not None:
+            task_manager.gateway.release_partitions(self._job_id, self.job_master_id, partition_ids)
+
+    async def promote_partitions(
+        self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]
+    ) -> None:
+        """Have TaskManagers keep results beyond the job, which is over: to be called before they are dismissed."""
+        gateways = {key: each.gateway for key, each in self._registered.items()}
+        await ResultPromotion(self._job_id, self.job_master_id, gateways).promote(promoted)
+
+    def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
+        """Give a slot back."""
+        task_manager = self._registered.get(slot.resource_id)
+        if task_manager is not None:
+            self._endpoint.spawn(
+                self._free(task_manager, slot, cause), f"free slot {slot.allocation_id}"
+            )
+
+    async def _free(
+        self, task_manager: _ConnectedTaskManager, slot: PhysicalSlot, cause: str
+    ) -> None:
+        try:
+            await task_manager.gateway.free_slot(slot.allocation_id, self.job_master_id, cause)
+        except HeadraceError as error:
+            _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
+
+    async def refresh_metrics(self) -> None:
+        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones.
+
+        Nobody is asked more often than every `metrics.fetcher.update-interval`, and all who call while answers are on
+        their way share them.
+        """
+        interval_ns = self._settings.duration_ms(METRICS_UPDATE_INTERVAL) * 1e6
+        now_ns = self._endpoint.clock.monotonic_ns()
+        if self._metrics_refresh is None and now_ns - self._metrics_time_ns < interval_ns:
+            return
+        if self._metrics_refresh is None:
+            self._metrics_refresh = self._endpoint.spawn(self._refresh_all(), "metrics")
+        try:
+            await asyncio.shield(self._metrics_refresh)
+        finally:
+            self._metrics_refresh = None
+            self._metrics_time_ns = self._endpoint.clock.monotonic_ns()
+
+    async def _refresh_all(self) -> None:
+        await asyncio.gather(*(self._refresh(each) for each in self._registered.values()))
+
+    async def _refresh(self, task_manager: _ConnectedTaskManager) -> None:
+        try:
+            gateway = with_timeout(task_manager.gateway, _METRICS_TIMEOUT_MS)
+            answers = await gateway.request_task_metrics(self._job_id)
+        except HeadraceError:
+            return
+        executions = self._owner.executions
+        for metrics in answers:
+            execution = executions.find(metrics.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.metrics = metrics.values

@@ -1,0 +1,1 @@
+"""Operator coordinators: the parts of operators that run in the JobMaster, and their events."""

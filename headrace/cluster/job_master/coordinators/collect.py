@@ -1,0 +1,248 @@
+"""CollectCoordinator: keeps what collect sinks send until the client has fetched it. Built in under `collect`.
+
+Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets what stands before n.
+Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator
+refuses events, which their TaskManager repeats. That is how a slow client slows the job.
+
+Where the job takes checkpoints exactly once, a client sees only what a published one covers; what is not covered yet
+does not count for the bound, since it could not be published if its events were refused: a subtask's part of the
+checkpoint stands behind them. It has a bound of its own instead, beyond which the job fails.
+
+UncommittedPieces: collected records that no published checkpoint covers yet, and which a restart takes back. Pure.
+
+    sent by a subtask   piece piece MARK 3 piece MARK 4 piece
+    3 is published      ^^^^^^^^^^^ goes to the client
+    restart from 3                         ^^^^^^^^^^^^^^^^^^ is forgotten: it comes again
+
+Source: Flink CollectSinkOperatorCoordinator, CheckpointedCollectResultBuffer.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.checkpoint.options import INTERVAL, MODE, CheckpointingMode, member_of
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.coordinator_events import is_last_piece, marked_checkpoint, piece_of
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import CoordinatorBusyError
+from headrace.gateways.job_master import CollectedPiece, CollectedResults
+from headrace.rpc.options import FRAME_SIZE
+
+
+class UncommittedPieces:
+    """By subtask, pieces and the marks between them, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[CollectedPiece | int]] = {}
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all pieces that wait."""
+        return self._size_bytes
+
+    def add(self, subtask_index: int, element: CollectedPiece | int) -> None:
+        """A piece, or the mark of a checkpoint, came from a subtask."""
+        self._waiting.setdefault(subtask_index, []).append(element)
+        if isinstance(element, CollectedPiece):
+            self._size_bytes += len(element.content)
+
+    def published(self, checkpoint_id: int) -> list[CollectedPiece]:
+        """Take out what a published checkpoint covers, of all subtasks."""
+        taken: list[CollectedPiece] = []
+        for subtask_index in sorted(self._waiting):
+            taken += self._take(subtask_index, checkpoint_id)
+        return taken
+
+    def restored(self, subtask_index: int, checkpoint_id: int | None) -> list[CollectedPiece]:
+        """A subtask starts again from a checkpoint: take out what that covers and forget the rest."""
+        taken = [] if checkpoint_id is None else self._take(subtask_index, checkpoint_id)
+        self._pieces_of(self._waiting.pop(subtask_index, []))
+        return taken
+
+    def all_restored(self, checkpoint_id: int | None) -> list[CollectedPiece]:
+        """Every subtask starts again."""
+        taken: list[CollectedPiece] = []
+        for subtask_index in sorted(self._waiting):
+            taken += self.restored(subtask_index, checkpoint_id)
+        return taken
+
+    def take_all(self) -> list[CollectedPiece]:
+        """The job has finished: nothing will be taken back."""
+        taken: list[CollectedPiece] = []
+        for elements in self._waiting.values():
+            taken += self._pieces_of(elements)
+        self._waiting.clear()
+        return taken
+
+    def _take(self, subtask_index: int, checkpoint_id: int) -> list[CollectedPiece]:
+        elements = self._waiting.get(subtask_index, [])
+        end = 0
+        for place, element in enumerate(elements):
+            if isinstance(element, int) and element <= checkpoint_id:
+                end = place + 1
+        self._waiting[subtask_index] = elements[end:]
+        return self._pieces_of(elements[:end])
+
+    def _pieces_of(self, elements: list[CollectedPiece | int]) -> list[CollectedPiece]:
+        """The pieces among elements that wait no more."""
+        pieces = [one for one in elements if isinstance(one, CollectedPiece)]
+        self._size_bytes -= sum(len(piece.content) for piece in pieces)
+        return pieces
+
+
+COLLECT_BUFFER_SIZE: Final = ConfigOption(
+    "headrace.collect.buffer-size",
+    SizeBytes,
+    SizeBytes(32 << 20),
+    "Bytes of collected records that wait for the client before the job is slowed down. Of those that wait for a "
+    "checkpoint, 4 times as many may: with more the job fails.",
+)
+_REPLY_SIZE_MAX: Final = 4 << 20
+_UNCOMMITTED_FACTOR: Final = 4
+
+
+class CollectBufferExceededError(HeadraceError):
+    """More records were collected between two checkpoints than the JobMaster keeps. The same would come again."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, operator_name: str, size_bytes: int, size_max: int) -> None:
+        super().__init__(
+            f"'{operator_name}' has collected {size_bytes} bytes that no checkpoint covers yet, and {size_max} are "
+            f"kept at most, {_UNCOMMITTED_FACTOR} times {COLLECT_BUFFER_SIZE.key}: take checkpoints more often "
+            f"({INTERVAL.key}), collect less, or set {COLLECT_BUFFER_SIZE.key} higher"
+        )
+
+
+class CollectCoordinator:
+    """Collected records of one sink, over all its subtasks. Implements OperatorCoordinator."""
+
+    def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
+        self._context = context
+        self._buffer_size_max = context.settings.get_option(COLLECT_BUFFER_SIZE)
+        # Half a frame leaves room for what stands around the pieces.
+        frame_size = int(context.settings.get_option(FRAME_SIZE))
+        self._reply_size_max = min(_REPLY_SIZE_MAX, frame_size // 2)
+        self._pieces: deque[CollectedPiece] = deque()
+        self._first_offset = 0
+        self._size_bytes = 0
+        self._open_subtasks = set(range(context.parallelism))
+        self._has_ended = False
+        self._uncommitted = UncommittedPieces() if _is_exactly_once(context.settings) else None
+        self._has_exceeded = False
+
+    def start(self) -> None:
+        """Nothing to prepare."""
+
+    def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
+        """Nothing to tell."""
+
+    def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
+        """What it sent stays until it is known where it starts from: without checkpoints, from the beginning."""
+        self._open_subtasks.add(attempt_id.subtask_index)
+
+    def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
+        """Keep one piece; CoordinatorBusyError beyond the bound (one piece always has room).
+
+        An event without bytes follows a subtask's last batch. The job fails beyond the bound of what waits for a
+        checkpoint.
+        """
+        if not payload:
+            self._open_subtasks.discard(attempt_id.subtask_index)
+            return
+        marked = marked_checkpoint(payload)
+        if marked is not None:
+            if self._uncommitted is not None:
+                self._uncommitted.add(attempt_id.subtask_index, marked)
+            return
+        if self._pieces and self._size_bytes + len(payload) > self._buffer_size_max:
+            raise CoordinatorBusyError("collected records wait for the client to fetch them")
+        piece = CollectedPiece(
+            attempt_id.subtask_index,
+            attempt_id.attempt_number,
+            is_last_piece(payload),
+            piece_of(payload),
+        )
+        if self._uncommitted is not None:
+            self._uncommitted.add(attempt_id.subtask_index, piece)
+            self._check_uncommitted(self._uncommitted.size_bytes)
+        else:
+            self._show([piece])
+
+    def checkpoint(self, checkpoint_id: int) -> bytes:
+        """See CheckpointedCoordinator: what it holds lives in this process alone."""
+        return b""
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.published(checkpoint_id))
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See CheckpointedCoordinator. A later one covers it."""
+
+    def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.all_restored(checkpoint_id))
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.restored(subtask_index, checkpoint_id))
+
+    def _check_uncommitted(self, size_bytes: int) -> None:
+        size_max = _UNCOMMITTED_FACTOR * self._buffer_size_max
+        if size_bytes > size_max and not self._has_exceeded:
+            self._has_exceeded = True
+            name = self._context.operator_name
+            self._context.fail_job(CollectBufferExceededError(name, size_bytes, size_max))
+
+    def _show(self, pieces: Sequence[CollectedPiece]) -> None:
+        self._pieces.extend(pieces)
+        self._size_bytes += sum(len(piece.content) for piece in pieces)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what the client has not fetched yet."""
+        return self._size_bytes
+
+    def fetch(self, offset: int, max_piece_count: int) -> CollectedResults:
+        """Forget pieces before `offset` and return those from there on; the reply's size is bounded too."""
+        while self._pieces and self._first_offset < offset:
+            self._size_bytes -= len(self._pieces.popleft().content)
+            self._first_offset += 1
+        chosen: list[CollectedPiece] = []
+        size_bytes = 0
+        for piece in self._pieces:
+            size_bytes += len(piece.content)
+            if len(chosen) >= max_piece_count or (chosen and size_bytes > self._reply_size_max):
+                break
+            chosen.append(piece)
+        has_all = self._has_ended or (not self._open_subtasks and self._uncommitted is None)
+        is_last = len(chosen) == len(self._pieces) and has_all
+        return CollectedResults(self._first_offset, tuple(chosen), is_last)
+
+    def end(self) -> None:
+        """Nothing will follow what is here."""
+        self._has_ended = True
+
+    def _finish(self) -> None:
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.take_all())
+
+    async def job_finishing(self) -> None:
+        """Everything that was sent is here already: reports keep their order with events."""
+        self._finish()
+        self.end()
+
+    async def close(self) -> None:
+        """What is here stays for the client."""
+        self.end()
+
+
+def _is_exactly_once(settings: Settings) -> bool:
+    is_on = settings.duration_ms(INTERVAL) > 0
+    return is_on and member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.EXACTLY_ONCE

@@ -1,0 +1,1 @@
+"""Attempts of subtasks as the JobMaster sees them."""

@@ -1,0 +1,244 @@
+"""Executions: one attempt of one subtask each, as the JobMaster sees it, and the answers to what is reported.
+
+Pure. The legal transitions are the table of `core.lifecycle`; `Executions.report` says what a report means.
+Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
+"""
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot
+from headrace.core.ids import AllocationId, ExecutionAttemptId, ExecutionVertexId, ResourceId
+from headrace.core.lifecycle import ExecutionState, check_execution_transition
+from headrace.gateways.messages import ErrorInfo, ExecutionReport
+from headrace.graph.job_graph import JobGraph
+
+_S = ExecutionState
+_NAMED_TASKS_MAX: Final = 4
+
+
+class ReportVerdict(enum.Enum):
+    """What a task's report meant."""
+
+    APPLIED = "APPLIED"
+    IGNORED = "IGNORED"
+    UNKNOWN_ATTEMPT = "UNKNOWN_ATTEMPT"
+
+
+@dataclass
+class Execution:
+    """One attempt. `timestamps_ms` maps each state that was reached to its wall-clock time."""
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState = ExecutionState.CREATED
+    slot: PhysicalSlot | None = None
+    error: ErrorInfo | None = None
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    timestamps_ms: dict[ExecutionState, int] = field(default_factory=dict[ExecutionState, int])
+    # Whether it has processed all its data and waits for a checkpoint that says so.
+    has_data_ended: bool = False
+    # Whether its end as CANCELED was asked for.
+    was_cancelled: bool = False
+    # Between the submit request and its answer the TaskManager may not know the task yet.
+    is_submit_pending: bool = False
+
+    def become(self, state: ExecutionState, now_ms: int) -> None:
+        """Change state; IllegalTransitionError where the table does not allow it."""
+        check_execution_transition(self.state, state)
+        self.state = state
+        self.timestamps_ms.setdefault(state, now_ms)
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether a TaskManager may have the task."""
+        return self.slot is not None and not self.state.is_terminal
+
+
+class Executions:
+    """The current attempt of every subtask of a job, in topological order."""
+
+    def __init__(self, graph: JobGraph, now_ms: int) -> None:
+        self._graph = graph
+        self._current: dict[ExecutionVertexId, Execution] = {}
+        for vertex in graph.vertices:
+            for subtask_index in range(vertex.parallelism):
+                subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
+                self._current[subtask] = self._new(subtask, 0, now_ms)
+        self._observe()
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(self._current.values())
+
+    def current(self, subtask: ExecutionVertexId) -> Execution:
+        """The current attempt of a subtask."""
+        return self._current[subtask]
+
+    def find(self, attempt_id: ExecutionAttemptId) -> Execution | None:
+        """The execution of this very attempt, or None where it is not the current one."""
+        execution = self._current.get(attempt_id.execution_vertex_id)
+        if execution is None or execution.attempt_id != attempt_id:
+            return None
+        return execution
+
+    def reset(self, subtasks: Collection[ExecutionVertexId], now_ms: int) -> None:
+        """Give these subtasks a new attempt; all of them must have ended."""
+        for subtask, execution in self._current.items():
+            if subtask not in subtasks:
+                continue
+            assert execution.state.is_terminal or execution.state is _S.CREATED
+            number = execution.attempt_id.attempt_number + 1
+            self._current[subtask] = self._new(subtask, number, now_ms)
+        self._observe()
+
+    def report(self, report: ExecutionReport, now_ms: int) -> ReportVerdict:
+        """Apply what a TaskManager reported.
+
+        While an execution is being cancelled every end means CANCELED; reports may be coalesced or come late.
+        """
+        execution = self.find(report.attempt_id)
+        if execution is None or execution.state.is_terminal:
+            return ReportVerdict.UNKNOWN_ATTEMPT
+        if report.metrics is not None:
+            execution.metrics = report.metrics.values
+        if execution.state is _S.CANCELING:
+            if not report.state.is_terminal:
+                return ReportVerdict.IGNORED
+            execution.error = report.error
+            execution.become(_S.CANCELED, now_ms)
+            return ReportVerdict.APPLIED
+        if report.state not in _REPORTABLE.get(execution.state, frozenset()):
+            return ReportVerdict.IGNORED
+        execution.error = report.error
+        execution.become(report.state, now_ms)
+        return ReportVerdict.APPLIED
+
+    def cancel(self, execution: Execution, now_ms: int) -> bool:
+        """Begin to cancel; True where a TaskManager has to be asked, False where it is CANCELED at once (or over)."""
+        if execution.state.is_terminal or execution.state is _S.CANCELING:
+            return False
+        was_deployed = execution.state not in (_S.CREATED, _S.SCHEDULED)
+        execution.was_cancelled = True
+        execution.become(_S.CANCELING, now_ms)
+        if not was_deployed:
+            execution.become(_S.CANCELED, now_ms)
+        return was_deployed
+
+    def lose(self, execution: Execution, error: ErrorInfo, now_ms: int) -> bool:
+        """Its place is gone. True where this is a failure, False where it ends a cancellation or comes late."""
+        if execution.state.is_terminal:
+            return False
+        execution.error = error
+        if execution.state is _S.CANCELING:
+            execution.become(_S.CANCELED, now_ms)
+            return False
+        execution.become(_S.FAILED, now_ms)
+        return True
+
+    def on_task_manager(self, resource_id: ResourceId) -> list[Execution]:
+        """Executions that run, or may run, on a TaskManager."""
+        return [e for e in self if e.is_deployed and _place(e) == resource_id]
+
+    def with_tasks(self, error: ErrorInfo, lost: Sequence[Execution]) -> ErrorInfo:
+        """Name the tasks that ran where it happened in the error's first line: one of them may be why."""
+        first, _, rest = error.text.partition("\n")
+        names = [self._task_name(execution) for execution in lost]
+        if len(names) > _NAMED_TASKS_MAX:
+            names[_NAMED_TASKS_MAX:] = [f"{len(names) - _NAMED_TASKS_MAX} more"]
+        ran = f"; there ran {', '.join(names)}" if names else ""
+        text = f"{first.rstrip(' :')}{ran}" + (f"\n{rest}" if rest else "")
+        return msgspec.structs.replace(error, text=text)
+
+    def _task_name(self, execution: Execution) -> str:
+        subtask = execution.attempt_id.execution_vertex_id
+        vertex = self._graph.vertex(subtask.vertex_id)
+        return f"'{vertex.name}' ({subtask.subtask_index + 1}/{vertex.parallelism})"
+
+    def in_slot(self, allocation_id: AllocationId) -> list[Execution]:
+        """Executions that run, or may run, in a slot."""
+        return [
+            e for e in self if e.is_deployed and e.slot and e.slot.allocation_id == allocation_id
+        ]
+
+    def of(self, subtasks: Collection[ExecutionVertexId]) -> list[Execution]:
+        """The current attempts of these subtasks, in topological order."""
+        return [each for subtask, each in self._current.items() if subtask in subtasks]
+
+    @property
+    def subtasks(self) -> frozenset[ExecutionVertexId]:
+        """All of the job."""
+        return frozenset(self._current)
+
+    @property
+    def all_finished(self) -> bool:
+        """Whether every subtask is FINISHED."""
+        return self._finished.holds
+
+    @property
+    def running_since_ms(self) -> int | None:
+        """When the last subtask began to run, wall clock; None where one has not."""
+        times = [
+            one.timestamps_ms.get(_S.RUNNING) or one.timestamps_ms.get(_S.FINISHED) for one in self
+        ]
+        began = [time_ms for time_ms in times if time_ms is not None]
+        return max(began) if len(began) == len(times) else None
+
+    @property
+    def has_all_data_ended(self) -> bool:
+        """Whether no subtask has any data left."""
+        return self._without_data.holds
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no execution can still change."""
+        return self._ended.holds
+
+    def end_of(self, subtasks: Collection[ExecutionVertexId]) -> "Conjunction":
+        """Whether the current attempts of these subtasks have ended, to be asked again and again."""
+        return Conjunction(self.of(subtasks), lambda each: each.state.is_terminal)
+
+    def _observe(self) -> None:
+        self._ended = self.end_of(self._current)
+        self._finished = Conjunction(self, lambda each: each.state is _S.FINISHED)
+        self._without_data = Conjunction(
+            self, lambda each: each.has_data_ended or each.state is _S.FINISHED
+        )
+
+    def _new(self, subtask: ExecutionVertexId, attempt_number: int, now_ms: int) -> Execution:
+        attempt_id = ExecutionAttemptId(self._graph.job_id, subtask, attempt_number)
+        return Execution(attempt_id, timestamps_ms={_S.CREATED: now_ms})
+
+
+class Conjunction:
+    """Whether all of some attempts meet a condition, which none of them ever ceases to meet.
+
+    It is asked whenever one of them changes: to look at all of them each time would be quadratic in the subtasks. So
+    those that are known to meet it, from the first on, are not looked at again.
+    """
+
+    def __init__(self, attempts: Iterable[Execution], is_met: Callable[[Execution], bool]) -> None:
+        self._attempts: Final = tuple(attempts)
+        self._is_met: Final = is_met
+        self._known_count = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether all meet it."""
+        attempts = self._attempts
+        while self._known_count < len(attempts) and self._is_met(attempts[self._known_count]):
+            self._known_count += 1
+        return self._known_count == len(attempts)
+
+
+def _place(execution: Execution) -> ResourceId | None:
+    return None if execution.slot is None else execution.slot.resource_id
+
+
+_REPORTABLE = {
+    _S.DEPLOYING: frozenset({_S.INITIALIZING, _S.RUNNING, _S.FINISHED, _S.CANCELED, _S.FAILED}),
+    _S.INITIALIZING: frozenset({_S.RUNNING, _S.FINISHED, _S.CANCELED, _S.FAILED}),
+    _S.RUNNING: frozenset({_S.FINISHED, _S.CANCELED, _S.FAILED}),
+}

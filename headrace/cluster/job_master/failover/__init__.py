@@ -1,0 +1,1 @@
+"""Decides what a failure restarts, and whether and when."""

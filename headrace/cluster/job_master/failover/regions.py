@@ -1,0 +1,140 @@
+"""Which subtasks restart when one has failed. Pure.
+
+Subtasks between which records pass without being stored restart together, since their streams cannot be repeated one
+by one. A job whose exchanges are all pipelined and somewhere connect everybody with everybody is one region.
+Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy.
+
+FinishedRegions: which pipelined regions need their input no more, as every task of theirs has finished. Pure.
+
+A task that has finished is begun anew with its region, as long as another task of that goes on and may fail.
+Source: Flink RegionPartitionGroupReleaseStrategy.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import ExecutionVertexId
+from headrace.core.shuffle_descriptors import ResultPartitionType
+from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
+
+FAILOVER_STRATEGY: Final = ConfigOption(
+    "jobmanager.execution.failover-strategy", str, "region",
+    "What restarts when a task fails: `region`, what exchanges records with it without storing them, or `full`, "
+    "everything.",
+    choices=("region", "full"),
+)  # fmt: skip
+
+IsAvailable = Callable[[ExecutionEdge, int], bool]
+"""Whether what a producer subtask wrote along an edge that stores it can still be read."""
+
+
+class FailoverStrategy(Protocol):
+    """Chooses."""
+
+    def subtasks_to_restart(
+        self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
+    ) -> frozenset[ExecutionVertexId]:
+        """Everybody that has to begin again, the failed ones among them."""
+        ...
+
+
+class RestartAll:
+    """Everything."""
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._all = frozenset(subtask for region in graph.regions for subtask in region.vertices)
+
+    def subtasks_to_restart(
+        self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
+    ) -> frozenset[ExecutionVertexId]:
+        return self._all
+
+
+class RestartPipelinedRegions:
+    """The region of the failed subtask, and what that drags along.
+
+    With a region restart the producers whose results it cannot read again, and all its consumers, whose input would
+    differ from what they had.
+    """
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._regions = [region.vertices for region in graph.regions]
+        self._region_of = {
+            subtask: number for number, region in enumerate(self._regions) for subtask in region
+        }
+        # Between regions only; within one everybody restarts anyway.
+        self._inputs: dict[int, set[tuple[int, ExecutionEdge, int]]] = defaultdict(set)
+        self._consumers: dict[int, set[int]] = defaultdict(set)
+        for edge in graph.edges:
+            self._connect(edge)
+
+    def subtasks_to_restart(
+        self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
+    ) -> frozenset[ExecutionVertexId]:
+        waiting = deque(sorted({self._region_of[subtask] for subtask in failed}))
+        chosen = set(waiting)
+        while waiting:
+            region = waiting.popleft()
+            lost = {
+                producer
+                for producer, edge, partition_number in self._inputs[region]
+                if producer not in chosen and not _is_readable(edge, partition_number, is_available)
+            }
+            for following in sorted((lost | self._consumers[region]) - chosen):
+                chosen.add(following)
+                waiting.append(following)
+        return frozenset(subtask for region in chosen for subtask in self._regions[region])
+
+    def _connect(self, edge: ExecutionEdge) -> None:
+        source, target = edge.job_edge.source_vertex_id, edge.job_edge.target_vertex_id
+        if edge.job_edge.result_type.traits.joins_regions:
+            return
+        for index in range(edge.consumer_count):
+            consumer = self._region_of[ExecutionVertexId(target, index)]
+            for partition_number in edge.producers_of(index):
+                producer = self._region_of[ExecutionVertexId(source, partition_number)]
+                if producer != consumer:
+                    self._inputs[consumer].add((producer, edge, partition_number))
+                    self._consumers[producer].add(consumer)
+
+
+def _is_readable(edge: ExecutionEdge, partition_number: int, is_available: IsAvailable) -> bool:
+    result_type = edge.job_edge.result_type
+    if result_type is ResultPartitionType.PIPELINED_APPROXIMATE:
+        # Its consumer goes on where it can, and loses what was on its way.
+        return True
+    return result_type.traits.is_reconsumable and is_available(edge, partition_number)
+
+
+def create_failover_strategy(settings: Settings, graph: ExecutionGraph) -> FailoverStrategy:
+    """The strategy that the settings name; ConfigurationError for an unknown name."""
+    is_full = settings.get_option(FAILOVER_STRATEGY) == "full"
+    return RestartAll(graph) if is_full else RestartPipelinedRegions(graph)
+
+
+class FinishedRegions:
+    """The regions of one job."""
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._regions: Final = [region.vertices for region in graph.regions]
+        self._region_of: Final = {
+            subtask: number for number, region in enumerate(self._regions) for subtask in region
+        }
+        self._unfinished: Final = [set(region) for region in self._regions]
+
+    def finished(self, subtask: ExecutionVertexId) -> tuple[ExecutionVertexId, ...]:
+        """Take note of a task's end; return its whole region where it was the last of that, else nothing."""
+        number = self._region_of[subtask]
+        self._unfinished[number].discard(subtask)
+        return () if self._unfinished[number] else self._regions[number]
+
+    def needs_input(self, subtask: ExecutionVertexId) -> bool:
+        """Whether a task of its region has yet to finish, with which it would be begun anew."""
+        return bool(self._unfinished[self._region_of[subtask]])
+
+    def restarted(self, subtasks: Iterable[ExecutionVertexId]) -> None:
+        """These begin anew."""
+        for subtask in subtasks:
+            self._unfinished[self._region_of[subtask]].add(subtask)

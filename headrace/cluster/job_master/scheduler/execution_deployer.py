@@ -1,0 +1,117 @@
+"""ExecutionDeployer: brings executions that have their slots to their TaskManagers, and clears up what they wrote.
+
+The shuffle master hears of every partition before its producer is submitted: descriptors say where rows go to and come
+from. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer, Execution.registerProducedPartitions.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from headrace.checkpoint.handles import SubtaskRestore
+from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.results.cached_inputs import ClusterInputs
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker, ToRelease
+from headrace.cluster.job_master.scheduler.deployment_plan import (
+    describe_task,
+    partitions_read_by,
+    registrations_of,
+)
+from headrace.cluster.job_master.scheduler.scheduler_shell import SchedulerShell
+from headrace.core.ids import ExecutionVertexId, ResultPartitionId
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.graph.execution_graph import ExecutionGraph
+
+Become = Callable[[Execution, ExecutionState], None]
+"""Takes an execution to a state, and tells who follows it."""
+
+
+class ExecutionDeployer:
+    """One per Scheduler. `graph` gives the execution graph as it stands: restoring may still change it."""
+
+    def __init__(
+        self,
+        graph: Callable[[], ExecutionGraph],
+        executions: Executions,
+        partitions: PartitionTracker,
+        cluster_inputs: ClusterInputs,
+        shell: SchedulerShell,
+        become: Become,
+    ) -> None:
+        self._graph: Final = graph
+        self._executions: Final = executions
+        self._partitions: Final = partitions
+        self._cluster_inputs: Final = cluster_inputs
+        self._shell: Final = shell
+        self._become: Final = become
+        self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
+
+    def register_partitions(self, executions: Iterable[Execution], version: int) -> None:
+        """Have the shuffle master hear of all that these are going to write; answers to the Scheduler."""
+        location_of = self._shell.task_managers.location_of
+        registrations = [
+            registration
+            for execution in executions
+            for registration in registrations_of(self._graph(), execution, location_of)
+        ]
+        self._shell.register_partitions(registrations, version)
+
+    def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        """The shuffle master said where these lie."""
+        self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
+
+    def deploy(
+        self,
+        executions: Iterable[Execution],
+        restores: Mapping[ExecutionVertexId, SubtaskRestore],
+    ) -> None:
+        """Submit these, in this order; those that are not among `restores` start afresh."""
+        descriptors = [
+            (
+                execution,
+                describe_task(
+                    self._graph(),
+                    self._executions,
+                    execution,
+                    self._shuffle_descriptors,
+                    self._cluster_inputs,
+                    restores.get(execution.attempt_id.execution_vertex_id),
+                ),
+            )
+            for execution in executions
+        ]
+        for execution, descriptor in descriptors:
+            self._become(execution, ExecutionState.DEPLOYING)
+            assert execution.slot is not None
+            self._partitions.deployed(
+                execution.slot.resource_id,
+                [p.descriptor for p in descriptor.result_partitions],
+                descriptor.vertex.parallelism,
+            )
+            execution.is_submit_pending = True
+            self._shell.task_managers.submit_task(execution, descriptor)
+
+    def finished(self, consumers: Iterable[ExecutionVertexId]) -> None:
+        """These need their input no more: release what nobody else reads."""
+        for each in consumers:
+            consumer = self._executions.current(each)
+            inputs = partitions_read_by(self._graph(), self._executions, consumer)
+            self._release(self._partitions.consumed(each, inputs))
+
+    def restarted(self, subtasks: Collection[ExecutionVertexId]) -> None:
+        """These begin anew: release what they wrote, and forget where it was."""
+        self._release(self._partitions.restarted(subtasks))
+        self._shuffle_descriptors = {
+            key: each
+            for key, each in self._shuffle_descriptors.items()
+            if key.producer.execution_vertex_id not in subtasks
+        }
+
+    def _release(self, to_release: ToRelease) -> None:
+        for resource_id, partition_ids in to_release.items():
+            if resource_id is None:
+                self._shell.release_externally(
+                    [self._shuffle_descriptors[key] for key in partition_ids]
+                )
+            else:
+                self._shell.task_managers.release_partitions(resource_id, partition_ids)

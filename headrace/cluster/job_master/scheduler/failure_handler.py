@@ -1,0 +1,137 @@
+"""ExecutionFailureHandler: whether a failure is followed by a restart, what is restarted, and what is remembered of it.
+
+Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.cluster.job_master.executions.executions import Executions
+from headrace.cluster.job_master.failover.failover import (
+    EXCEPTION_HISTORY_SIZE,
+    SAME_ERROR_RESTARTS,
+    FailedTask,
+    Failure,
+    FailureHistory,
+)
+from headrace.cluster.job_master.failover.regions import create_failover_strategy
+from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.deployment_plan import partition_id_of
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionVertexId
+from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
+
+
+class ExecutionFailureHandler:
+    """One per Scheduler: asks the restart strategy when, and the failover strategy what."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        executions: Executions,
+        partitions: PartitionTracker,
+        strategy: RestartStrategy,
+        clock: Clock,
+        settings: Settings,
+        on_restart: Callable[[Failure, float, int], None],
+    ) -> None:
+        """`on_restart` hears once of every restart: the cause, the pause in milliseconds, and which one it is."""
+        self._job_graph: Final = graph.job_graph
+        self._executions: Final = executions
+        self._partitions: Final = partitions
+        self._clock: Final = clock
+        self._failover: Final = create_failover_strategy(settings, graph)
+        self._on_restart: Final = on_restart
+        # The pause of a restart that nobody was told of: so far only a consequence of its cause is known.
+        self._untold_delay_ms: float | None = None
+        self._final_savepoint = ""
+        self.history: Final = FailureHistory(
+            strategy,
+            settings.get_option(EXCEPTION_HISTORY_SIZE),
+            settings.get_option(SAME_ERROR_RESTARTS),
+        )
+        """To be read; failures come by the methods here."""
+
+    def stopped_with(self, savepoint_uri: str) -> None:
+        """The savepoint is complete with which the job stops: every failure from now on is final."""
+        self._final_savepoint = savepoint_uri
+
+    def decide(self, failure: Failure) -> float | None:
+        """Remember `failure`; return the pause before a restart in milliseconds, or None where it is final."""
+        failure = self._as_final_after_savepoint(failure)
+        monotonic_ms, now_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        delay_ms = self.history.decide(
+            failure,
+            monotonic_ms,
+            now_ms,
+            self._task_of(failure),
+            self._executions.running_since_ms,
+        )
+        self._untold_delay_ms = delay_ms
+        self._tell_cause()
+        return delay_ms
+
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
+        """A checkpoint counts, for which the sources had read up to `position`."""
+        since_ms = self._executions.running_since_ms
+        if since_ms is not None:
+            self.history.checkpoint_completed(position, triggered_ms, since_ms)
+
+    def forbid_restart(self) -> None:
+        """The failure that is being restarted from is final after all: the savepoint came between."""
+        cause = self.history.cause
+        assert cause is not None and self._final_savepoint
+        self.history.forbid_restart(cause.after_savepoint(self._final_savepoint))
+
+    def refine(self, failure: Failure) -> None:
+        """A later report, which may name the cause of which the remembered failure was only a consequence."""
+        failure = self._as_final_after_savepoint(failure)
+        self.history.refine(failure, self._clock.now_ms(), self._task_of(failure))
+        if failure.is_final or not failure.error.recoverable:
+            self.not_restarting()
+        self._tell_cause()
+
+    def restarting(self) -> None:
+        """The pause is over: what is known of the cause by now is all that there will be."""
+        if self._untold_delay_ms is not None:
+            self._tell(0)
+
+    def not_restarting(self) -> None:
+        """The job ends instead."""
+        self._untold_delay_ms = None
+
+    def _tell_cause(self) -> None:
+        cause = self.history.cause
+        if self._untold_delay_ms is not None and cause is not None and not cause.is_consequence:
+            self._tell(self._untold_delay_ms)
+
+    def _tell(self, delay_ms: float) -> None:
+        assert self.history.cause is not None
+        self._untold_delay_ms = None
+        self._on_restart(self.history.cause, delay_ms, self.history.restart_count)
+
+    def subtasks_to_restart(
+        self, failure: Failure, scope: frozenset[ExecutionVertexId]
+    ) -> frozenset[ExecutionVertexId]:
+        """Return what restarts for `failure`, beside `scope`, which restarts anyway."""
+        if failure.attempt_id is None:
+            return self._executions.subtasks
+        if failure.error.lost_partition:
+            self._partitions.lose(failure.error.lost_partition)
+        tracked = self._partitions.tracked
+
+        def is_available(edge: ExecutionEdge, partition_number: int) -> bool:
+            return partition_id_of(edge, partition_number, self._executions) in tracked
+
+        failed = {failure.attempt_id.execution_vertex_id} | scope
+        return self._failover.subtasks_to_restart(failed, is_available)
+
+    def _as_final_after_savepoint(self, failure: Failure) -> Failure:
+        if self._final_savepoint:
+            return failure.after_savepoint(self._final_savepoint)
+        return failure
+
+    def _task_of(self, failure: Failure) -> FailedTask | None:
+        return FailedTask.of(failure, self._job_graph, self._executions)

@@ -1,0 +1,380 @@
+"""Scheduler: feeds events to the job's state and carries out what the state decides, through its JobMaster.
+
+Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
+Source: Flink DefaultScheduler.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from headrace.checkpoint.handles import SubtaskRestore
+from headrace.cluster.job_master.executions.executions import Execution, Executions, ReportVerdict
+from headrace.cluster.job_master.failover.failover import Failure, FailureHistory
+from headrace.cluster.job_master.failover.regions import FinishedRegions
+from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
+from headrace.cluster.job_master.results.cached_inputs import ClusterInputs, DataSetPlaces
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.event_queue import EventQueue
+from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
+from headrace.cluster.job_master.scheduler.failure_handler import ExecutionFailureHandler
+from headrace.cluster.job_master.scheduler.scheduler_shell import SchedulerShell
+from headrace.cluster.job_master.scheduler.states import (
+    Created,
+    Ended,
+    RegisteringPartitions,
+    Restoring,
+    SchedulerState,
+    WaitingForSlots,
+)
+from headrace.cluster.job_master.slots.slot_pool import SlotPool
+from headrace.cluster.job_master.slots.slot_sharing import GroupSlots, share_slots
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    ResourceId,
+)
+from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.gateways.messages import ErrorInfo, ExecutionReport
+from headrace.graph.execution_graph import expand
+from headrace.graph.job_graph import JobGraph
+
+
+class Scheduler:
+    """One job's executions, slots and state. Implements SchedulerContext and TaskManagersOwner."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        strategy: RestartStrategy,
+        shell: SchedulerShell,
+        clock: Clock,
+        partitions: PartitionTracker,
+        settings: Settings | None = None,
+    ) -> None:
+        self.graph = graph
+        self.clock = clock
+        self.pool = SlotPool()
+        self.partitions = partitions
+        self.executions = Executions(graph, clock.now_ms())
+        self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
+        self.execution_graph = expand(graph)
+        self._failures: Final = ExecutionFailureHandler(
+            self.execution_graph,
+            self.executions,
+            partitions,
+            strategy,
+            clock,
+            settings or Settings(),
+            shell.restarts,
+        )
+        self._regions = FinishedRegions(self.execution_graph)
+        self.cluster_inputs: Final = ClusterInputs(graph)
+        self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
+        # Subtasks that are being started, or restarted; empty while all run or have ended.
+        self._set_scope(self.executions.subtasks)
+        self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
+        self._shell = shell
+        self._created = Created(self)
+        self._state: SchedulerState = self._created
+        # Raised with every deployment: an answer that belongs to an older one changes nothing.
+        self._version = 0
+        self._deployer: Final = ExecutionDeployer(
+            lambda: self.execution_graph,
+            self.executions,
+            partitions,
+            self.cluster_inputs,
+            shell,
+            self._become,
+        )
+        self._events: Final = EventQueue[Callable[[SchedulerState], SchedulerState]](
+            lambda event: self._transition(event(self._state))
+        )
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's status."""
+        return self._state.status
+
+    @property
+    def is_waiting_for_slots(self) -> bool:
+        """Whether nothing is deployed for want of slots."""
+        return isinstance(self._state, WaitingForSlots)
+
+    @property
+    def history(self) -> FailureHistory:
+        """The failures of the job so far."""
+        return self._failures.history
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots the job needs."""
+        return self.execution_graph.slots_needed
+
+    def awaits_restore(self, version: int) -> bool:
+        """Whether the answer to this very `SchedulerShell.restore` still counts."""
+        return version == self._version and isinstance(self._state, Restoring)
+
+    def adopt(self, graph: JobGraph) -> None:
+        """The same graph with the max parallelism of restored state, before anything of it is deployed."""
+        self.graph = graph
+        self.execution_graph = expand(graph)
+
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
+        """A checkpoint counts for which the sources had read up to `position`."""
+        self._failures.checkpoint_completed(position, triggered_ms)
+
+    def stopped_with(self, savepoint_uri: str) -> None:
+        """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
+        self._failures.stopped_with(savepoint_uri)
+        self._events.put(lambda state: state.savepoint_completed())
+
+    # Events
+
+    def start(self) -> None:
+        """Begin."""
+        self._events.put(lambda state: self._created.start() if state is self._created else state)
+
+    def slots_changed(self) -> None:
+        """Slots were accepted."""
+        self._events.put(lambda state: state.slots_changed())
+
+    def report(self, report: ExecutionReport) -> ReportVerdict:
+        """A TaskManager reported a task's state."""
+        verdict = self.executions.report(report, self.clock.now_ms())
+        execution = self.executions.find(report.attempt_id)
+        if verdict is ReportVerdict.APPLIED and execution is not None:
+            self._changed(execution)
+        return verdict
+
+    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
+        """The TaskManager took the task, or the request failed."""
+        execution = self.executions.find(attempt_id)
+        if execution is None:
+            return
+        execution.is_submit_pending = False
+        if error is not None:
+            self.lose(execution, error)
+
+    def lose(self, execution: Execution, error: ErrorInfo) -> None:
+        """The execution cannot go on where it was."""
+        if not execution.state.is_terminal:
+            self.executions.lose(execution, error, self.clock.now_ms())
+            self._changed(execution)
+
+    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+        """A TaskManager is gone, with all its slots."""
+        lost = self.executions.on_task_manager(resource_id)
+        subtasks = (each.attempt_id.execution_vertex_id for each in self.executions)
+        readers = filter(self._regions.needs_input, subtasks)
+        error = self.cluster_inputs.lost_with(resource_id, readers) or error
+        error = self.executions.with_tasks(error, lost)
+        self.partitions.lost(resource_id)
+        self.pool.fail_task_manager(resource_id)
+        for execution in lost:
+            self.lose(execution, error)
+
+    def restored(self, restores: Mapping[ExecutionVertexId, SubtaskRestore], version: int) -> None:
+        """It is known what the subtasks start from; those that are not among `restores` start afresh."""
+        if self.awaits_restore(version):
+            self._restores = restores
+            self._events.put(lambda state: state.restored())
+
+    def inputs_found(self, places: DataSetPlaces, version: int) -> None:
+        """The ResourceManager said where data sets of earlier jobs lie; too late, it is asked again."""
+        if not self._is_registering(version):
+            return
+        error = self.cluster_inputs.found(places)
+        if error is not None:
+            self.fail_job(Failure(error))
+        else:
+            self._deployer.register_partitions(self.executions.of(self._scope), version)
+
+    def lookup_failed(self, error: ErrorInfo, version: int) -> None:
+        """The ResourceManager did not say it in time; where it is asked again, that counts."""
+        if self._is_registering(version):
+            self.fail_job(Failure(error))
+
+    def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
+        """The shuffle master said where all partitions lie; too late, they are not needed any more."""
+        if not self._is_registering(version):
+            self._shell.release_externally([each for each in descriptors if each.is_external])
+            return
+        self._deployer.partitions_registered(descriptors)
+        self._events.put(lambda state: state.partitions_registered())
+
+    def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
+        """The shuffle master did not take a partition of this attempt, or was not heard of in time."""
+        execution = self.executions.find(attempt_id)
+        if execution is not None:
+            self.lose(execution, error)
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> bool:
+        """A task has processed all its data and waits; False where it is not the present attempt."""
+        execution = self.executions.find(attempt_id)
+        if execution is None:
+            return False
+        execution.has_data_ended = True
+        return True
+
+    def fail_job(self, failure: Failure) -> None:
+        """The job as a whole failed."""
+        self._events.put(lambda state: state.failed(failure))
+
+    def slots_cannot_come(self, failure: Failure) -> None:
+        """The slots will not come; without effect once they have."""
+        self._events.put(lambda state: state.slots_cannot_come(failure))
+
+    def committed(self) -> None:
+        """The coordinators have finished."""
+        self._events.put(lambda state: state.committed())
+
+    def cancel(self) -> None:
+        """The user wants the job to end."""
+        self._events.put(lambda state: state.cancel())
+
+    # SchedulerContext
+
+    def restore(self) -> None:
+        self._version += 1
+        self._shell.restore(self._scope, self._version)
+
+    def declare_slots(self) -> None:
+        self.pool.require(self._slots.profiles)
+        self._shell.declare_slots()
+
+    def await_slots(self) -> None:
+        for execution in self.executions.of(self._scope):
+            self._become(execution, ExecutionState.SCHEDULED)
+        self.pool.require(self._slots.profiles)
+        self._shell.await_slots()
+
+    def reserve_slots(self) -> bool:
+        slots = self._slots.reserve(self._scope)
+        if slots is None:
+            return False
+        for subtask, slot in slots.items():
+            self.executions.current(subtask).slot = slot
+        return True
+
+    def register_partitions(self) -> None:
+        self._version += 1
+        needed = self.cluster_inputs.needed_by(self._scope)
+        if needed:
+            self._shell.find_inputs(needed, self._version)
+        else:
+            self._deployer.register_partitions(self.executions.of(self._scope), self._version)
+
+    def deploy(self) -> None:
+        restores, self._restores = self._restores, {}
+        starting = self.executions.of(self._scope)
+        self._set_scope(frozenset())
+        self.history.overcome()
+        self._deployer.deploy(starting, restores)
+
+    def cancel_executions(self) -> None:
+        self._failures.not_restarting()
+        self._cancel(self.executions)
+
+    def cancel_scope(self) -> None:
+        self._cancel(self.executions.of(self._scope))
+
+    def _cancel(self, executions: Iterable[Execution]) -> None:
+        now_ms = self.clock.now_ms()
+        for execution in executions:
+            before = execution.state
+            if self.executions.cancel(execution, now_ms):
+                self._shell.task_managers.cancel_task(execution)
+            if execution.state is not before:
+                self._shell.execution_changed(execution)
+
+    @property
+    def has_scope_ended(self) -> bool:
+        return self._scope_end.holds
+
+    def decide_failover(self, failure: Failure) -> float | None:
+        delay_ms = self._failures.decide(failure)
+        if delay_ms is not None:
+            self.widen_scope(failure)
+        return delay_ms
+
+    def forbid_restart(self) -> None:
+        self._failures.forbid_restart()
+
+    def widen_scope(self, failure: Failure) -> None:
+        self._set_scope(self._failures.subtasks_to_restart(failure, self._scope))
+
+    def refine_failure(self, failure: Failure) -> None:
+        self._failures.refine(failure)
+
+    def start_backoff_timer(self, delay_ms: float) -> None:
+        self._version += 1
+        version = self._version
+
+        def is_over() -> None:
+            if version == self._version:
+                self._events.put(lambda state: state.backoff_over())
+
+        self._shell.schedule_run_async(delay_ms, is_over)
+
+    def prepare_restart(self) -> None:
+        self._version += 1
+        self._failures.restarting()
+        self._deployer.restarted(self._scope)
+        self._regions.restarted(self._scope)
+        self.executions.reset(self._scope, self.clock.now_ms())
+        self._set_scope(self._scope)
+
+    def commit(self) -> None:
+        self._shell.commit()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has reached its last status."""
+        return isinstance(self._state, Ended)
+
+    # Machinery
+
+    def _is_registering(self, version: int) -> bool:
+        return version == self._version and isinstance(self._state, RegisteringPartitions)
+
+    def _set_scope(self, subtasks: frozenset[ExecutionVertexId]) -> None:
+        self._scope = subtasks
+        self._scope_end = self.executions.end_of(subtasks)
+
+    def _changed(self, execution: Execution) -> None:
+        self._shell.execution_changed(execution)
+        if not execution.state.is_terminal:
+            return
+        if execution.state is ExecutionState.FAILED:
+            self._events.put(lambda state: state.failed(self._failure_of(execution)))
+            return
+        if execution.state is ExecutionState.FINISHED:
+            subtask = execution.attempt_id.execution_vertex_id
+            self._deployer.finished(self._regions.finished(subtask))
+        if execution.error is not None:
+            # It failed while it was being cancelled: perhaps this is what the others suffered from.
+            self.refine_failure(self._failure_of(execution))
+        self._events.put(lambda state: state.execution_ended(execution))
+
+    def _failure_of(self, execution: Execution) -> Failure:
+        if execution.error is not None and execution.error.lost_data_set is not None:
+            # Whoever runs the job again must not be told of it again.
+            self._shell.release_data_set(execution.error.lost_data_set)
+        return Failure.of_execution(execution)
+
+    def _become(self, execution: Execution, state: ExecutionState) -> None:
+        execution.become(state, self.clock.now_ms())
+        self._shell.execution_changed(execution)
+
+    def _transition(self, following: SchedulerState) -> None:
+        while following is not self._state:
+            before = self._state.status
+            self._state = following
+            if following.status is not before:
+                check_job_transition(before, following.status)
+                self.status_timestamps_ms[following.status.name] = self.clock.now_ms()
+                self._shell.status_changed(following.status)
+            following = following.enter()

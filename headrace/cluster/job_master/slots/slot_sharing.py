@@ -1,0 +1,112 @@
+"""Which subtasks run together in one slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
+
+At most one subtask of each vertex per slot; how many slots each group needs is the graph's own answer.
+
+GroupSlots: which slot each execution slot sharing group has. Pure over the pool.
+
+A group that still has its slot keeps it when subtasks of it restart: others may be running there.
+Source: Flink SlotSharingExecutionSlotAllocator.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
+from headrace.core.ids import ExecutionVertexId, JobVertexId
+from headrace.gateways.messages import ResourceProfile
+from headrace.graph.execution_graph import ExecutionGraph
+
+
+@dataclass(frozen=True)
+class ExecutionSlotSharingGroup:
+    """Subtasks that share one slot."""
+
+    slot_sharing_group: str
+    execution_vertices: tuple[ExecutionVertexId, ...]
+
+
+def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
+    """Assign every subtask to a slot, beside one of its producers where that is possible.
+
+    Vertices come in topological order, so producers are assigned before their consumers.
+    """
+    members: dict[tuple[str, int], list[ExecutionVertexId]] = {}
+    slot_of: dict[ExecutionVertexId, tuple[str, int]] = {}
+    for vertex in graph.job_graph.vertices:
+        group = vertex.slot_sharing_group
+        taken: set[tuple[str, int]] = set()
+        for subtask_index in range(vertex.parallelism):
+            subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
+            slot = _beside_producer(graph, vertex.vertex_id, subtask_index, slot_of, taken, group)
+            if slot is None:
+                slot = _first_without(group, graph.slots_by_group[group], taken)
+            taken.add(slot)
+            slot_of[subtask] = slot
+            members.setdefault(slot, []).append(subtask)
+    return tuple(
+        ExecutionSlotSharingGroup(group, tuple(subtasks))
+        for (group, _), subtasks in members.items()
+    )
+
+
+def _beside_producer(
+    graph: ExecutionGraph,
+    vertex_id: JobVertexId,
+    subtask_index: int,
+    slot_of: dict[ExecutionVertexId, tuple[str, int]],
+    taken: set[tuple[str, int]],
+    group: str,
+) -> tuple[str, int] | None:
+    """The slot of a producer, the one of equal index first, if it is of the same group and lacks this vertex."""
+    for edge in graph.edges_into(vertex_id):
+        producers = edge.producers_of(subtask_index)
+        for index in sorted(producers, key=lambda index: index != subtask_index):
+            slot = slot_of.get(ExecutionVertexId(edge.job_edge.source_vertex_id, index))
+            if slot is not None and slot[0] == group and slot not in taken:
+                return slot
+    return None
+
+
+def _first_without(group: str, slot_count: int, taken: set[tuple[str, int]]) -> tuple[str, int]:
+    return next((group, number) for number in range(slot_count) if (group, number) not in taken)
+
+
+class GroupSlots:
+    """The groups of one job, whose slots come from `pool`."""
+
+    def __init__(self, groups: Sequence[ExecutionSlotSharingGroup], pool: SlotPool) -> None:
+        self._groups: Final = groups
+        self._pool: Final = pool
+        self._slots: list[PhysicalSlot | None] = [None] * len(groups)
+
+    @property
+    def profiles(self) -> list[ResourceProfile]:
+        """What all groups need: any slot, until slot sharing groups can declare a profile."""
+        return [ResourceProfile() for _ in self._groups]
+
+    def reserve(
+        self, scope: frozenset[ExecutionVertexId]
+    ) -> Mapping[ExecutionVertexId, PhysicalSlot] | None:
+        """Give every subtask of `scope` its slot; None, and nothing reserved, where one is missing."""
+        needed = [
+            number
+            for number, group in enumerate(self._groups)
+            if not scope.isdisjoint(group.execution_vertices)
+        ]
+        missing = [number for number in needed if not self._holds(number)]
+        reserved = self._pool.reserve([ResourceProfile() for _ in missing])
+        if reserved is None:
+            return None
+        for number, slot in zip(missing, reserved, strict=True):
+            self._slots[number] = slot
+        return {
+            subtask: slot
+            for number in needed
+            if (slot := self._slots[number]) is not None
+            for subtask in scope.intersection(self._groups[number].execution_vertices)
+        }
+
+    def _holds(self, number: int) -> bool:
+        slot = self._slots[number]
+        return slot is not None and self._pool.holds(slot.allocation_id)

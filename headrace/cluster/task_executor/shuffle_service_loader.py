@@ -1,0 +1,91 @@
+"""Shuffle services by name: one factory makes the halves for the JobManager and for the TaskManagers.
+
+The built-in one is known by itself; others are found through the entry points of the group `headrace.shuffle_services`,
+so that a package that is installed beside this one can bring its own. A factory loads each half when it makes it: the
+JobManager never loads the data plane.
+Source: Flink ShuffleServiceFactory, ShuffleServiceLoader.
+"""
+
+import importlib.metadata
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.cluster.shuffle.shuffle_master import (
+    CreditBasedShuffleMaster,
+    ShuffleMaster,
+    ShuffleMasterContext,
+)
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+
+BUILT_IN: Final = "credit-based"
+ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
+SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
+    "shuffle-service-factory.class", str, BUILT_IN,
+    "The shuffle service of a cluster, by the name of its entry point: `credit-based` keeps results on TaskManagers, "
+    "`remote` those of blocking exchanges in a process of its own (see `shuffle-service.address`).",
+)  # fmt: skip
+
+
+class ShuffleServiceFactory(Protocol):
+    """Makes both halves of a shuffle service. Its class is what the entry point names; it takes no arguments.
+
+    Its module should import neither half, but each of them in the method that makes it.
+    """
+
+    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
+        """Make the half of the JobManager; it is started later. ConfigurationError."""
+        ...
+
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
+        """Make the half of one TaskManager; it is started later. ConfigurationError."""
+        ...
+
+
+class CreditBasedShuffleServiceFactory:
+    """The built-in service: TaskManagers keep what they produce and send it to whoever has given credit."""
+
+    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
+        return CreditBasedShuffleMaster()
+
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
+        from headrace.cluster.task_executor.credit_based_environment import (
+            create_credit_based_environment,
+        )
+
+        return create_credit_based_environment(context)
+
+
+def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
+    """Make the factory that `shuffle-service-factory.class` names. ConfigurationError lists the known names."""
+    name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
+    refuse_unknown_shuffle_service(settings)
+    if name == BUILT_IN:
+        return CreditBasedShuffleServiceFactory()
+    factory_class: Any = _installed()[name].load()
+    return factory_class()
+
+
+def refuse_unknown_shuffle_service(settings: Settings) -> None:
+    """Raise ConfigurationError, which lists the known names, before a cluster is started for nothing."""
+    name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
+    if name == BUILT_IN:
+        return
+    found = _installed()
+    if name not in found:
+        known = ", ".join(sorted({BUILT_IN, *found}))
+        raise ConfigurationError(
+            SHUFFLE_SERVICE_FACTORY.key,
+            name,
+            f"no such shuffle service is installed; there are: {known}",
+        )
+
+
+def _installed() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}

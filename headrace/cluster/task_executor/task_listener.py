@@ -1,0 +1,172 @@
+"""TaskReporter: what tasks tell from their threads, on its way through their outboxes to the JobMaster.
+
+A task leaves the table when its JobMaster has heard of its end, or will never hear. Source: Flink TaskManagerActions,
+TaskExecutor.updateTaskExecutionState.
+"""
+
+from typing import Final, Protocol
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.task_outbox import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CheckpointMessage,
+    DataEnded,
+)
+from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.errors import UnknownAttemptError
+from headrace.gateways.messages import ExecutionReport, TaskMetrics
+from headrace.metrics.names import without_rates
+from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict, verdict_on
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
+from headrace.rpc.main_thread import is_on_loop
+
+
+class TaskReporterOwner(Protocol):
+    """What the TaskExecutor does about what was reported."""
+
+    def task_gone(self, entry: TaskEntry) -> None:
+        """The task has ended and needs to be remembered no longer."""
+        ...
+
+
+class TaskReporter:
+    """One per TaskExecutor. Implements TaskListener, from any thread."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        owner: TaskReporterOwner,
+        tasks: TaskTable,
+        jobs: JobConnections,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._owner: Final = owner
+        self._tasks: Final = tasks
+        self._jobs: Final = jobs
+
+    def state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        self._endpoint.run_async(lambda: self._state_changed(attempt_id, state, error))
+
+    def operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        """See TaskListener. Waits while too much of the task is still untold."""
+        entry = self._tasks.find(attempt_id)
+        if entry is None:
+            return
+        entry.outbox.await_room(may_block=not is_on_loop(self._endpoint.rpc_service.loop))
+
+        def put() -> None:
+            if entry.outbox.put_event(operator_id, payload):
+                self._drain(entry)
+
+        self._endpoint.run_async(put)
+
+    def checkpoint_acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        self._put(attempt_id, CheckpointAcknowledged(checkpoint_id, snapshot, metrics))
+
+    def checkpoint_declined(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        self._put(attempt_id, CheckpointDeclined(checkpoint_id, reason, text))
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
+        self._put(attempt_id, DataEnded())
+
+    def _put(self, attempt_id: ExecutionAttemptId, message: CheckpointMessage) -> None:
+        def put() -> None:
+            entry = self._tasks.find(attempt_id)
+            if entry is not None and entry.outbox.put_checkpoint_message(message):
+                self._drain(entry)
+
+        self._endpoint.run_async(put)
+
+    def check_producer(
+        self,
+        attempt_id: ExecutionAttemptId,
+        partition_id: ResultPartitionId,
+        answer: AnswerVerdict,
+    ) -> None:
+        """See TaskListener. Never answered where the job's JobMaster is gone: the task ends with it."""
+
+        def ask() -> None:
+            connection = self._jobs.find(attempt_id.job_id)
+            if connection is not None and connection.is_connected:
+                self._endpoint.spawn(
+                    self._ask_for_producer(connection, partition_id, answer),
+                    f"producer of {partition_id}",
+                )
+
+        self._endpoint.run_async(ask)
+
+    async def _ask_for_producer(
+        self, connection: JobConnection, partition_id: ResultPartitionId, answer: AnswerVerdict
+    ) -> None:
+        try:
+            state = await connection.gateway.request_partition_state(partition_id)
+        except (AskTimeoutError, MailboxFullError, RecipientUnreachableError):
+            # Silence says nothing about the producer.
+            answer(ProducerVerdict.ASK_AGAIN)
+        except HeadraceError:
+            answer(ProducerVerdict.FAIL)
+        else:
+            answer(verdict_on(state))
+
+    def _state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        entry = self._tasks.find(attempt_id)
+        if entry is None or entry.has_ended or state is ExecutionState.DEPLOYING:
+            return  # DEPLOYING the JobMaster knows of: it began it
+        metrics: TaskMetrics | None = None
+        if state.is_terminal:
+            last = entry.metrics()
+            metrics = entry.last_metrics = TaskMetrics(attempt_id, without_rates(last.values))
+            entry.mark_ended()
+        where = f"task '{entry.display_name}'"
+        info = None if error is None else error_info_of(error, where)
+        if state.is_terminal and entry.outbox.is_closed:
+            # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
+            self._owner.task_gone(entry)
+        elif entry.outbox.put_report(ExecutionReport(attempt_id, state, info, metrics)):
+            self._drain(entry)
+
+    def _drain(self, entry: TaskEntry) -> None:
+        connection = self._jobs.find(entry.attempt_id.job_id)
+        if connection is None or not connection.is_connected:
+            return
+        self._endpoint.spawn(self._tell(entry, connection), f"reports of {entry.attempt_id}")
+
+    async def _tell(self, entry: TaskEntry, connection: JobConnection) -> None:
+        while not entry.outbox.is_empty:
+            try:
+                await entry.outbox.drain(connection.gateway, connection.pause)
+            except UnknownAttemptError as error:
+                entry.outbox.close()
+                self._tasks.fail_task(entry, error)
+            except HeadraceError as error:
+                # The JobMaster refuses what the task says: the task is of no use any more.
+                entry.outbox.skip()
+                self._tasks.fail_task(entry, error)
+        if entry.has_ended:
+            self._owner.task_gone(entry)

@@ -1,0 +1,273 @@
+"""run_task_manager: a whole TaskManager on the calling thread's process, from its first socket to its goodbye.
+
+The same body for a Spark worker, a plain process and a test's thread. Source: Flink TaskManagerRunner.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
+from headrace.checkpoint.storage.task_local_state import LocalCopies
+from headrace.cluster.task_executor.deployment import StreamTaskFactory
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
+from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
+from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.versions import software_versions
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.process import failpoints
+from headrace.core.process.event_loop_thread import EventLoopThread
+from headrace.core.process.process_memory import process_memory_bytes, resident_memory_bytes
+from headrace.core.randomness import SeededRandom, quick_random, system_random
+from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import run_in_thread
+from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.metrics.groups import MetricGroup
+from headrace.network.shuffle_environment import ShuffleEnvironmentContext
+from headrace.network.stored.spill_files import TMP_DIRS
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT
+from headrace.rpc.service import RpcService
+from headrace.rpc.tcp import TcpRpcService
+from headrace.task.task_runner import ThreadTaskRunner
+
+_LOG = logging.getLogger(__name__)
+
+FATAL_EXIT_CODE: Final = 239
+_CLOSE_TIMEOUT_S: Final = 10.0
+_STOP_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class TaskManagerConfiguration:
+    """What a TaskManager process is told. Plain values, to be handed to processes.
+
+    `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
+    worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.
+    `tls` is the cluster's identity where its TCP connections are TLS. `scratch_directory` is this process's own, where
+    its host gives it one.
+    """
+
+    resource_id: ResourceId
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerId
+    secret: bytes = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    bind_host: str = "127.0.0.1"
+    advertised_host: str = "127.0.0.1"
+    socket_directory: Path | None = None
+    attempt_number: int = 0
+    versions: Mapping[str, str] | None = None
+    tls: TlsIdentity | None = None
+    scratch_directory: Path | None = None
+
+
+def run_task_manager(
+    configuration: TaskManagerConfiguration,
+    *,
+    on_started: Callable[[TaskManagerLocation], None] | None = None,
+    should_stop: threading.Event | None = None,
+    exit_process: Callable[[str], None] | None = None,
+    output: PrintedOutput | None = None,
+) -> str:
+    """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
+
+    A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
+    otherwise. `output`: what is printed here, which the driver is to show.
+    """
+    failpoints.arm(Settings(configuration.settings))
+    control = EventLoopThread("headrace-control")
+    try:
+        with LocalTaskManager(configuration) as task_manager:
+            return _serve(
+                configuration,
+                control,
+                task_manager,
+                on_started,
+                should_stop,
+                exit_process or _exit_on_the_spot,
+                output,
+            )
+    finally:
+        control.stop()
+
+
+class LocalTaskManager:
+    """The data plane of one TaskManager, and the TaskExecutor that opens it to the cluster.
+
+    A context manager: entering binds the data plane's sockets, leaving closes them. `metrics` are the process's own;
+    each task has a group beside them.
+    """
+
+    def __init__(self, configuration: TaskManagerConfiguration) -> None:
+        self._configuration: Final = configuration
+        self._settings: Final = _with_result_directory(
+            Settings(configuration.settings), configuration.scratch_directory
+        )
+        self._clock: Final[Clock] = SystemClock()
+        self._random: Final[SeededRandom] = system_random()
+        self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
+        self._shuffle: Final = load_shuffle_service_factory(
+            self._settings
+        ).create_shuffle_environment(
+            ShuffleEnvironmentContext(
+                resource_id=configuration.resource_id,
+                settings=self._settings,
+                secret=configuration.secret,
+                bind_host=configuration.bind_host,
+                advertised_host=configuration.advertised_host,
+                clock=self._clock,
+                random=self._random,
+                socket_directory=configuration.socket_directory,
+                tls=configuration.tls,
+                metrics=self.metrics,
+            )
+        )
+        self._location: TaskManagerLocation | None = None
+
+    def __enter__(self) -> "LocalTaskManager":
+        self._location = self._shuffle.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shuffle.close()
+
+    def _measure_memory(self) -> MemoryUsage:
+        return MemoryUsage(resident_memory_bytes(), process_memory_bytes(self._settings))
+
+    @property
+    def location(self) -> TaskManagerLocation:
+        """Where the data plane is reached."""
+        assert self._location is not None, "enter first"
+        return self._location
+
+    def create_executor(
+        self,
+        rpc_service: RpcService,
+        *,
+        exit_process: Callable[[str], None],
+        on_terminated: Callable[[str], None],
+    ) -> TaskExecutor:
+        """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
+        configuration = self._configuration
+        factory = StreamTaskFactory(
+            resource_id=configuration.resource_id,
+            shuffle=self._shuffle,
+            runner=ThreadTaskRunner(),
+            settings=self._settings,
+            clock=self._clock,
+            # Tasks draw a number for each row that they deal out by chance.
+            random=quick_random(self._random),
+            metrics=self.metrics,
+            ingest=self._shuffle.ingest,
+            scratch=configuration.scratch_directory,
+            local_copies=_local_copies(configuration.scratch_directory, self._settings),
+        )
+        slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
+        setup = TaskExecutorSetup(
+            resource_id=configuration.resource_id,
+            location=self.location,
+            resource_manager_address=configuration.resource_manager_address,
+            resource_manager_id=configuration.resource_manager_id,
+            slot_count=slot_count,
+            slot_profile=ResourceProfile(self._settings.get_option(CPU_CORES) / slot_count),
+            versions=dict(configuration.versions or software_versions()),
+            pid=os.getpid(),
+            attempt_number=configuration.attempt_number,
+            measure_memory=self._measure_memory,
+            task_factory=factory,
+            run_blocking=run_in_thread,
+            exit_process=exit_process,
+            on_terminated=on_terminated,
+            scratch=configuration.scratch_directory,
+            partitions=self._shuffle.partitions,
+        )
+        return TaskExecutor(rpc_service, setup)
+
+
+def _serve(
+    configuration: TaskManagerConfiguration,
+    control: EventLoopThread,
+    task_manager: LocalTaskManager,
+    on_started: Callable[[TaskManagerLocation], None] | None,
+    should_stop: threading.Event | None,
+    exit_process: Callable[[str], None],
+    output: PrintedOutput | None,
+) -> str:
+    ended = threading.Event()
+    reasons: list[str] = []
+
+    def terminated(reason: str) -> None:
+        reasons.append(reason)
+        ended.set()
+
+    def exit_after(error: BaseException) -> None:
+        exit_process(f"fatal error: {type(error).__name__}: {error}")
+
+    tls = configuration.tls
+
+    async def start() -> tuple[TcpRpcService, TaskExecutor]:
+        rpc_service = TcpRpcService(
+            Settings(configuration.settings),
+            bind_host=configuration.bind_host,
+            advertised_host=configuration.advertised_host,
+            port_option=TASK_MANAGER_RPC_PORT,
+            secret=configuration.secret,
+            clock=SystemClock(),
+            random=system_random(),
+            server_ssl=None if tls is None else server_context(tls),
+            client_ssl=None if tls is None else client_context(tls),
+        )
+        await rpc_service.start()
+        rpc_service.on_fatal_error = control.on_fatal_error = exit_after
+        executor = task_manager.create_executor(
+            rpc_service, exit_process=exit_process, on_terminated=terminated
+        )
+        executor.start()
+        return rpc_service, executor
+
+    rpc_service, executor = control.run(start())
+    sender = None if output is None else OutputSender(output, control, rpc_service)
+    if on_started is not None:
+        on_started(task_manager.location)
+    try:
+        while not ended.wait(_STOP_POLL_S):
+            if should_stop is not None and should_stop.is_set():
+                executor.end("the process that hosts it was told to stop")
+    finally:
+        if sender is not None:
+            sender.close()
+        # The goodbyes have been written; let them leave before the connections go.
+        with contextlib.suppress(TimeoutError):
+            control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
+    return reasons[0]
+
+
+def _local_copies(scratch: Path | None, settings: Settings) -> LocalCopies | None:
+    """Where tasks keep copies of their state, which go with the process; None without a directory of its own."""
+    if scratch is None:
+        return None
+    return LocalCopies(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))
+
+
+def _with_result_directory(settings: Settings, scratch: Path | None) -> Settings:
+    """Stored results go with the process, even one that is killed, unless the user has named a place for them."""
+    if scratch is None or settings.get_option(TMP_DIRS):
+        return settings
+    return settings.with_values({TMP_DIRS.key: str(scratch)})
+
+
+def _exit_on_the_spot(reason: str) -> None:
+    """A thread cannot be stopped from outside, and it may hold anything: only the end of the process is certain."""
+    _LOG.critical("the TaskManager's process ends at once: %s", reason)
+    logging.shutdown()
+    os._exit(FATAL_EXIT_CODE)

@@ -1,0 +1,1 @@
+"""Formats of files: text, Parquet and other columns, and the blocks that readers cut files into."""

@@ -1,0 +1,203 @@
+"""FileSplit: a file, or a range of its bytes, and how far it has been read.
+
+FileReaderFormat: how the bytes of a split become records; the source's half of a format.
+
+Source: Flink BulkFormat and StreamFormat.
+
+CutRecords: records of a split, in batches of as many rows as are wanted.
+
+A format gives batches as it likes, and knows positions between them. Where fewer rows are wanted the rest of one waits
+here, and the position is that before the batch, with the number of records behind it that were handed on: formats give
+the same records from the same position. Source: Flink CheckpointedPosition, RecordsAndPosition.
+"""
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import Any, Final, Protocol
+
+import msgspec
+from pyarrow import fs
+
+from headrace.connectors.files.paths import file_system_of
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.column_conditions import ColumnCondition
+from headrace.functions.split_enumerator import SourceSplit
+
+COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
+
+
+class FileChangedError(HeadraceError):
+    """A file is not what it was when it was found, so that a position in it means nothing."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"the file '{name}' {reason} since the file source found it; files must not be changed while they are read"
+        )
+        self.name = name
+
+
+class FileSplit(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes [offset, offset + length) of the file `name` on the file system that the path or URI `root` stands for.
+
+    `position` is what the format says it is, right behind the last record that was emitted; None before the first one.
+    `skipped_count` records behind it were emitted, too: a batch was cut. `file_size` and `modified_ns` are those of the
+    file as it was found.
+    """
+
+    root: str
+    name: str
+    offset: int
+    length: int
+    file_size: int
+    modified_ns: int
+    position: int | None = None
+    skipped_count: int = 0
+
+    @property
+    def split_id(self) -> str:
+        """Unique within the source: a file is split in one way."""
+        return f"{self.name}:{self.offset}"
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last byte."""
+        return self.offset + self.length
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the suffix says so; its bytes then cannot be addressed."""
+        return self.name.endswith(COMPRESSED_SUFFIXES)
+
+    def encoded(self) -> SourceSplit:
+        """Return it as enumerator and readers hand it on."""
+        return SourceSplit(self.split_id, msgspec.msgpack.encode(self))
+
+    def at(self, position: int | None, skipped_count: int = 0) -> "FileSplit":
+        """Return it as read up to `position`, and so many records further."""
+        return msgspec.structs.replace(self, position=position, skipped_count=skipped_count)
+
+    def open_file_system(self) -> Any:
+        """Return the pyarrow file system on which the file still is as it was found; FileChangedError otherwise."""
+        file_system, _ = file_system_of(self.root)
+        found = file_system.get_file_info(self.name)
+        if found.type != fs.FileType.File:
+            raise FileChangedError(self.name, "has gone")
+        if found.size < self.file_size:
+            raise FileChangedError(self.name, "has become shorter")
+        if found.size == self.file_size and (found.mtime_ns or 0) != self.modified_ns:
+            raise FileChangedError(self.name, "was written again")
+        if found.size > self.file_size and self.is_compressed:
+            raise FileChangedError(self.name, "has become longer")
+        return file_system
+
+
+_SPLIT: Final = msgspec.msgpack.Decoder(FileSplit)
+
+
+def decode_file_split(split: SourceSplit) -> FileSplit:
+    """Read what `FileSplit.encoded` wrote."""
+    return _SPLIT.decode(split.content)
+
+
+def splits_of_file(file: FileSplit, split_size: int | None) -> list[FileSplit]:
+    """Cut a file into ranges of about `split_size` bytes, none above one and a half of it; None leaves it whole."""
+    if split_size is None or file.is_compressed or file.length <= split_size * 3 // 2:
+        return [file]
+    count = -(-file.length // split_size)
+    starts = [file.length * index // count for index in range(count + 1)]
+    return [
+        msgspec.structs.replace(file, offset=start, length=end - start)
+        for start, end in itertools.pairwise(starts)
+    ]
+
+
+class FileRecords(Protocol):
+    """Records of one split, from its position on."""
+
+    @property
+    def position(self) -> int | None:
+        """Right behind the last batch; a split `at` it goes on there. None before the first one."""
+        ...
+
+    @property
+    def unread_bytes(self) -> int | None:
+        """About how many bytes of the file are read from here to the end of the split; None: not known."""
+        ...
+
+    def next_batch(self) -> RecordBatch | None:
+        """Return the next records (maybe none), or None after the last ones."""
+        ...
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        ...
+
+
+class FileReaderFormat(ABC):
+    """Picklable; the same for all files of a source."""
+
+    @property
+    @abstractmethod
+    def is_splittable(self) -> bool:
+        """Whether a range of bytes of an uncompressed file can be read by itself."""
+
+    @property
+    @abstractmethod
+    def produced_type(self) -> TypeInformation:
+        """Type of the records."""
+
+    def with_condition(self, condition: ColumnCondition) -> "FileReaderFormat":
+        """Return a format that may leave out rows for which `condition` does not hold, or this one: see Source."""
+        return self
+
+    @abstractmethod
+    def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
+        """Open the file; records come as `batch_type`."""
+
+
+class CutRecords:
+    """Of one split that was just opened as `records`."""
+
+    def __init__(self, records: FileRecords, split: FileSplit) -> None:
+        self._records = records
+        self._split = split
+        # Behind the split's position: records that were handed on, and before that those to leave out.
+        self._position = split.position
+        self._skipped_count = self._left_out_count = split.skipped_count
+        self._rest: RecordBatch | None = None
+
+    @property
+    def as_read(self) -> FileSplit:
+        """The split as far as its records were handed on."""
+        return self._split.at(self._position, self._skipped_count)
+
+    @property
+    def unread_bytes(self) -> int | None:
+        return self._records.unread_bytes
+
+    def next_batch(self, row_count_max: int) -> RecordBatch | None:
+        """Return the next records (maybe none), at most so many, or None after the last ones."""
+        batch, self._rest = self._rest, None
+        if batch is None:
+            batch = self._records.next_batch()
+            if batch is None:
+                return None
+            if self._left_out_count:
+                left_out = min(self._left_out_count, batch.num_rows)
+                self._left_out_count -= left_out
+                batch = batch.slice(left_out)
+        if batch.num_rows > row_count_max:
+            self._skipped_count += row_count_max
+            self._rest = batch.slice(row_count_max)
+            return batch.slice(0, row_count_max)
+        if not self._left_out_count:
+            # Right behind a batch of the format's. Records that are still to be left out count from the old position.
+            self._position, self._skipped_count = self._records.position, 0
+        return batch
+
+    def close(self) -> None:
+        self._records.close()

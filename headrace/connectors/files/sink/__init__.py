@@ -1,0 +1,1 @@
+"""FileSink: records become files, which are published with checkpoints."""

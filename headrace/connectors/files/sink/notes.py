@@ -1,0 +1,154 @@
+"""NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole.
+
+It is sealed with the user's key, as others may write in that folder: a note decides which files are moved and deleted.
+Beside it an empty file tells that there was a note: without it, a note that somebody deleted would be taken for one
+that was never written, and what was committed for what is still to come.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from pyarrow import fs
+
+from headrace.checkpoint.errors import RecordNotTrustedError
+from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
+from headrace.connectors.files.paths import is_link, persist_file, persist_names
+from headrace.connectors.files.sink.staging import delete_file, exists
+from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.randomness import system_random
+
+N = TypeVar("N", bound=msgspec.Struct)
+KeySource = Callable[[], MetadataKey]
+"""Finds, or makes, the user's key once a note is read."""
+
+
+class NoteLostError(HeadraceError):
+    """A target's note of what it was given is gone. Whether rows are there already is not guessed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, path: str, trace: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed is gone, and {trace} says that there was one: whether rows were "
+            f"committed already cannot be known. Put the note back, or delete {trace} too if nothing of this job is "
+            "to be kept there"
+        )
+        self.path = path
+
+
+class NoteDamagedError(HeadraceError):
+    """A target's note of what it was given is not what was written, or not by this user. Nothing is guessed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, path: str, trace: str, reason: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed is damaged ({reason}): whether rows were committed already cannot "
+            f"be known. Put a whole note back, or delete it and {trace} if nothing of this job is to be kept there"
+        )
+        self.path = path
+
+
+class NoteChangedError(HeadraceError):
+    """Somebody else has written the note meanwhile: the driver that took over. What it wrote stays."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed has changed since this commit began: another driver of the job "
+            "commits in this one's place. What it noted is kept; a second attempt goes on from there"
+        )
+        self.path = path
+
+
+class NoteFile(Generic[N]):
+    """A note of type `note_type` about `scope`, at `path`. A crash leaves the old one or the new one.
+
+    Who writes has read before, and what it read must still be there: a driver that was taken for dead and goes on
+    would put its old note in place of its successor's. Each writes under a name of its own, so that what is moved is
+    what was written. Between the last look and the move a moment is left, as pyarrow knows no conditional move.
+    """
+
+    def __init__(
+        self, file_system: Any, path: str, note_type: type[N], scope: str, key: KeySource
+    ) -> None:
+        self._file_system = file_system
+        self._path = path
+        self._trace = f"{path}.made"
+        self._type = note_type
+        self._subject = f"what was committed in {scope}"
+        self._key = key
+        self._known: bytes | None = None
+
+    def read(self) -> N | None:
+        """Return the note, or None where there never was one. NoteLostError where there was; NoteDamagedError."""
+        # Asked before the note is looked at: another driver may just be making both for the first time.
+        for path in (self._path, self._trace):
+            if is_link(self._file_system, path):
+                raise NoteDamagedError(path, self._trace, "it is a link")
+        was_made = exists(self._file_system, self._trace)
+        self._known = self._content()
+        if self._known is not None:
+            try:
+                content = unseal(self._known, self._subject, self._key(), self._path)
+                return msgspec.json.decode(content, type=self._type)
+            except RecordNotTrustedError as error:
+                raise NoteDamagedError(self._path, self._trace, error.reason) from error
+            except DECODE_ERRORS as error:
+                raise NoteDamagedError(self._path, self._trace, str(error)) from error
+        if was_made:
+            raise NoteLostError(self._path, self._trace)
+        return None
+
+    def write(self, note: N) -> None:
+        """Replace what was read; survives the machine when this returns. NoteChangedError where it is not there."""
+        content = seal(msgspec.json.encode(note), self._subject, self._key())
+        folder = self._path.rpartition("/")[0]
+        new = f"{self._path}.{system_random().getrandbits(64):016x}.new"
+        self._file_system.create_dir(folder, recursive=True)
+        try:
+            self._replace(new, content)
+        except (HeadraceError, OSError):
+            with suppress(OSError):  # what failed first is what is told
+                delete_file(self._file_system, new)
+            raise
+        self._known = content
+        persist_names(self._file_system, folder, [self._path])
+        # Behind the note: a crash in between leaves a note without a trace, never a trace without a note.
+        if not exists(self._file_system, self._trace):
+            self._make_trace()
+            persist_names(self._file_system, folder, [self._trace])
+
+    def _make_trace(self) -> None:
+        if isinstance(self._file_system, fs.LocalFileSystem):
+            # Whatever has been put there meanwhile, as a link that leads elsewhere.
+            with suppress(FileExistsError):
+                os.close(os.open(self._trace, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC))
+        else:
+            self._file_system.open_output_stream(self._trace, compression=None).close()
+
+    def _replace(self, new: str, content: bytes) -> None:
+        with self._file_system.open_output_stream(new, compression=None) as stream:
+            stream.write(content)
+        persist_file(self._file_system, new)
+        if self._content() != self._known:
+            raise NoteChangedError(self._path)
+        self._file_system.move(new, self._path)
+
+    def _content(self) -> bytes | None:
+        try:
+            with self._file_system.open_input_stream(self._path) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+
+def digest_of_scope(scope: str) -> str:
+    """Return a short name for a scope of commits, as scopes may hold what no file name can."""
+    return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()

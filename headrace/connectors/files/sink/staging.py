@@ -1,0 +1,302 @@
+"""Staging folders that nobody needs any more: a lock and a marker say whose they are, and who finds them clears up.
+
+A writer holds a lock on its folder, of which the system lets go when its process ends, however it ends, and changes
+the folder's time every minute while it has files open. Before it hands files over to a snapshot it leaves a marker
+there, with the folder of the job's checkpoints in it. So a writer that begins, of whatever job, can tell what is left:
+
+    nobody holds the lock, quiet for an hour     what is in progress goes: nothing goes on from it
+    … quiet for a week, nothing handed over      what is complete goes too: no snapshot names it
+    … quiet for a week, checkpoints are gone     so does what was handed over to them
+
+What DataFrame sinks stage beside their target is swept in the same way, all of it after a week. On other file systems
+than local ones, and where locks are not known, nothing is swept.
+
+Where files lie before they have their names: one hidden folder per attempt of a writer, below the sink's own.
+
+    written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
+
+The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
+that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyarrow import fs
+
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
+from headrace.checkpoint.storage.checkpoint_storage import job_folder
+from headrace.checkpoint.storage.file_systems import is_there
+from headrace.connectors.files.paths import is_link
+from headrace.connectors.sink_owner import owner_of_sink
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.randomness import system_random
+from headrace.functions.subtask_context import SubtaskContext
+
+IN_PROGRESS: Final = ".inprogress"
+PENDING: Final = ".pending"
+HIDDEN_PREFIX: Final = ".headrace-"
+_NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
+
+
+@dataclass(frozen=True)
+class StagingFolder:
+    """A folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
+
+    owner: str
+    subtask_index: int
+    attempt_number: int
+    token: str
+
+    @property
+    def name(self) -> str:
+        """Its name, below the sink's folder."""
+        return (
+            f"{HIDDEN_PREFIX}{self.owner}-{self.subtask_index}-{self.attempt_number}-{self.token}"
+        )
+
+    @staticmethod
+    def of(context: SubtaskContext) -> "StagingFolder":
+        """Name the folder of a new writer."""
+        token = system_random().randbytes(8).hex()
+        return StagingFolder(
+            owner_of_sink(context), context.subtask_index, context.attempt_number, token
+        )
+
+    @staticmethod
+    def parse(name: str) -> "StagingFolder | None":
+        """Return what a folder's name says, or None where it is not one of these."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        return StagingFolder(match[1], int(match[2]), int(match[3]), match[4])
+
+    def is_older_attempt_of(self, other: "StagingFolder") -> bool:
+        """Whether an attempt before `other` of the same subtask wrote here."""
+        return (
+            self.owner == other.owner
+            and self.subtask_index == other.subtask_index
+            and self.attempt_number < other.attempt_number
+        )
+
+
+def make_staging_folder(file_system: Any, path: str, settings: Settings) -> None:
+    """Make a folder in which output waits for its commit; on local file systems for this user alone.
+
+    The files in it have the permissions of results, which they are about to be.
+    """
+    if not isinstance(file_system, fs.LocalFileSystem) or settings.get_option(SHARED_FILES):
+        file_system.create_dir(path, recursive=True)
+        return
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(path, mode=0o700)
+
+
+def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]:
+    """Every staging folder below a sink's folder; none where that does not exist."""
+    for info in file_system.get_file_info(fs.FileSelector(base_path, allow_not_found=True)):
+        folder = StagingFolder.parse(info.base_name) if info.type is fs.FileType.Directory else None
+        # A link of such a name is nobody's staging folder: what lies behind it is not ours to delete.
+        if folder is not None and not is_link(file_system, info.path):
+            yield folder
+
+
+def delete_files(
+    file_system: Any, folder: str, suffixes: tuple[str, ...], keep: frozenset[str]
+) -> None:
+    """Delete the files of a folder whose names end so, but for those to `keep` (names), and the folder where empty."""
+    for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        if info.base_name.endswith(suffixes) and info.base_name not in keep:
+            delete_file(file_system, info.path)
+    remove_if_empty(file_system, folder)
+
+
+def delete_file(file_system: Any, path: str) -> None:
+    """Delete a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        file_system.delete_file(path)
+
+
+def remove_if_empty(file_system: Any, folder: str) -> None:
+    """Remove a local folder that holds nothing; object stores have no folders to speak of."""
+    if isinstance(file_system, fs.LocalFileSystem):
+        # Whoever is about to open a file there makes the folder again.
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
+
+
+def exists(file_system: Any, path: str) -> bool:
+    """Whether there is a file or folder of that name."""
+    return file_system.get_file_info(path).type is not fs.FileType.NotFound
+
+
+_LOG: Final = logging.getLogger(__name__)
+QUIET_MS: Final = 3_600_000
+"""A writer that lives changes its folder's time far more often, where locks do not tell."""
+FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
+"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
+MARKER: Final = "handed-over"
+_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
+_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
+"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
+
+
+class StagingLock:
+    """Shows that a writer is alive, and what it has handed over, on a folder of a local file system. One thread."""
+
+    def __init__(self, file_system: Any, path: str) -> None:
+        self._is_local = isinstance(file_system, fs.LocalFileSystem)
+        self._path = path
+        self._descriptor: int | None = None
+
+    def hold(self) -> None:
+        """Hold the folder, which is there; it may be another one of the same name than before. OSError."""
+        if not self._is_local:
+            return
+        if self._descriptor is not None:
+            if os.path.samestat(os.fstat(self._descriptor), os.stat(self._path)):
+                return
+            self.release()
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # no locks there: then nobody can take one either
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def touch(self) -> None:
+        """Change the folder's time."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._descriptor)
+
+    def mark_handed_over(self, checkpoint_folder: str) -> None:
+        """A snapshot is going to name files there. `checkpoint_folder`: where its job's lie, or empty. OSError."""
+        if not self._is_local:
+            return
+        marker = f"{self._path}/{MARKER}"
+        if not os.path.exists(marker):
+            with open(marker, "w", encoding="utf-8") as file:
+                file.write(checkpoint_folder)
+
+    def release(self) -> None:
+        """Let go. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def checkpoint_folder_of(context: SubtaskContext) -> str:
+    """Return where checkpoints of the writer's job lie, empty where they do not outlive its driver."""
+    settings, attempt = context.settings, context.attempt_id
+    if attempt is None or not settings.get_option(CHECKPOINT_DIRECTORY):
+        return ""
+    return job_folder(settings, attempt.job_id)
+
+
+def is_staging_beside(path: str) -> bool:
+    """Whether a folder is one that a DataFrame sink makes beside its target, and not one that the user has named."""
+    return _BESIDE.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def remove_if_spent(file_system: Any, folder: str) -> None:
+    """Remove a local staging folder in which no output is left."""
+    if not isinstance(file_system, fs.LocalFileSystem):
+        return
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [MARKER]:
+            marker = f"{folder}/{MARKER}"
+            with open(marker, encoding="utf-8") as file:
+                content = file.read()
+            os.unlink(marker)
+            try:
+                os.rmdir(folder)
+            except OSError:
+                # Its writer has begun another file meanwhile, and may have seen the marker.
+                with open(marker, "w", encoding="utf-8") as file:
+                    file.write(content)
+        else:
+            os.rmdir(folder)
+
+
+def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms: int) -> None:
+    """Delete what writers of other jobs have left in a sink's folder when they died, and nobody needs."""
+    if not isinstance(file_system, fs.LocalFileSystem):
+        return
+    for folder in staging_folders(file_system, base_path):
+        if folder.owner != own.owner:
+            with contextlib.suppress(
+                OSError
+            ):  # another writer clears up too, or may not write there
+                _sweep_one(
+                    file_system, f"{base_path}/{folder.name}", now_ms, (IN_PROGRESS,), (PENDING,)
+                )
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(base_path):
+            is_merged = entry.name.startswith(_MERGING) and entry.is_file(follow_symlinks=False)
+            if is_merged and now_ms - _changed_ms(entry.path) > FORGOTTEN_MS:
+                os.unlink(entry.path)
+
+
+def sweep_abandoned_beside(file_system: Any, own_path: str, now_ms: int) -> None:
+    """Delete what DataFrame sinks of other jobs had staged for the target of `own_path` when they died."""
+    parent, _, own_name = own_path.rpartition("/")
+    own = _BESIDE.fullmatch(own_name)
+    if own is None or not isinstance(file_system, fs.LocalFileSystem):
+        return
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            other = _BESIDE.fullmatch(entry.name)
+            is_other = other is not None and other[1] == own[1] and entry.name != own_name
+            if is_other and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another writer clears up too
+                    _sweep_one(file_system, entry.path, now_ms, (), (".parquet",))
+
+
+def _sweep_one(
+    file_system: Any, path: str, now_ms: int, begun: tuple[str, ...], complete: tuple[str, ...]
+) -> None:
+    """Delete files by the ends of their names: those begun after an hour, complete ones once nothing names them."""
+    if os.stat(path).st_uid != os.geteuid() or is_link(file_system, path):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files = [entry.path for entry in os.scandir(path)]
+        quiet_ms = now_ms - max(map(_changed_ms, (path, *files)))
+        if quiet_ms < QUIET_MS:
+            return
+        suffixes = begun
+        if _is_named_by_nothing(path, quiet_ms):
+            suffixes = (*begun, *complete)
+        before = len(files)
+        delete_files(file_system, path, suffixes, frozenset())
+        remove_if_spent(file_system, path)
+        if not os.path.exists(path) or len(os.listdir(path)) < before:
+            _LOG.info("%s was left by a writer that died: what nobody needs of it is deleted", path)
+    finally:
+        os.close(descriptor)
+
+
+def _is_named_by_nothing(path: str, quiet_ms: int) -> bool:
+    if quiet_ms < FORGOTTEN_MS:
+        return False
+    marker = f"{path}/{MARKER}"
+    if not os.path.exists(marker):
+        return True
+    with open(marker, encoding="utf-8") as file:
+        checkpoints = file.read()
+    try:
+        return not checkpoints or not is_there(checkpoints)
+    except HeadraceError as error:
+        _LOG.warning("%s stays, as nobody can say whether checkpoints name it: %s", path, error)
+        return False
+
+
+def _changed_ms(path: str) -> int:
+    return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000

@@ -1,0 +1,1 @@
+"""FileSource: files become splits, splits become records."""

@@ -1,0 +1,136 @@
+"""FileReader: reads the splits that it has in turns, a batch per poll. Source: Flink FileSourceReader."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.connectors.files.formats.splits import (
+    CutRecords,
+    FileReaderFormat,
+    FileSplit,
+    decode_file_split,
+)
+from headrace.functions.source import InputStatus, SourceOutput
+from headrace.functions.split_enumerator import SourceSplit, encode_split
+from headrace.functions.split_reader import SplitReader
+from headrace.functions.subtask_context import SubtaskContext
+
+AHEAD_BYTES: Final = 1 << 20
+"""Once at most so many bytes of a split are still to be read, the next one is asked for already: the way to the
+enumerator and back takes about as long as reading them. Asked for sooner, it would be kept from idle readers."""
+
+
+class FileReader(SplitReader):
+    """Asks for a split when it has none, or nearly so; it reads several only after a restart with fewer readers.
+
+    It asks ahead once it has read one, so that few files do not go to the reader that is first there.
+
+    Files are opened, and closed, as they are come to. Each split has a watermark of its own. That of the last split
+    stays until there is another: a reader without work still says how far it has got, and becomes idle in time.
+    """
+
+    def __init__(self, reader_format: FileReaderFormat, context: SubtaskContext) -> None:
+        super().__init__(context)
+        self._format = reader_format
+        self._splits: deque[FileSplit] = deque()
+        # What was asked for while another was read, and begins when that has ended.
+        self._ahead: deque[FileSplit] = deque()
+        # Splits that the output does not know yet.
+        self._new: list[str] = []
+        self._last_ended: str | None = None
+        self._paused: frozenset[str] = frozenset()
+        self._records: dict[str, CutRecords] = {}
+        self._has_asked = False
+        self._has_ended_one = False
+
+    def add_splits(self, splits: Sequence[SourceSplit]) -> None:
+        added = [decode_file_split(split) for split in splits]
+        if self._splits:
+            self._ahead.extend(added)
+        else:
+            self._begin(added)
+        self._has_asked = False
+
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        """Emit the records of the next chunk of the next file that is not paused."""
+        if self._ahead and not self._splits:
+            self._begin([self._ahead.popleft()])
+        self._register_new(output)
+        if not self._splits:
+            if self.has_no_more_splits:
+                return InputStatus.END_OF_INPUT
+            self._ask()
+            return InputStatus.NOTHING_AVAILABLE
+        for _ in range(len(self._splits)):
+            split = self._splits[0]
+            if split.split_id not in self._paused:
+                self._read(split, output)
+                return InputStatus.MORE_AVAILABLE
+            self._splits.rotate(-1)
+        return InputStatus.NOTHING_AVAILABLE
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        self._paused = self._paused.union(to_pause).difference(to_resume)
+        self.context.wake()
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        splits = [*map(self._as_read, self._splits), *self._ahead]
+        return [encode_split(split.encoded()) for split in splits]
+
+    def close(self) -> None:
+        while self._records:
+            _, records = self._records.popitem()
+            records.close()
+
+    def _begin(self, splits: Sequence[FileSplit]) -> None:
+        self._splits.extend(splits)
+        self._new += [split.split_id for split in splits]
+
+    def _ask(self) -> None:
+        if not self._has_asked and not self.has_no_more_splits:
+            self._has_asked = True
+            self.request_split()
+
+    def _ask_ahead(self, split: FileSplit, records: CutRecords) -> None:
+        """Ask for the next split when little of the only one is left."""
+        unread_bytes = split.length if records.unread_bytes is None else records.unread_bytes
+        is_only = len(self._splits) == 1 and not self._ahead
+        if is_only and self._has_ended_one and unread_bytes <= AHEAD_BYTES:
+            self._ask()
+
+    def _register_new(self, output: SourceOutput) -> None:
+        """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
+        new, self._new = self._new, []
+        if new and self._last_ended is not None:
+            output.release_split(self._last_ended)
+            self._last_ended = None
+        for split_id in new:
+            output.add_split(split_id)
+
+    def _read(self, split: FileSplit, output: SourceOutput) -> None:
+        """Emit a chunk of the first split; it then is the last in turn, or ends."""
+        split_id = split.split_id
+        records = self._records.get(split_id)
+        if records is None:
+            opened = self._format.open(split, self.context.types.output)
+            records = CutRecords(opened, split)
+            self._records[split_id] = records
+        self._ask_ahead(split, records)
+        batch = records.next_batch(output.rows_wanted)
+        if batch is None:
+            del self._records[split_id]
+            records.close()
+            self._splits.popleft()
+            self._has_ended_one = True
+            if self._splits:
+                output.release_split(split_id)
+            else:
+                self._last_ended = split_id
+            return
+        if batch.num_rows:
+            output.emit(batch, split_id)
+        self._splits.rotate(-1)
+
+    def _as_read(self, split: FileSplit) -> FileSplit:
+        records = self._records.get(split.split_id)
+        return split if records is None else records.as_read

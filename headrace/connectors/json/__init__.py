@@ -1,0 +1,1 @@
+"""JSON: rows as messages, their schema, and the values in them."""

@@ -1,0 +1,58 @@
+"""Values that nobody else should see: which settings have them, and what stands in their place in logs and errors.
+
+Source: Spark's `spark.redaction.regex`; Flink GlobalConfiguration.isSensitive.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final
+
+HIDDEN: Final = "******"
+"""In the place of a value, as Flink has it."""
+PRIVATE_KEYS: Final = "(?i)secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key|jaas"
+"""Finds the names of settings with values that are secret; a pattern of Python's and of Java's."""
+_PRIVATE: Final = re.compile(PRIVATE_KEYS)
+_NAMES_A_FILE: Final = re.compile(r"(file|path|location|directory)\Z", re.IGNORECASE)
+_USER_INFORMATION: Final = re.compile(r"(?<=://)[^/?#\s@]*:[^/?#\s]*(?=@)")
+_PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]+)=([^&;#\s]*)")
+
+
+class DiscreetFormatter(logging.Formatter):
+    """Writes lines of a log, URIs in them without passwords."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown_uri(super().format(record))
+
+
+def is_private(key: str) -> bool:
+    """Whether the value of a setting is a secret, by the setting's name. The name of a file that holds one is none."""
+    return bool(_PRIVATE.search(key)) and not _NAMES_A_FILE.search(key)
+
+
+def shown_value(key: str, value: str) -> str:
+    """Return the value of a setting as logs and errors may show it."""
+    return HIDDEN if is_private(key) else shown_uri(value)
+
+
+def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings as logs and errors may show them."""
+    return {key: shown_value(key, value) for key, value in settings.items()}
+
+
+def without_private_values(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that everybody may see."""
+    return {key: value for key, value in settings.items() if not is_private(key)}
+
+
+def shown_uri(text: str) -> str:
+    """Return a URI, or a text with some in it, without passwords: behind a user's name, and in private parameters."""
+    if "://" not in text:
+        return text
+    text = _USER_INFORMATION.sub(lambda found: f"{found[0].partition(':')[0]}:{HIDDEN}", text)
+    return _PARAMETER.sub(
+        lambda found: f"{found[1]}{found[2]}={HIDDEN if is_private(found[2]) else found[3]}", text
+    )

@@ -1,0 +1,47 @@
+"""What a process that is going to work for long does with its interpreter once it has loaded everything.
+
+The import path of a process, and the user's modules, packages and archives that come onto it.
+"""
+
+import gc
+import importlib
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+
+def settle_interpreter() -> None:
+    """Load what the first batch would load, and leave all that is there by now out of garbage collection.
+
+    pyarrow loads pandas, where it is installed, when it first makes an array of numpy's: half a second, in which the
+    first records of a task would wait. And a full collection walks through every object of every module, 100,000 of
+    them: 50 ms, in which all threads of a TaskManager stand still.
+    """
+    pa.array(np.empty(0))
+    gc.freeze()
+
+
+ARCHIVES = (".zip", ".egg", ".whl")
+
+
+def put_on_path(files: Iterable[Path]) -> None:
+    """Make `files` importable here: a module's folder, a package's parent, a plain folder or an archive itself."""
+    for path in files:
+        entry = str(path if is_archive(path) or is_plain_folder(path) else path.parent)
+        if entry not in sys.path:
+            sys.path.insert(1, entry)
+            # What was looked for in vain before may be there now.
+            importlib.invalidate_caches()
+
+
+def is_archive(path: Path) -> bool:
+    """Whether Python imports from the file itself."""
+    return path.suffix in ARCHIVES
+
+
+def is_plain_folder(path: Path) -> bool:
+    """Whether it is a folder of modules, and no package."""
+    return path.is_dir() and not (path / "__init__.py").exists()

@@ -1,0 +1,91 @@
+"""Names that PyFlink had in its 1.x releases: importable, and refused where a program uses them.
+
+Names of PyFlink's that mean something with a JVM alone: importable, and refused where a program uses them.
+
+Flink's Table API and SQL, which are not here: their names are refused in one sentence when they are imported.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from headrace.core.errors import ProgramError
+
+
+class JvmOnlyType(type):
+    """The type of such classes: instances are not made, and what would be a static method refuses its call."""
+
+    instead: str
+
+    def __call__(cls, *args: Any, **options: Any) -> NoReturn:
+        """Raise ProgramError: there is nothing that the object could wrap."""
+        raise no_jvm(cls.__name__, cls.instead)
+
+    def __getattr__(cls, name: str) -> Callable[..., NoReturn]:
+        if name.startswith("_"):
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+
+        def refuse(*args: Any, **options: Any) -> NoReturn:
+            raise no_jvm(f"{cls.__name__}.{name}", cls.instead)
+
+        return refuse
+
+
+def jvm_only(name: str, instead: str) -> JvmOnlyType:
+    """Make the class of that name; `instead` says what to use here."""
+    return JvmOnlyType(
+        name, (), {"__doc__": f"PyFlink's; refused here: {instead}.", "instead": instead}
+    )
+
+
+def no_jvm(what: str, instead: str) -> ProgramError:
+    """Return the error for a use of `what`."""
+    return ProgramError(
+        f"{what} stands for Java code of Flink's, and there is no JVM here that runs it: {instead}"
+    )
+
+
+class GoneType(JvmOnlyType):
+    """The type of classes that are gone: instances are not made, and what would be a member refuses its use."""
+
+    def __call__(cls, *args: Any, **options: Any) -> NoReturn:
+        """Raise ProgramError: Flink 2 has no such class."""
+        raise name_is_gone(cls.__name__, cls.instead)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        raise name_is_gone(f"{cls.__name__}.{name}", cls.instead)
+
+
+def gone_class(name: str, instead: str) -> GoneType:
+    """Make the class of that name; `instead` says what to use now."""
+    return GoneType(name, (), {"__doc__": f"PyFlink 1.x's; gone: {instead}.", "instead": instead})
+
+
+def gone_method(name: str, instead: str) -> Callable[..., NoReturn]:
+    """Make the method of that name, which refuses every call."""
+
+    def refuse(self: object, *args: Any, **options: Any) -> NoReturn:
+        raise name_is_gone(name, instead)
+
+    refuse.__name__ = name
+    refuse.__doc__ = f"PyFlink 1.x's; gone: {instead}."
+    return refuse
+
+
+def name_is_gone(what: str, instead: str) -> ProgramError:
+    """Return the error for a use of `what`."""
+    return ProgramError(
+        f"{what} is of Flink 1.x and gone since Flink 2, which is followed here: {instead}"
+    )
+
+
+def refuse_name(name: str) -> NoReturn:
+    """Refuse a name; ProgramError says what to use. Stands as `__getattr__` in the modules that PyFlink has."""
+    if name.startswith("_"):
+        raise AttributeError(f"there is no attribute '{name}'")
+    raise ProgramError(
+        f"{name} belongs to Flink's Table API and SQL, which are not here: say it with streams (which have "
+        "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
+        "in with from_dataframe"
+    )

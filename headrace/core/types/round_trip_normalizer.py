@@ -1,0 +1,337 @@
+"""What columns give back of a value, found in Python wherever the value is of a usual class.
+
+A keeper returns the value itself where columns give back just that, another form where it is known, and UNSURE where
+only the way through columns can tell: odd classes, and all that does not fit.
+
+The form in which a state keeps values of its declared type: what a snapshot gives back of them, and nothing else.
+
+So a state reads the same whether or not there was a failure since the value was put in. It is asked for every single
+value and must cost next to nothing: values of the usual classes are looked at in Python, all others go the way of a
+snapshot, into columns and back.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from headrace.core.types.arrow_mapping import kept_value
+from headrace.core.types.arrow_types import is_byte
+from headrace.core.types.basic_type_info import (
+    BasicType,
+    BasicTypeInfo,
+    CollectionTypeInfo,
+    DateTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from headrace.core.types.object_type_info import ObjectTypeInfo
+from headrace.core.types.rows import Row, row_of
+from headrace.core.types.time_values import Instant
+from headrace.core.types.type_info import RowTypeInfo, TupleTypeInfo
+
+Keeper = Callable[[Any], Any]
+
+UNSURE: Final = object()
+
+_BIT_COUNTS: Final = {
+    BasicType.BYTE: 8,
+    BasicType.SHORT: 16,
+    BasicType.INT: 32,
+    BasicType.LONG: 64,
+    # Carried as text, and Python makes none of more than 4300 digits.
+    BasicType.BIG_INT: 14_000,
+}
+_CLASSES: Final = {
+    BasicType.STRING: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.DOUBLE: float,
+    BasicType.BIG_DEC: Decimal,
+}
+_FLOAT: Final = struct.Struct("<f")
+"""Not the native form, which makes infinities of floats that are too large."""
+_NANOS_PER_SECOND: Final = 1_000_000_000
+
+
+def unchanged_class(value_type: TypeInformation) -> type | None:
+    """Return the class all of whose values are kept as they are, where the type has one."""
+    if isinstance(value_type, BasicTypeInfo):
+        return _CLASSES.get(value_type.basic_type)
+    if isinstance(value_type, ObjectTypeInfo):
+        return value_type.object_class
+    return date if isinstance(value_type, DateTypeInfo) else None
+
+
+def integer_bounds(value_type: TypeInformation) -> tuple[int, int] | None:
+    """Return the lowest and the highest int that are kept as they are, for types of integers."""
+    if not isinstance(value_type, BasicTypeInfo) or value_type.basic_type not in _BIT_COUNTS:
+        return None
+    half = 1 << (_BIT_COUNTS[value_type.basic_type] - 1)
+    return -half, half - 1
+
+
+def keeper_of(value_type: TypeInformation, *, keeps_row_kind: bool = False) -> Keeper:
+    """Return the keeper of a type; None is kept as None. Kinds of rows inside other values are never kept."""
+    bounds = integer_bounds(value_type)
+    if bounds is not None:
+        return _integer_keeper(*bounds)
+    usual = unchanged_class(value_type)
+    if usual is not None:
+        return _class_keeper(usual)
+    match value_type:
+        case PickledBytesTypeInfo():
+            return lambda value: value
+        case BasicTypeInfo():
+            return _or_none(_BASIC_KEEPERS[value_type.basic_type])
+        case TimeTypeInfo():
+            return _or_none(_keep_time)
+        case TimestampTypeInfo() if value_type.time_zone is None:
+            return _or_none(_keep_timestamp)
+        case PrimitiveArrayTypeInfo() if is_byte(value_type.element_type):
+            return _class_keeper(bytes)
+        case CollectionTypeInfo():
+            allows_none = not isinstance(value_type, PrimitiveArrayTypeInfo)
+            return _list_keeper(value_type.element_type, allows_none=allows_none)
+        case MapTypeInfo():
+            return _map_keeper(value_type)
+        case RowTypeInfo():
+            return _row_keeper(value_type, keeps_kind=keeps_row_kind)
+        case TupleTypeInfo():
+            return _tuple_keeper(value_type)
+        case _:
+            return _or_none(lambda value: UNSURE)
+
+
+def _or_none(keep: Keeper) -> Keeper:
+    return lambda value: None if value is None else keep(value)
+
+
+def _class_keeper(usual: type) -> Keeper:
+    return lambda value: value if value is None or type(value) is usual else UNSURE
+
+
+def _integer_keeper(lowest: int, highest: int) -> Keeper:
+    def keep(value: Any) -> Any:
+        fits = value is None or (type(value) is int and lowest <= value <= highest)
+        return value if fits else UNSURE
+
+    return keep
+
+
+def _keep_float(value: Any) -> Any:
+    if type(value) is not float:
+        return UNSURE
+    try:
+        kept = _FLOAT.unpack(_FLOAT.pack(value))[0]
+    except OverflowError:
+        return UNSURE
+    return value if kept == value else kept
+
+
+def _keep_character(value: Any) -> Any:
+    is_one = type(value) is str and len(value) == 1 and not "\ud800" <= value <= "\udfff"
+    return value if is_one else UNSURE
+
+
+def _keep_instant(value: Any) -> Any:
+    if type(value) is not Instant or type(value.seconds) is not int or type(value.nanos) is not int:
+        return UNSURE
+    fits = -(1 << 63) <= value.seconds < 1 << 63 and 0 <= value.nanos < _NANOS_PER_SECOND
+    return value if fits else UNSURE
+
+
+def _keep_time(value: Any) -> Any:
+    if type(value) is not time or value.tzinfo is not None or value.fold:
+        return UNSURE
+    finer = value.microsecond % 1000
+    return value.replace(microsecond=value.microsecond - finer) if finer else value
+
+
+def _keep_timestamp(value: Any) -> Any:
+    is_plain = type(value) is datetime and value.tzinfo is None and not value.fold
+    return value if is_plain else UNSURE
+
+
+_BASIC_KEEPERS: Final[dict[BasicType, Keeper]] = {
+    BasicType.FLOAT: _keep_float,
+    BasicType.CHAR: _keep_character,
+    BasicType.INSTANT: _keep_instant,
+}
+
+
+def _all_kept(values: Sequence[Any], keepers: Sequence[Keeper]) -> Sequence[Any] | None:
+    """Return `values` itself where all are kept as they are, their kept forms where not, None where one is unsure."""
+    for keep, value in zip(keepers, values, strict=False):  # as many, and `strict` takes time
+        if keep(value) is not value:
+            break
+    else:
+        return values
+    return _unless_unsure(
+        values, [keep(value) for keep, value in zip(keepers, values, strict=True)]
+    )
+
+
+def _unless_unsure(values: Sequence[Any], kept: list[Any]) -> Sequence[Any] | None:
+    is_same = True
+    for value, form in zip(values, kept, strict=True):
+        if form is not value:
+            if form is UNSURE:
+                return None
+            is_same = False
+    return values if is_same else kept
+
+
+def _plain_test(value_type: TypeInformation) -> Callable[[Sequence[Any]], bool]:
+    """Return whether all values, none of them None, are kept as they are: True only where C loops can tell."""
+    usual, bounds = unchanged_class(value_type), integer_bounds(value_type)
+    if bounds is None:
+        classes = frozenset[type | None]((usual,))
+        return lambda values: classes.issuperset(map(type, values))
+    lowest, highest = bounds
+    only_int = frozenset((int,))
+
+    def are_plain(values: Sequence[Any]) -> bool:
+        if not values:
+            return True
+        return only_int.issuperset(map(type, values)) and (
+            lowest <= min(values) and max(values) <= highest
+        )
+
+    return are_plain
+
+
+def _list_keeper(element_type: TypeInformation, *, allows_none: bool) -> Keeper:
+    keep_element, are_plain = keeper_of(element_type), _plain_test(element_type)
+
+    def keep(value: Any) -> Any:
+        if value is None:
+            return None
+        if type(value) is not list and type(value) is not tuple:
+            return UNSURE
+        values: Sequence[Any] = value
+        if not are_plain(values):
+            kept = _unless_unsure(values, list(map(keep_element, values)))
+            if kept is None or (not allows_none and None in values):
+                return UNSURE
+            values = kept
+        return values if type(values) is list else list(values)
+
+    return keep
+
+
+def _map_keeper(value_type: MapTypeInfo) -> Keeper:
+    keep_key, are_plain_keys = keeper_of(value_type.key_type), _plain_test(value_type.key_type)
+    keep_value, are_plain = keeper_of(value_type.value_type), _plain_test(value_type.value_type)
+
+    def keep(value: Any) -> Any:
+        if value is None:
+            return None
+        if type(value) is not dict or None in value:
+            return UNSURE
+        keys, values = list(value), list(value.values())
+        if are_plain_keys(keys) and are_plain(values):
+            return value
+        kept_keys = _unless_unsure(keys, list(map(keep_key, keys)))
+        kept_values = _unless_unsure(values, list(map(keep_value, values)))
+        if kept_keys is None or kept_values is None:
+            return UNSURE
+        if kept_keys is keys and kept_values is values:
+            return value
+        return dict(zip(kept_keys, kept_values, strict=True))
+
+    return keep
+
+
+def _tuple_keeper(value_type: TupleTypeInfo) -> Keeper:
+    keepers = [keeper_of(field_type) for field_type in value_type.field_types]
+    count = len(keepers)
+
+    def keep(value: Any) -> Any:
+        if value is None:
+            return None
+        if (type(value) is not tuple and type(value) is not list) or len(value) != count:
+            return UNSURE
+        kept = _all_kept(value, keepers)
+        if kept is None:
+            return UNSURE
+        return kept if type(kept) is tuple else tuple(kept)
+
+    return keep
+
+
+def _row_keeper(value_type: RowTypeInfo, *, keeps_kind: bool) -> Keeper:
+    keepers = [keeper_of(field_type) for field_type in value_type.field_types]
+    names, count = value_type.field_names, len(keepers)
+
+    def keep(value: Any) -> Any:
+        if value is None:
+            return None
+        fields, kind, values = names, 0, value
+        if type(value) is Row:
+            fields, kind, values = value._fields, value._kind, value._values  # pyright: ignore[reportPrivateUsage]
+        elif type(value) is not tuple and type(value) is not list:
+            return UNSURE
+        if len(values) != count or (fields is not None and fields != names):
+            return UNSURE
+        kept = _all_kept(values, keepers)
+        if kept is None:
+            return UNSURE
+        if kept is values and type(value) is Row and fields == names and (keeps_kind or not kind):
+            return value
+        row = row_of(names, tuple(kept))
+        if keeps_kind:
+            row._kind = kind  # pyright: ignore[reportPrivateUsage]
+        return row
+
+    return keep
+
+
+_NO_BOUNDS: Final = (1, 0)
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """Values of the classes `fitting` and ints from `lowest` to `highest` are kept as they are: hot paths ask that.
+
+    Of all others `keep(value)` gives the form to be kept, often the value itself, or raises RecordTypeError where the
+    value does not fit. None is kept as None.
+    """
+
+    fitting: frozenset[type]
+    lowest: int
+    highest: int
+    keep: Callable[[Any], Any]
+
+    @classmethod
+    def of(cls, value_type: TypeInformation, *, is_key: bool = False) -> "ValueCheck":
+        """Decide by the type what is asked of each value. Snapshots hold the kinds of rows, but not of keys."""
+        if isinstance(value_type, PickledBytesTypeInfo):
+            return cls(frozenset(), *_NO_BOUNDS, _keep_anything)
+        usual = unchanged_class(value_type)
+        fitting = frozenset[type]() if usual is None else frozenset((usual,))
+        bounds = integer_bounds(value_type) or _NO_BOUNDS
+        keeps_row_kind = isinstance(value_type, RowTypeInfo) and not is_key
+        keep_usual = keeper_of(value_type, keeps_row_kind=keeps_row_kind)
+
+        def keep(value: Any) -> Any:
+            kept = keep_usual(value)
+            if kept is not UNSURE:
+                return kept
+            return kept_value(value, value_type, keeps_row_kind=keeps_row_kind)
+
+        return cls(fitting, *bounds, keep)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether any value is kept as it is: the type is not declared."""
+        return self.keep is _keep_anything
+
+
+def _keep_anything(value: Any) -> Any:
+    return value

@@ -1,0 +1,317 @@
+"""What each kind of operator is made of: the user's functions and the parameters that were set on the stream.
+
+One frozen dataclass per kind; `headrace.operators.registry` has an operator for each. Plain callables are allowed
+wherever a function class is (`MapFunction` or `Callable`): the operator adapts. Those of windows and joins are in
+`window_specs`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.core.coordinator_events import (
+    ALIGNED_COORDINATOR,
+    AlignedSource,
+    encode_aligned_source,
+)
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.async_io import AsyncOutputMode, AsyncRetryStrategy
+from headrace.functions.column_conditions import ColumnCondition
+from headrace.functions.state import MapStateDescriptor
+
+
+@dataclass(frozen=True)
+class FunctionSpec(OperatorSpec):
+    """Base of operators around one user function."""
+
+    function: Any
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The one function."""
+        return (self.function,)
+
+
+@dataclass(frozen=True)
+class MapSpec(FunctionSpec):
+    """`map`: MapFunction or callable."""
+
+    kind: ClassVar[str] = "map"
+    default_name: ClassVar[str] = "Map"
+
+
+@dataclass(frozen=True)
+class FlatMapSpec(FunctionSpec):
+    """`flat_map`: FlatMapFunction or callable returning an iterable or None."""
+
+    kind: ClassVar[str] = "flat_map"
+    default_name: ClassVar[str] = "FlatMap"
+
+
+@dataclass(frozen=True)
+class FilterSpec(FunctionSpec):
+    """`filter` with a FilterFunction or callable."""
+
+    kind: ClassVar[str] = "filter"
+    default_name: ClassVar[str] = "Filter"
+
+
+@dataclass(frozen=True)
+class MapBatchesSpec(FunctionSpec):
+    """`map_batches`: callable from pyarrow RecordBatch (data columns) to RecordBatch of the output schema.
+
+    `keep_timestamps` holds where the row count is unchanged; a function that changes it gives up event time.
+    """
+
+    kind: ClassVar[str] = "map_batches"
+    default_name: ClassVar[str] = "Map Batches"
+
+
+@dataclass(frozen=True)
+class FilterExpressionSpec(OperatorSpec):
+    """`filter(col("x") > 3)`: a pyarrow.compute expression over the data columns.
+
+    `implied`: a condition that holds wherever that does, for the source before it, or None.
+    """
+
+    expression: Any
+    implied: ColumnCondition | None = None
+    kind: ClassVar[str] = "filter_expression"
+    default_name: ClassVar[str] = "Filter"
+
+
+@dataclass(frozen=True)
+class SelectExpressionsSpec(OperatorSpec):
+    """`select(...)`: output columns as (name, expression) pairs over the data columns."""
+
+    expressions: tuple[tuple[str, Any], ...]
+    kind: ClassVar[str] = "select_expressions"
+    default_name: ClassVar[str] = "Select"
+
+
+@dataclass(frozen=True)
+class ProjectSpec(OperatorSpec):
+    """`project`: tuple fields by position."""
+
+    field_indexes: tuple[int, ...]
+    kind: ClassVar[str] = "project"
+    default_name: ClassVar[str] = "Projection"
+
+
+@dataclass(frozen=True)
+class CacheSpec(OperatorSpec):
+    """`cache`: what stands behind the stored stream, and gives on what it reads, in the first job and in later ones."""
+
+    kind: ClassVar[str] = "cache"
+    default_name: ClassVar[str] = "Cache"
+
+
+@dataclass(frozen=True)
+class KeyBySpec(OperatorSpec):
+    """`key_by`: adds key and key hash to each row.
+
+    Either `selector` (KeySelector or callable) or `columns` (names of data columns) is set.
+    """
+
+    selector: Any
+    columns: tuple[str, ...]
+    key_type: TypeInformation
+    kind: ClassVar[str] = "key_by"
+    default_name: ClassVar[str] = "_stream_key_by_map_operator"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The key selector, if any."""
+        return () if self.selector is None else (self.selector,)
+
+
+@dataclass(frozen=True)
+class KeyedValuesSpec(OperatorSpec):
+    """Turns a keyed stream back into a plain one; with `with_keys` into rows (key, value)."""
+
+    with_keys: bool = False
+    kind: ClassVar[str] = "keyed_values"
+    default_name: ClassVar[str] = "_keyed_stream_values_operator"
+
+
+@dataclass(frozen=True)
+class TimestampsAndWatermarksSpec(OperatorSpec):
+    """`assign_timestamps_and_watermarks`: a WatermarkStrategy. `is_bounded`: all sources behind it have an end."""
+
+    strategy: Any
+    is_bounded: bool = False
+    kind: ClassVar[str] = "timestamps_and_watermarks"
+    default_name: ClassVar[str] = "Timestamps/Watermarks"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The strategy, which holds the user's timestamp assigner."""
+        return (self.strategy,)
+
+
+@dataclass(frozen=True)
+class ProcessSpec(FunctionSpec):
+    """`process` on a plain stream: ProcessFunction."""
+
+    kind: ClassVar[str] = "process"
+    default_name: ClassVar[str] = "PROCESS"
+
+
+@dataclass(frozen=True)
+class KeyedProcessSpec(FunctionSpec):
+    """`process` on a keyed stream: KeyedProcessFunction."""
+
+    kind: ClassVar[str] = "keyed_process"
+    default_name: ClassVar[str] = "KEYED PROCESS"
+
+
+@dataclass(frozen=True)
+class CoMapSpec(FunctionSpec):
+    """`connect(...).map`: CoMapFunction. Two inputs."""
+
+    kind: ClassVar[str] = "co_map"
+    default_name: ClassVar[str] = "Co-Map"
+
+
+@dataclass(frozen=True)
+class CoFlatMapSpec(FunctionSpec):
+    """`connect(...).flat_map`: CoFlatMapFunction. Two inputs."""
+
+    kind: ClassVar[str] = "co_flat_map"
+    default_name: ClassVar[str] = "Co-Flat Map"
+
+
+@dataclass(frozen=True)
+class CoProcessSpec(FunctionSpec):
+    """`connect(...).process`: CoProcessFunction. Two inputs."""
+
+    kind: ClassVar[str] = "co_process"
+    default_name: ClassVar[str] = "Co-Process"
+
+
+@dataclass(frozen=True)
+class KeyedCoProcessSpec(FunctionSpec):
+    """`connect(...).key_by(...).process`: KeyedCoProcessFunction. Two keyed inputs."""
+
+    kind: ClassVar[str] = "keyed_co_process"
+    default_name: ClassVar[str] = "Keyed Co-Process"
+
+
+@dataclass(frozen=True)
+class BroadcastProcessSpec(FunctionSpec):
+    """`connect(broadcast stream).process`: BroadcastProcessFunction. Input 1 is the broadcast one.
+
+    `descriptors` are those of the states that the broadcast stream feeds.
+    """
+
+    descriptors: tuple[MapStateDescriptor, ...]
+    kind: ClassVar[str] = "broadcast_process"
+    default_name: ClassVar[str] = "Co-Process-Broadcast"
+
+
+@dataclass(frozen=True)
+class KeyedBroadcastProcessSpec(FunctionSpec):
+    """`connect(broadcast stream).process` on a keyed stream: KeyedBroadcastProcessFunction."""
+
+    descriptors: tuple[MapStateDescriptor, ...]
+    kind: ClassVar[str] = "keyed_broadcast_process"
+    default_name: ClassVar[str] = "Keyed-Co-Process-Broadcast"
+
+
+@dataclass(frozen=True)
+class AsyncWaitSpec(FunctionSpec):
+    """`AsyncDataStream.ordered_wait` and its relatives: AsyncFunction.
+
+    `capacity` inputs at most are in flight; `timeout_ms` is the time of one with all its repetitions.
+    """
+
+    timeout_ms: int
+    capacity: int
+    mode: AsyncOutputMode
+    retry_strategy: AsyncRetryStrategy[Any]
+    kind: ClassVar[str] = "async_wait"
+    default_name: ClassVar[str] = "async wait operator"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The function, and the strategy that holds the user's predicates."""
+        return (self.function, self.retry_strategy)
+
+
+@dataclass(frozen=True)
+class ReduceSpec(FunctionSpec):
+    """`reduce` on a keyed stream: running reduce."""
+
+    kind: ClassVar[str] = "reduce"
+    default_name: ClassVar[str] = "Reduce"
+
+
+@dataclass(frozen=True)
+class RollingAggregationSpec(OperatorSpec):
+    """`sum`, `min`, `max`, `min_by`, `max_by` on a keyed stream, of a field by position or name."""
+
+    aggregation: str
+    position: int | str
+    kind: ClassVar[str] = "rolling_aggregation"
+    default_name: ClassVar[str] = "Aggregation"
+
+
+@dataclass(frozen=True)
+class SourceSpec(OperatorSpec):
+    """`from_source` and its relatives: a Source and its WatermarkStrategy (None: no watermarks)."""
+
+    source: Any
+    strategy: Any
+    kind: ClassVar[str] = "source"
+    default_name: ClassVar[str] = "Source"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The source, and the strategy that holds the user's timestamp assigner."""
+        return (self.source,) if self.strategy is None else (self.source, self.strategy)
+
+    def coordinator(self) -> tuple[str, bytes] | None:
+        """What the source asks for; inside of the one that aligns it, where its strategy wants that."""
+        own = self.source.coordinator()
+        alignment = None if self.strategy is None else self.strategy.alignment
+        if alignment is None:
+            return own
+        aligned = AlignedSource(alignment.group, alignment.max_drift_ms, own)
+        return ALIGNED_COORDINATOR, encode_aligned_source(aligned)
+
+
+@dataclass(frozen=True)
+class SinkSpec(OperatorSpec):
+    """`sink_to`: a Sink."""
+
+    sink: Any
+    kind: ClassVar[str] = "sink"
+    default_name: ClassVar[str] = "Sink"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The sink."""
+        return (self.sink,)
+
+    def coordinator(self) -> tuple[str, bytes] | None:
+        """What the sink asks for."""
+        return self.sink.coordinator()
+
+    def committer(self) -> tuple[str, bytes] | None:
+        """What the sink asks for."""
+        return self.sink.committer()
+
+
+@dataclass(frozen=True)
+class PrintSinkSpec(OperatorSpec):
+    """`print`: one line per record on the TaskManager's standard output."""
+
+    identifier: str | None
+    kind: ClassVar[str] = "print"
+    default_name: ClassVar[str] = "Print to Std. Out"
+
+
+@dataclass(frozen=True)
+class CollectSinkSpec(OperatorSpec):
+    """`execute_and_collect`: records go to the client through the JobMaster, as operator events."""
+
+    kind: ClassVar[str] = "collect"
+    default_name: ClassVar[str] = "Collect"
+
+    def coordinator(self) -> tuple[str, bytes] | None:
+        """The coordinator that keeps collected records for the client."""
+        return ("collect", b"")

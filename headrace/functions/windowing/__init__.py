@@ -1,0 +1,1 @@
+"""How windows are said: assigners and triggers, which users choose or write."""

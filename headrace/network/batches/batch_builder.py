@@ -1,0 +1,117 @@
+"""PendingRows: rows and markers that wait to be sealed into one batch for one channel."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.core.elements import PlacedMarker, StreamMarker
+from headrace.network.batches.sealed_batch import SealedBatch, decode_dictionaries, has_dictionaries
+from headrace.network.wire.markers import add_marker
+
+MARKERS_MAX: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WireRows:
+    """Rows in their wire form, with what they take on the wire, about; `exact_bytes` where it is known.
+
+    `schema` is that of `arrow`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
+    """
+
+    arrow: pa.RecordBatch
+    schema: pa.Schema
+    size_bytes: float
+    exact_bytes: int | None = None
+
+    @classmethod
+    def of(cls, arrow: pa.RecordBatch) -> "WireRows":
+        """Look at a whole batch."""
+        # Not `nbytes`, which walks every buffer and takes ten times as long.
+        size_bytes = pa.ipc.get_record_batch_size(arrow)
+        return cls(arrow, arrow.schema, size_bytes, size_bytes)
+
+
+class PendingRows:
+    """Slices in their wire form, all of one schema, with their totals."""
+
+    __slots__ = (
+        "_exact_bytes",
+        "_has_dictionaries",
+        "_markers",
+        "_schema",
+        "_slices",
+        "row_count",
+        "size_estimate",
+    )
+
+    def __init__(self) -> None:
+        self._slices: list[pa.RecordBatch] = []
+        self._markers: list[PlacedMarker] = []
+        self._schema: pa.Schema | None = None
+        self._has_dictionaries = False
+        # Of the rows as they are, where they are a single slice.
+        self._exact_bytes: int | None = None
+        self.row_count = 0
+        self.size_estimate = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to seal."""
+        return not self._slices and not self._markers
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it holds as many markers as a frame should."""
+        return len(self._markers) >= MARKERS_MAX
+
+    def accepts(self, schema: pa.Schema) -> bool:
+        """Whether rows of `schema` may be added, or what waits has another one and must be sealed before.
+
+        The kinds of rows and the times of timers come and go within a stream.
+        """
+        if schema is self._schema:
+            return True
+        if self._schema is not None and self._schema.equals(schema):
+            return True
+        if self._slices:
+            return False
+        self._schema = schema
+        self._has_dictionaries = has_dictionaries(schema)
+        return True
+
+    def append(self, rows: WireRows) -> None:
+        """Add rows, of a schema that it accepts, behind what waits."""
+        self._exact_bytes = None if self._slices else rows.exact_bytes
+        self._slices.append(rows.arrow)
+        self.row_count += rows.arrow.num_rows
+        self.size_estimate += rows.size_bytes
+
+    def append_marker(self, marker: StreamMarker) -> None:
+        """Add a marker behind what waits; of watermarks with no row between them the last one counts."""
+        add_marker(self._markers, PlacedMarker(self.row_count, marker))
+
+    def append_markers(self, placed: tuple[PlacedMarker, ...]) -> None:
+        """Add markers of the rows that are going to be appended next."""
+        for each in placed:
+            add_marker(self._markers, PlacedMarker(self.row_count + each.row_offset, each.marker))
+
+    def peek(self) -> SealedBatch:
+        """Return everything as one batch, and keep it."""
+        markers = tuple(self._markers)
+        if not self._slices:
+            return SealedBatch(None, markers)
+        if len(self._slices) > 1:
+            self._slices = [pa.concat_batches(self._slices)]
+        arrow = self._slices[0]
+        if self._has_dictionaries:
+            return SealedBatch(decode_dictionaries(arrow), markers)
+        return SealedBatch(arrow, markers, self._exact_bytes)
+
+    def seal(self) -> SealedBatch:
+        """Return everything as one batch and begin anew."""
+        sealed = self.peek()
+        self._markers.clear()
+        self._slices.clear()
+        self.row_count, self.size_estimate = 0, 0.0
+        return sealed

@@ -1,0 +1,342 @@
+"""Partitioners: which rows of a batch go to which channel. Order within a channel is the batch's order.
+
+Whole batches are dealt where a batch has at least WHOLE_BATCH_ROWS rows: dealing its rows one by one would divide
+the size of every batch downstream by the number of channels. Smaller batches are dealt row by row, strictly in turn.
+Source: Flink StreamPartitioner and its subclasses.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.key_groups import subtasks_of
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.pickles import unpickle_value
+from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.errors import InvalidChannelError
+
+WHOLE_BATCH_ROWS: Final = ConfigOption(
+    "headrace.network.rebalance-whole-batch-rows", int, 256,
+    "Rebalance, rescale and shuffle give batches of at least so many rows to one channel; 0 deals row by row always.",
+)  # fmt: skip
+ADAPTIVE_PARTITIONER: Final = ConfigOption(
+    "taskmanager.network.adaptive-partitioner.enabled", bool, False,
+    "Rebalance and rescale give rows to the next consumer with the least in its queue, instead of strictly in turn.",
+)  # fmt: skip
+MAX_TRAVERSE_SIZE: Final = ConfigOption(
+    "taskmanager.network.adaptive-partitioner.max-traverse-size", int, 4,
+    "How many consumers the adaptive partitioner looks at, from the one whose turn it would be on.",
+    least=1,
+)  # fmt: skip
+
+# To look whether row numbers are in range takes longer than copying short rows.
+_UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
+
+Channels = npt.NDArray[np.int32]
+Selection = list[tuple[int, RecordBatch]]
+"""Channel and the rows for it; a channel occurs at most once."""
+LoadOf = Callable[[int], tuple[int, int]]
+"""Elements and bytes that wait for a channel. Called by the task's thread; a moment's reading."""
+
+
+class ChannelSelector(Protocol):
+    """Deals the rows of one producer subtask."""
+
+    is_broadcast: bool
+    deals_rows: bool
+    """Whether the rows of a batch usually go to many channels: then batches are better split several at once."""
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
+        ...
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """Return the channel of each row, without splitting; instead of `select`, with the same outcome."""
+        ...
+
+
+class SingleChannelSelector:
+    """FORWARD and GLOBAL: everything to channel 0."""
+
+    is_broadcast = False
+    deals_rows = False
+
+    def select(self, batch: RecordBatch) -> Selection:
+        return [(0, batch)]
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        return np.zeros(batch.num_rows, dtype=np.int32)
+
+
+class BroadcastSelector:
+    """BROADCAST: everything to every channel."""
+
+    is_broadcast = True
+    deals_rows = False
+
+    def select(self, batch: RecordBatch) -> Selection:
+        raise AssertionError("a broadcast selects no channel")
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        raise AssertionError("a broadcast selects no channel")
+
+
+class RoundRobinSelector:
+    """REBALANCE from a random channel on, RESCALE from channel 0 on: in turn by rows, or by whole batches."""
+
+    is_broadcast = False
+    deals_rows = False
+
+    def __init__(self, channel_count: int, last_channel: int, whole_batch_rows: int) -> None:
+        self._channel_count = channel_count
+        self._last_channel = last_channel
+        self._whole_batch_rows = whole_batch_rows
+
+    def select(self, batch: RecordBatch) -> Selection:
+        count = self._channel_count
+        if count == 1:
+            return [(0, batch)]
+        first = (self._last_channel + 1) % count
+        if batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
+            self._last_channel = first
+            return [(first, batch)]
+        self._last_channel = (self._last_channel + batch.num_rows) % count
+        return [
+            (
+                (first + turn) % count,
+                batch.take(np.arange(turn, batch.num_rows, count, dtype=np.int64)),
+            )
+            for turn in range(min(count, batch.num_rows))
+        ]
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        count, rows = self._channel_count, batch.num_rows
+        first = (self._last_channel + 1) % count
+        if 0 < self._whole_batch_rows <= rows:
+            self._last_channel = first
+            return np.full(rows, first, dtype=np.int32)
+        self._last_channel = (self._last_channel + rows) % count
+        return (first + np.arange(rows, dtype=np.int32)) % count
+
+
+class LoadAwareSelector:
+    """REBALANCE and RESCALE by load: of the channels that are next in turn the one with the shortest queue.
+
+    `load_of`: elements and bytes that wait for a channel now; of equal ones the first in turn. Rows of one batch are
+    dealt by the queues as they are before it. Source: Flink AdaptiveLoadBasedRecordWriter.
+    """
+
+    is_broadcast = False
+    deals_rows = False
+
+    def __init__(
+        self,
+        channel_count: int,
+        last_channel: int,
+        whole_batch_rows: int,
+        traverse_max: int,
+        load_of: LoadOf,
+    ) -> None:
+        self._channel_count = channel_count
+        self._last_channel = last_channel
+        self._whole_batch_rows = whole_batch_rows
+        self._traversed_count = min(traverse_max, channel_count)
+        self._load_of = load_of
+
+    def select(self, batch: RecordBatch) -> Selection:
+        if self._is_whole(batch):
+            return [(self._next_channel(), batch)]
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        if self._is_whole(batch):
+            return np.full(batch.num_rows, self._next_channel(), dtype=np.int32)
+        following: dict[int, int] = {}
+        channels: list[int] = []
+        for _ in range(batch.num_rows):
+            last = self._last_channel
+            chosen = following.get(last)
+            if chosen is None:
+                chosen = following[last] = self._next_channel()
+            self._last_channel = chosen
+            channels.append(chosen)
+        return np.array(channels, dtype=np.int32)
+
+    def _is_whole(self, batch: RecordBatch) -> bool:
+        return batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows
+
+    def _next_channel(self) -> int:
+        ahead = (
+            (self._last_channel + step) % self._channel_count
+            for step in range(1, self._traversed_count + 1)
+        )
+        self._last_channel = min(ahead, key=self._load_of)
+        return self._last_channel
+
+
+class ShuffleSelector:
+    """SHUFFLE: a channel drawn for each row, or for each whole batch."""
+
+    is_broadcast = False
+    deals_rows = False
+
+    def __init__(self, channel_count: int, random: SeededRandom, whole_batch_rows: int) -> None:
+        self._channel_count = channel_count
+        self._random = random
+        self._whole_batch_rows = whole_batch_rows
+
+    def select(self, batch: RecordBatch) -> Selection:
+        count = self._channel_count
+        if count == 1 or batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
+            return [(self._random.randrange(count), batch)]
+        return deal(batch, self.channels_of(batch), count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        count, rows = self._channel_count, batch.num_rows
+        if 0 < self._whole_batch_rows <= rows:
+            return np.full(rows, self._random.randrange(count), dtype=np.int32)
+        drawn = [self._random.randrange(count) for _ in range(rows)]
+        return np.array(drawn, dtype=np.int32)
+
+
+class KeyGroupSelector:
+    """HASH: the subtask that owns the key group of the row's key."""
+
+    is_broadcast = False
+    deals_rows = True
+
+    def __init__(self, channel_count: int, max_parallelism: int) -> None:
+        self._channel_count = channel_count
+        self._max_parallelism = max_parallelism
+
+    def select(self, batch: RecordBatch) -> Selection:
+        if self._channel_count == 1:
+            return [(0, batch)]
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        assert batch.key_hashes is not None, "a keyed edge carries batches with key hashes"
+        return subtasks_of(batch.key_hashes, self._channel_count, self._max_parallelism)
+
+
+class CustomSelector:
+    """CUSTOM: the user's partitioner, asked with the key of each row and the number of channels."""
+
+    is_broadcast = False
+    deals_rows = True
+
+    def __init__(
+        self,
+        channel_count: int,
+        partitioner: Callable[[Any, int], Any],
+        key_selector: Callable[[Any], Any],
+    ) -> None:
+        self._channel_count = channel_count
+        self.partitioner: Final = partitioner
+        self._key_selector = key_selector
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
+        channels = [self._channel_of(self._key_selector(row)) for row in batch.rows()]
+        return np.array(channels, dtype=np.int32)
+
+    def _channel_of(self, key: Any) -> int:
+        chosen = self.partitioner(key, self._channel_count)
+        if isinstance(chosen, (int, np.integer)) and 0 <= chosen < self._channel_count:
+            return int(chosen)
+        raise InvalidChannelError(key, chosen, self._channel_count)
+
+
+def order_by_channel(
+    channels: Channels, channel_count: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return row numbers by channel, rows of one channel in their order, and how many rows each channel has.
+
+    Shapes (num_rows,), as that of `channels`, and (channel_count,).
+    """
+    # 16-bit numbers are sorted by radix, in linear time.
+    narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
+    return np.argsort(narrow, kind="stable"), np.bincount(channels, minlength=channel_count)
+
+
+def in_order(rows: pa.RecordBatch, order: npt.NDArray[np.intp]) -> pa.RecordBatch:
+    """Return `rows` in an order of `order_by_channel`, shape (num_rows,), of which nothing is checked."""
+    return pc.call_function("take", [rows, pa.array(order)], _UNCHECKED)
+
+
+def deal(batch: RecordBatch, channels: npt.NDArray[np.int32], channel_count: int) -> Selection:
+    """Split `batch` by `channels` (shape (num_rows,)): one stable sort, one `take`, then slices without a copy."""
+    first = int(channels[0])
+    if (channels == first).all():
+        return [(first, batch)]
+    order, counts = order_by_channel(channels, channel_count)
+    dealt = batch.take(order)
+    selection: Selection = []
+    start = 0
+    for channel, count in enumerate(counts.tolist()):
+        if count:
+            selection.append((channel, dealt.slice(start, count)))
+            start += count
+    return selection
+
+
+def create_selector(
+    spec: PartitionerSpec,
+    channel_count: int,
+    subtask_index: int,
+    consumer_max_parallelism: int,
+    random: SeededRandom,
+    settings: Settings | None = None,
+    load_of: LoadOf | None = None,
+) -> ChannelSelector:
+    """Return the selector of one producer subtask. A CUSTOM payload is unpickled here, so call it in the task only.
+
+    `load_of`: elements and bytes that wait for a channel; None where nobody reads while they are written.
+    """
+    options = settings or Settings()
+    whole_batch_rows = options.get_option(WHOLE_BATCH_ROWS)
+
+    def in_turn(last_channel: int) -> ChannelSelector:
+        if load_of is None or channel_count == 1 or not options.get_option(ADAPTIVE_PARTITIONER):
+            return RoundRobinSelector(channel_count, last_channel, whole_batch_rows)
+        traverse_max = options.get_option(MAX_TRAVERSE_SIZE)
+        return LoadAwareSelector(
+            channel_count, last_channel, whole_batch_rows, traverse_max, load_of
+        )
+
+    match spec.kind:
+        case PartitionerKind.FORWARD:
+            if channel_count == 1:
+                return SingleChannelSelector()
+            # The consumers were rescaled under a forward edge: rather spread rows than send all to one.
+            return RoundRobinSelector(
+                channel_count, random.randrange(channel_count), whole_batch_rows
+            )
+        case PartitionerKind.GLOBAL:
+            return SingleChannelSelector()
+        case PartitionerKind.BROADCAST:
+            return BroadcastSelector()
+        case PartitionerKind.REBALANCE:
+            return in_turn(random.randrange(channel_count))
+        case PartitionerKind.RESCALE:
+            return in_turn(channel_count - 1)
+        case PartitionerKind.SHUFFLE:
+            return ShuffleSelector(channel_count, random, whole_batch_rows)
+        case PartitionerKind.HASH:
+            return KeyGroupSelector(channel_count, consumer_max_parallelism)
+        case PartitionerKind.CUSTOM:
+            partitioner, key_selector = unpickle_value(spec.payload)
+            ask = getattr(partitioner, "partition", partitioner)
+            return CustomSelector(
+                channel_count, ask, getattr(key_selector, "get_key", key_selector)
+            )

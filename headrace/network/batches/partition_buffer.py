@@ -1,0 +1,151 @@
+"""UnsplitRows: rows of many channels that wait to be split together. Pure.
+
+To split a batch costs some microseconds for each channel, however few rows it has for it: with hundreds of channels
+more than everything else that happens to a row. So batches wait here until they are enough rows, or bytes, per
+channel; then one sort of the channel numbers and one `take` split them all, and each channel gets one slice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.elements import PlacedMarker, StreamMarker
+from headrace.core.record_batch import RecordBatch, concat_batches
+from headrace.network.batches.batch_builder import WireRows
+from headrace.network.batches.channel_selectors import Channels, in_order, order_by_channel
+from headrace.network.wire.markers import add_marker
+
+ROWS_PER_CHANNEL: Final = 256
+BYTES_PER_CHANNEL: Final = 16 * 1024
+MARKERS_MAX: Final = 256
+SHARE_WEIGHT: Final = 0.25
+"""Of the last split, in what is known of how rows fall to the channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelShare:
+    """What one channel gets, with the markers between; `rows` is None where it has only markers."""
+
+    channel: int
+    rows: WireRows | None
+    markers: tuple[PlacedMarker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnplacedMarker:
+    """A marker behind the first `row_number` rows; `channel` is None where all channels get it."""
+
+    row_number: int
+    marker: StreamMarker
+    channel: int | None
+
+
+class UnsplitRows:
+    """Batches with the channel of each row, and the markers between them."""
+
+    def __init__(self, channel_count: int, rows_per_channel: int = ROWS_PER_CHANNEL) -> None:
+        self._channel_count = channel_count
+        self._rows_max = rows_per_channel * channel_count
+        # Of the rows, the channel that gets most; forgotten by and by.
+        self._counts = np.zeros(channel_count)
+        self._largest_share = 1 / channel_count
+        self._bytes_max = BYTES_PER_CHANNEL * channel_count
+        self._batches: list[RecordBatch] = []
+        self._channels: list[Channels] = []
+        self._markers: list[_UnplacedMarker] = []
+        self._row_count = self._size_bytes = 0
+        self._schema: pa.Schema | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to split."""
+        return not self._batches and not self._markers
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it should be split now."""
+        return (
+            self._row_count >= self._rows_max
+            or self._size_bytes >= self._bytes_max
+            or len(self._markers) >= MARKERS_MAX
+        )
+
+    def limit_rows(self, rows_per_channel: int, rows_of_largest: int) -> None:
+        """From now on so many rows for each channel are enough, or so many for the one that gets most."""
+        largest = self.rows_with(rows_of_largest)
+        self._rows_max = min(rows_per_channel * self._channel_count, largest)
+
+    def rows_with(self, rows_of_largest: int) -> int:
+        """Rows of which about so many fall to the channel that gets most; at least one."""
+        return max(1, round(rows_of_largest / self._largest_share))
+
+    def append(self, batch: RecordBatch, channels: Channels) -> None:
+        """Add rows of which `channels` (shape (num_rows,)) says whose they are."""
+        self._batches.append(batch)
+        self._channels.append(channels)
+        self._row_count += batch.num_rows
+        self._size_bytes += pa.ipc.get_record_batch_size(batch.columns())
+
+    def append_marker(self, marker: StreamMarker, channel: int | None = None) -> None:
+        """Add a marker for all channels, or for one, behind the rows that were added so far."""
+        self._markers.append(_UnplacedMarker(self._row_count, marker, channel))
+
+    def split(self) -> Iterator[ChannelShare]:
+        """Begin anew and yield what each channel gets; those that get nothing are passed over."""
+        batches, self._batches = self._batches, []
+        channels, self._channels = self._channels, []
+        markers, self._markers = self._markers, []
+        self._row_count = self._size_bytes = 0
+        if not batches:
+            for channel in range(self._channel_count):
+                if alone := _place(markers, [0] * len(markers), channel):
+                    yield ChannelShare(channel, None, alone)
+            return
+        rows = concat_batches(batches)
+        numbers = channels[0] if len(channels) == 1 else np.concatenate(channels)
+        yield from self._shares(rows, numbers, markers)
+
+    def _shares(
+        self, rows: RecordBatch, channels: Channels, markers: Sequence[_UnplacedMarker]
+    ) -> Iterator[ChannelShare]:
+        order, count_of = order_by_channel(channels, self._channel_count)
+        counts = count_of.tolist()
+        self._counts += (count_of - self._counts) * SHARE_WEIGHT
+        self._largest_share = float(self._counts.max() / self._counts.sum())
+        is_single = counts[channels[0]] == len(channels)
+        arrow = rows.to_arrow()
+        if not is_single:
+            arrow = in_order(arrow, order)
+        row_bytes = pa.ipc.get_record_batch_size(arrow) / len(order)
+        schema = arrow.schema
+        if self._schema is not None and self._schema.equals(schema):
+            # The object that all channels know already, so that they need not compare.
+            schema = self._schema
+        self._schema = schema
+        marker_rows = np.array([each.row_number for each in markers], dtype=np.intp)
+        start = 0
+        for channel, count in enumerate(counts):
+            placed: tuple[PlacedMarker, ...] = ()
+            if markers:
+                mine = order[start : start + count]
+                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist(), channel)
+            if count:
+                share = WireRows(arrow.slice(start, count), schema, count * row_bytes)
+                yield ChannelShare(channel, share, placed)
+            elif placed:
+                yield ChannelShare(channel, None, placed)
+            start += count
+
+
+def _place(
+    markers: Sequence[_UnplacedMarker], offsets: Sequence[int], channel: int
+) -> tuple[PlacedMarker, ...]:
+    """Put a channel's markers before its rows at `offsets`; see `add_marker`."""
+    placed: list[PlacedMarker] = []
+    for each, offset in zip(markers, offsets, strict=True):
+        if each.channel is None or each.channel == channel:
+            add_marker(placed, PlacedMarker(offset, each.marker))
+    return tuple(placed)

@@ -1,0 +1,305 @@
+"""Sealed batches: Arrow record batches on their way, their bytes, and how they are cut.
+
+The schema is not repeated with each batch: a channel announces it once, with an 8-byte fingerprint that every batch
+names. Dictionary columns are decoded before sealing: a batch never depends on one that was sent before it.
+
+BatchWriter: an Arrow batch as the pieces of its message, which refer to the batch's own memory.
+
+`RecordBatch.serialize` copies every column into one new buffer; for a socket, which takes many buffers in one call,
+that copy is the largest cost of sending. Arrow's stream writer hands its sink the buffers themselves.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.elements import (
+    EndOfData,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    PlacedMarker,
+    StopMode,
+    StreamEvent,
+)
+from headrace.network.batches.validation import RowChecks
+from headrace.network.errors import CorruptBatchError, ProtocolError
+from headrace.network.wire.framing import Body, BodyParts
+
+SCATTER_BYTES: Final = 32 * 1024
+"""Below this one copy is cheaper than many pieces."""
+
+
+class _Pieces:
+    """A file that keeps what is written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    def write(self, piece: Any) -> None:
+        self.written.append(piece)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class BatchWriter:
+    """Writes batches of one schema after another. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._pieces = _Pieces()
+        self._schema: pa.Schema | None = None
+        self._stream: Any = None
+
+    def message(self, batch: pa.RecordBatch, size_bytes: int) -> Body:
+        """Return the batch as an Arrow message of `size_bytes`, without its schema."""
+        if size_bytes < SCATTER_BYTES:
+            return batch.serialize()
+        if self._schema is None or not self._schema.equals(batch.schema):
+            self._begin(batch)
+        self._stream.write_batch(batch)
+        pieces, self._pieces.written = self._pieces.written, []
+        return BodyParts(tuple(pieces), size_bytes)
+
+    def _begin(self, batch: pa.RecordBatch) -> None:
+        self._schema = batch.schema
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), batch.schema)
+        # The stream begins with its schema when the first batch is written; channels announce it themselves.
+        self._stream.write_batch(batch.slice(0, 0))
+        self._pieces.written = []
+
+
+_END_OF_DATA, _END_OF_PARTITION, _BARRIER, _CANCEL_MARKER, _END_OF_OUTPUT_STATE = 1, 2, 3, 4, 5
+_BARRIERS: Final = msgspec.msgpack.Decoder(CheckpointBarrier)
+_CHECKS: Final = RowChecks()
+NO_FINGERPRINT: Final = 0
+
+
+def fingerprint_of(schema_message: bytes) -> int:
+    """Return the 64-bit name of a schema, never 0."""
+    return int.from_bytes(hashlib.blake2b(schema_message, digest_size=8).digest(), "big") or 1
+
+
+class SealedBatch:
+    """Rows that are finished and may be shared, with the markers that stand between them.
+
+    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message; who knows it
+    already says so, since to ask lets go of the interpreter, and another thread may take it. The message is made once
+    for all channels of a broadcast: by the task's thread where a consumer elsewhere is known by then.
+    """
+
+    __slots__ = ("_body", "arrow", "markers", "row_count", "size_bytes")
+
+    def __init__(
+        self,
+        arrow: pa.RecordBatch | None,
+        markers: tuple[PlacedMarker, ...],
+        size_bytes: int | None = None,
+    ) -> None:
+        self.arrow = arrow
+        self.markers = markers
+        self.row_count: int = 0 if arrow is None else arrow.num_rows
+        if size_bytes is None:
+            size_bytes = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
+        self.size_bytes: int = size_bytes
+        self._body: Any = None
+
+    @classmethod
+    def of_message(
+        cls, arrow: pa.RecordBatch, markers: tuple[PlacedMarker, ...], message: Body
+    ) -> "SealedBatch":
+        """Make a batch of which the Arrow message is there already, as when it was read from a file."""
+        sealed = cls(arrow, markers, len(message))
+        sealed._body = message
+        return sealed
+
+    def write(self, writer: BatchWriter) -> None:
+        """Make the message, for consumers in other processes."""
+        if self._body is None and self.arrow is not None:
+            self._body = writer.message(self.arrow, self.size_bytes)
+
+    def body(self) -> Body:
+        """Return the rows as an Arrow message without schema; empty without rows."""
+        if self._body is None:
+            self._body = b"" if self.arrow is None else self.arrow.serialize()
+        return self._body
+
+    def cut(self, limit_bytes: int, limit_rows: int = 1 << 62) -> "list[SealedBatch]":
+        """Return pieces of at most so many bytes and rows, cut between rows; a single larger row stays whole.
+
+        A marker goes with the row it stands before, or with the last piece.
+        """
+        fits = self.size_bytes <= limit_bytes and self.row_count <= limit_rows
+        if fits or self.row_count <= 1:
+            return [self]
+        assert self.arrow is not None
+        # Of equal size: as many as fit would leave a rest of a few rows, and each piece costs its envelope.
+        count = max(-(-self.size_bytes // limit_bytes), -(-self.row_count // limit_rows))
+        step = -(-self.row_count // count)
+        pieces: list[SealedBatch] = []
+        for start in range(0, self.row_count, step):
+            length = min(step, self.row_count - start)
+            is_last = start + length == self.row_count
+            markers = _shift_markers(self.markers, start, length, is_last)
+            # A second look: rows of different sizes make pieces of different sizes.
+            pieces += SealedBatch(self.arrow.slice(start, length), markers).cut(limit_bytes)
+        return pieces
+
+
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Whether a column is dictionary-encoded."""
+    return any(pa.types.is_dictionary(column_type) for column_type in schema.types)
+
+
+def decode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return `batch` with dictionary columns as plain ones."""
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def read_batch(
+    body: Body, schema: pa.Schema, row_count: int, peer: str, *, is_verified: bool = False
+) -> pa.RecordBatch:
+    """Rebuild a batch from its message without copying; CorruptBatchError where that fails.
+
+    Offsets and lengths inside the message are looked at too, unless `is_verified`, which is for bytes whose checksum
+    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See `validation`.
+    """
+    try:
+        message = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
+        batch = pa.ipc.read_record_batch(message, schema)
+        if batch.num_rows == row_count and not is_verified:
+            _CHECKS.of(schema).check(message, batch)
+    # Whatever Arrow finds there: also what is not implemented, a missing key, a size beyond all memory.
+    except Exception as error:
+        raise CorruptBatchError(
+            peer, f"a batch that is no Arrow message of its schema: {error}"
+        ) from error
+    if batch.num_rows != row_count:
+        raise CorruptBatchError(
+            peer, f"a batch of {batch.num_rows} rows that was announced with {row_count}"
+        )
+    return batch
+
+
+def read_schema(message: bytes, peer: str) -> pa.Schema:
+    """Rebuild a schema; CorruptBatchError where that fails."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(message))
+    except Exception as error:
+        raise CorruptBatchError(peer, f"a schema that is no Arrow schema: {error}") from error
+
+
+class SchemaAnnouncer:
+    """Sender's side of one channel: tells when the schema has to be sent before a batch."""
+
+    __slots__ = ("_schema", "fingerprint")
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self.fingerprint = NO_FINGERPRINT
+
+    def changed(self, schema: pa.Schema) -> bytes | None:
+        """Return the schema message if `schema` is not the one announced last, and count it as announced."""
+        if self._schema is not None and self._schema.equals(schema):
+            return None
+        self._schema = schema
+        message = schema.serialize().to_pybytes()
+        self.fingerprint = fingerprint_of(message)
+        return message
+
+
+class SchemaMemory:
+    """Receiver's side of one channel: the schema that was announced last."""
+
+    __slots__ = ("_fingerprint", "_peer", "_schema")
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._fingerprint = NO_FINGERPRINT
+        self._schema: pa.Schema | None = None
+
+    def announced(self, fingerprint: int, body: Body) -> None:
+        """Take a Schema frame. Its name is looked at first: nothing reads bytes that are not what it names."""
+        message = bytes(body)
+        actual = fingerprint_of(message)
+        if actual != fingerprint:
+            raise CorruptBatchError(
+                self._peer, f"schema {actual:016x} announced as {fingerprint:016x}"
+            )
+        self._schema = read_schema(message, self._peer)
+        self._fingerprint = fingerprint
+
+    def schema_of(self, fingerprint: int) -> pa.Schema:
+        """Return the schema that a batch names; CorruptBatchError where it was not the last one announced."""
+        if self._schema is None or fingerprint != self._fingerprint:
+            raise CorruptBatchError(
+                self._peer, f"a batch of the unannounced schema {fingerprint:016x}"
+            )
+        return self._schema
+
+
+def encode_event(event: StreamEvent) -> tuple[int, int, bytes]:
+    """Return kind, value and body of an Event frame; only a barrier has a body: itself as msgpack."""
+    match event:
+        case EndOfData(mode):
+            return _END_OF_DATA, mode.value, b""
+        case EndOfPartition():
+            return _END_OF_PARTITION, 0, b""
+        case CheckpointBarrier(checkpoint_id):
+            return _BARRIER, checkpoint_id, msgspec.msgpack.encode(event)
+        case CancelCheckpointMarker(checkpoint_id):
+            return _CANCEL_MARKER, checkpoint_id, b""
+        case EndOfOutputChannelState():
+            return _END_OF_OUTPUT_STATE, 0, b""
+
+
+def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
+    """Inverse of `encode_event`."""
+    if kind == _BARRIER:
+        return _decode_barrier(value, body, peer)
+    if len(body):
+        raise ProtocolError(peer, f"an event of kind {kind} with a body of {len(body)} bytes")
+    if kind == _END_OF_DATA and value in (StopMode.DRAIN.value, StopMode.NO_DRAIN.value):
+        return EndOfData(StopMode(value))
+    if kind == _END_OF_PARTITION:
+        return EndOfPartition()
+    if kind == _CANCEL_MARKER:
+        return CancelCheckpointMarker(value)
+    if kind == _END_OF_OUTPUT_STATE:
+        return EndOfOutputChannelState()
+    raise ProtocolError(peer, f"an event of the unknown kind {kind} (value {value})")
+
+
+def _decode_barrier(checkpoint_id: int, body: Body, peer: str) -> CheckpointBarrier:
+    try:
+        barrier = _BARRIERS.decode(body)
+    except DECODE_ERRORS as error:
+        raise ProtocolError(peer, f"a checkpoint barrier that cannot be read: {error}") from error
+    if barrier.checkpoint_id != checkpoint_id:
+        what = f"barrier {barrier.checkpoint_id} that was announced as {checkpoint_id}"
+        raise ProtocolError(peer, what)
+    return barrier
+
+
+def _shift_markers(
+    markers: Sequence[PlacedMarker], start: int, length: int, is_last: bool
+) -> tuple[PlacedMarker, ...]:
+    end = start + length
+    return tuple(
+        PlacedMarker(placed.row_offset - start, placed.marker)
+        for placed in markers
+        if start <= placed.row_offset and (placed.row_offset < end or is_last)
+    )

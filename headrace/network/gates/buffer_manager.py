@@ -1,0 +1,143 @@
+"""GateReceiver: the receiving side of one gate's remote channels, their credits and the thread they live on.
+
+The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
+lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
+come to lack credit: else what was taken is counted when the producer is heard of again.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from headrace.network.flow.credit import Charge, GateCredits
+from headrace.network.memory.network_buffer_pool import Reservation
+from headrace.network.sessions.transport import Transport
+
+
+class CreditedChannel(Protocol):
+    """A channel that can tell its producer of credit."""
+
+    def grant(self, credit_count: int) -> None:
+        """Send credit; the transport's thread."""
+        ...
+
+
+class GateReceiver:
+    """Credits of the remote channels of one gate, numbered from 0 within it."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        channel_count: int,
+        exclusive_count: int,
+        floating_count: int,
+        reservation: Reservation,
+    ) -> None:
+        self.transport: Final = transport
+        self.segment_size: Final = reservation.segment_size
+        self.region: Final = reservation.region
+        self.credits: Final = GateCredits(channel_count, exclusive_count, floating_count)
+        self._reservation = reservation
+        self._channels: Mapping[int, CreditedChannel] = {}
+        self._taken: deque[tuple[int, Charge]] = (
+            deque()
+        )  # appended to by the task, emptied by the transport
+        self._batch_size = max(1, self.credits.credit_max // 4)
+        self._is_wake_pending = False
+
+    @property
+    def segment_count(self) -> int:
+        """Segments that the gate owns."""
+        return self._reservation.count
+
+    @property
+    def used_count(self) -> int:
+        """Segments that hold batches the task has not taken yet. Any thread; a moment's reading."""
+        exclusive, floating = self._held()
+        return exclusive + floating
+
+    @property
+    def granted_count(self) -> int:
+        """Segments that producers may fill, as far as this side knows. Any thread; a moment's reading."""
+        return sum(account.granted for account in self.credits.accounts)
+
+    @property
+    def exclusive_usage(self) -> float:
+        """Share of the channels' own segments that hold batches. Any thread; a moment's reading."""
+        return self._held()[0] / (len(self.credits.accounts) * self.credits.exclusive_count)
+
+    @property
+    def floating_usage(self) -> float:
+        """Share of the shared segments that hold batches. Any thread; a moment's reading."""
+        return self._held()[1] / self.credits.floating_count if self.credits.floating_count else 0.0
+
+    def serve(self, channels: Mapping[int, CreditedChannel]) -> None:
+        """Name the channels before any of them is opened."""
+        self._channels = channels
+
+    def batch_taken(self, index: int, charge: Charge) -> None:
+        """The task took a batch. Task thread."""
+        self._taken.append((index, charge))
+        if len(self._taken) >= self._batch_size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have credits announced for what was taken, where that may be needed. Task thread.
+
+        What a look at the accounts misses, because they are changed meanwhile, is found by whoever changes them: see
+        `heard_of`, which looks for what was taken after it has charged what came.
+        """
+        if not self._taken or self._is_wake_pending:
+            return
+        taken = list(self._taken)
+        # What is shared is given back at once; and each channel is asked about once, however much was taken of it.
+        is_missed = not self.credits.is_lone and any(charge.floating_count for _, charge in taken)
+        if is_missed or any(map(self.credits.needs_settling, {index for index, _ in taken})):
+            self._is_wake_pending = True
+            self.transport.post(self._settle_and_announce)
+
+    def heard_of(self, index: int) -> None:
+        """The producer of a channel sent something, which is charged: give it credit if need be. Transport's thread."""
+        if self._taken and self.credits.needs_settling(index):
+            self.settle()
+        self.announce()
+
+    def settle(self) -> None:
+        """Count everything that the task took. The transport's thread."""
+        while self._taken:
+            index, charge = self._taken.popleft()
+            self.credits.batch_taken(index, charge)
+
+    def limit_in_flight(self, batch_count: int) -> None:
+        """Let each channel have at most so many batches in flight. Task thread."""
+
+        def limit() -> None:
+            self.credits.limit_in_flight(batch_count)
+            self.announce()
+
+        self.transport.post(limit)
+
+    def announce(self) -> None:
+        """Send the credit that became available. The transport's thread."""
+        for index, credit_count in self.credits.take_announcements():
+            self._channels[index].grant(credit_count)
+
+    def close(self) -> None:
+        """Give the segments back, behind everything posted before."""
+        self.transport.post(self._reservation.close)
+
+    def _settle_and_announce(self) -> None:
+        self._is_wake_pending = False
+        self.settle()
+        self.announce()
+
+    def _held(self) -> tuple[int, int]:
+        """Exclusive and floating segments of batches that were not taken. Any thread; a moment's reading."""
+        accounts = self.credits.accounts
+        taken = [charge for _, charge in list(self._taken)]
+        exclusive = sum(account.held_exclusive for account in accounts)
+        floating = sum(account.held_floating for account in accounts)
+        return (
+            max(0, exclusive - sum(charge.exclusive_count for charge in taken)),
+            max(0, floating - sum(charge.floating_count for charge in taken)),
+        )

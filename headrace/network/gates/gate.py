@@ -1,0 +1,186 @@
+"""InputGate: everything one logical input reads, one element at a time, channels in turn.
+
+Source: Flink InputGate.
+
+InputChannel: where one gate reads one subpartition, wherever its producer is.
+
+All kinds deliver the same elements for the same trace of the producer. Source: Flink InputChannel.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from headrace.core.barriers import CheckpointBarrier
+from headrace.core.elements import PlacedMarker, StreamEvent
+from headrace.core.record_batch import RecordBatch
+from headrace.network.gates.in_flight_input import CapturedBatch
+
+
+class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
+    """Rows (None: only markers) as they left the producer. `size_bytes` is their size on the wire."""
+
+    arrow: pa.RecordBatch | None
+    markers: tuple[PlacedMarker, ...]
+    row_count: int
+    size_bytes: int
+
+
+class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
+    """A barrier that may time out has arrived behind other elements; element `sequence` of its channel.
+
+    Made by the receiver, never on the wire. Source: Flink EventAnnouncement.
+    """
+
+    barrier: CheckpointBarrier
+    sequence: int
+
+
+class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
+    """All that a checkpoint caught on this channel was read. For the gate, never on the wire.
+
+    Source: Flink EndOfInputChannelStateEvent.
+    """
+
+
+DeliveredElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
+ChannelElement = DeliveredElement | EndOfInputChannelState
+
+
+class InputChannel(Protocol):
+    """One channel of a gate. `request` and `poll` are for the task's thread, `close` for any."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it reads a partition of this process."""
+        ...
+
+    @property
+    def queued_count(self) -> int:
+        """Elements that wait."""
+        ...
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait. A moment's reading."""
+        ...
+
+    @property
+    def has_priority_event(self) -> bool:
+        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        ...
+
+    def request(self) -> None:
+        """Begin to read."""
+        ...
+
+    def poll(self) -> ChannelElement | None:
+        """Return the next element if there is one; raise the channel's error."""
+        ...
+
+    def resume(self) -> None:
+        """Have the producer go on after an event that blocks upstream. Once per such event; the task's thread."""
+        ...
+
+    def prioritise(self, sequence: int) -> None:
+        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
+        ...
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what stands in front of the barrier of this checkpoint, and what comes until it does.
+
+        Ends the capture for another checkpoint. The task's thread.
+        """
+        ...
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        """Return what was captured for this checkpoint, in order, and forget it. The task's thread."""
+        ...
+
+    def acknowledge_all_data(self) -> None:
+        """All rows before EndOfData were processed. Once; the task's thread."""
+        ...
+
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
+        """Say how many rows there should be between the two tasks; > 0. The task's thread."""
+        ...
+
+    def send_task_event(self, event: bytes) -> None:
+        """Send an event against the stream, at most wire.TEXT_BYTES_MAX bytes. The task's thread."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading. Idempotent."""
+        ...
+
+
+class BatchElement(msgspec.Struct, frozen=True, gc=False):
+    """Rows of one channel with the markers between them; `batch` may have no rows, then there are only markers."""
+
+    channel_index: int
+    batch: RecordBatch
+    markers: tuple[PlacedMarker, ...]
+
+
+class EventElement(msgspec.Struct, frozen=True, gc=False):
+    """An event of one channel."""
+
+    channel_index: int
+    event: StreamEvent | BarrierAnnouncement
+
+
+GateElement = BatchElement | EventElement
+
+
+class InputGate(Protocol):
+    """Channels of one edge, or of several edges that lead to the same input. `poll` is for the task's thread."""
+
+    @property
+    def number_of_channels(self) -> int:
+        """Channels, open or ended."""
+        ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every channel has delivered its EndOfPartition."""
+        ...
+
+    @property
+    def is_available(self) -> bool:
+        """Whether `poll` may have something, or the gate is finished or closed. Any thread."""
+        ...
+
+    @property
+    def has_priority_event(self) -> bool:
+        """Whether `poll` would return an event with priority. Any thread; a moment's reading."""
+        ...
+
+    def poll(self) -> GateElement | None:
+        """Return the next element of the channel whose turn it is, or None if there is nothing now.
+
+        Events with priority come first. Raises the error of a channel when its turn comes, and CancelTaskException
+        after close.
+        """
+        ...
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, from any thread, as soon as the gate is available; now if it is."""
+        ...
+
+    def on_priority_event(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, from any thread, as soon as an event with priority waits; now if one does."""
+        ...
+
+    def resume(self, channel_index: int) -> None:
+        """Have the producer of a channel go on after an event that blocks upstream. The task's thread."""
+        ...
+
+    def prioritise(self, channel_index: int, sequence: int) -> None:
+        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
+        ...
+
+    def acknowledge_all_data(self, channel_index: int) -> None:
+        """All rows of a channel before its EndOfData were processed. The task's thread."""
+        ...

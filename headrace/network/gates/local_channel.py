@@ -1,0 +1,237 @@
+"""LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from headrace.core.barriers import CheckpointBarrier
+from headrace.core.elements import EndOfPartition
+from headrace.core.shuffle_descriptors import InputChannelDescriptor
+from headrace.network.errors import (
+    NetworkError,
+    PartitionNotFoundError,
+    TaskEventRefusedError,
+)
+from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.partition_requests import (
+    CheckProducer,
+    PartitionRequestRetry,
+    ProducerVerdict,
+)
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    Stalled,
+    SubpartitionView,
+)
+from headrace.network.sessions.pending_channel_messages import EARLY_TASK_EVENTS_MAX
+from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.sessions.transport import Cancellable, Transport
+
+UNLIMITED_CREDIT: Final = 1 << 62
+
+
+class LocalInputChannel:
+    """Reads a subpartition of this process: batches change hands, nothing is copied or serialised."""
+
+    is_local = True
+
+    def __init__(
+        self,
+        descriptor: InputChannelDescriptor,
+        partitions: ResultPartitionManager,
+        transport: Transport,
+        task_events: TaskEventDispatcher,
+        retry: PartitionRequestRetry,
+        notify: Callable[[], None],
+        check_producer: CheckProducer,
+    ) -> None:
+        self._check_producer = check_producer
+        self._partition_id: Final = descriptor.shuffle.partition_id
+        self._index = descriptor.subpartition_index
+        location = descriptor.shuffle.location
+        assert location is not None
+        self._owner = str(location.resource_id)
+        self._partitions = partitions
+        self._transport = transport
+        self._task_events = task_events
+        self._timeout_ms = retry.total_ms
+        self._notify = notify
+        self._view: SubpartitionView | None = None
+        # What was said before the producer was there, and is said once it is.
+        self._in_flight_rows: int | None = None
+        # The transport's thread only, so that events keep their order whoever finds the producer.
+        self._unsent_events: list[bytes] = []
+        self._is_producer_there = False
+        self._error: NetworkError | None = None
+        self._timer: Cancellable | None = None
+        self._is_closed = False
+        # The task's thread only: what waits is the producer's, and captured by it.
+        self._capture_id = self._barrier_id = 0
+        self._captured: list[CapturedBatch] = []
+
+    @property
+    def queued_count(self) -> int:
+        # Read once: a reader of metrics may meet a canceller that takes the view away.
+        view = self._view
+        return 0 if view is None else view.queued_count
+
+    @property
+    def queued_bytes(self) -> int:
+        view = self._view
+        return 0 if view is None else view.queued_bytes
+
+    @property
+    def has_priority_event(self) -> bool:
+        view = self._view
+        return view is not None and view.has_priority_event
+
+    def request(self) -> None:
+        """See InputChannel. A producer that is still being deployed is waited for."""
+        if not self._attach():
+            self._transport.post(self._wait_for_producer)
+
+    def poll(self) -> ChannelElement | None:
+        if self._error is not None:
+            raise self._error
+        if self._view is None:
+            return None
+        element = self._view.poll(UNLIMITED_CREDIT)
+        if element is None:
+            return None
+        assert not isinstance(element, Stalled)
+        if isinstance(element, DataElement):
+            if element.lease is not None:
+                element.lease.release()
+            sealed = element.sealed
+            if self._barrier_id < self._capture_id:
+                self._captured.append(CapturedBatch(sealed.arrow, sealed.markers))
+            return ReceivedBatch(sealed.arrow, sealed.markers, sealed.row_count, sealed.size_bytes)
+        if isinstance(element.event, EndOfPartition):
+            self.close()
+        elif isinstance(element.event, CheckpointBarrier):
+            self._barrier_id = max(self._barrier_id, element.event.checkpoint_id)
+        return element.event
+
+    def resume(self) -> None:
+        view = self._view
+        if view is not None:
+            view.resume()
+
+    def prioritise(self, sequence: int) -> None:
+        """See InputChannel. Its producer is here, and lets its barriers overtake by itself."""
+        raise AssertionError("a channel of this process announces nothing")
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        self._capture_id, self._captured = checkpoint_id, []
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        if checkpoint_id != self._capture_id:
+            return []
+        self._capture_id = 0
+        captured, self._captured = self._captured, []
+        return captured
+
+    def acknowledge_all_data(self) -> None:
+        view = self._view
+        if view is not None:
+            view.acknowledge_all_data()
+
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
+        self._in_flight_rows = in_flight_rows
+        view = self._view
+        if view is not None:
+            self._tell_wish(view)
+
+    def send_task_event(self, event: bytes) -> None:
+        if not self._is_closed:
+            self._transport.post(partial(self._send_or_keep, event))
+
+    def close(self) -> None:
+        self._is_closed = True
+        view, self._view = self._view, None
+        if view is not None:
+            view.release()
+        else:
+            self._transport.post(self._stop_waiting)
+
+    def _attach(self) -> bool:
+        try:
+            view = self._partitions.create_view(
+                self._partition_id, self._index, self._notify, LOCAL_SEGMENT_BYTES
+            )
+        except PartitionNotFoundError:
+            return False
+        except NetworkError as error:
+            self._error = error
+            self._notify()
+            return True
+        self._view = view
+        self._tell_wish(view)
+        self._transport.post(self._send_kept_events)
+        if self._is_closed:
+            self.close()
+        else:
+            self._notify()
+        return True
+
+    def _tell_wish(self, view: SubpartitionView) -> None:
+        """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
+        told = None
+        while (wished := self._in_flight_rows) is not None and wished != told:
+            view.notify_in_flight_rows(wished)
+            told = wished
+
+    def _send_or_keep(self, event: bytes) -> None:
+        if self._is_producer_there:
+            self._publish(event)
+        elif len(self._unsent_events) < EARLY_TASK_EVENTS_MAX:
+            self._unsent_events.append(event)
+        else:
+            self._refuse_task_event()
+
+    def _send_kept_events(self) -> None:
+        self._is_producer_there = True
+        events, self._unsent_events = self._unsent_events, []
+        for event in events:
+            self._publish(event)
+
+    def _publish(self, event: bytes) -> None:
+        if not self._task_events.publish(self._partition_id, event):
+            self._refuse_task_event()
+
+    def _refuse_task_event(self) -> None:
+        # Who has left by now does not mind, and a producer that is done listens no more.
+        if not self._is_closed:
+            self._error = TaskEventRefusedError(str(self._partition_id))
+            self._notify()
+
+    def _wait_for_producer(self) -> None:
+        if not self._is_closed:
+            self._timer = self._transport.call_later(self._timeout_ms, self._not_found)
+            self._partitions.watch(self._partition_id, self._registered)
+
+    def _registered(self) -> None:
+        self._transport.post(self._attach_late)
+
+    def _attach_late(self) -> None:
+        if self._view is None and not self._is_closed and self._attach():
+            self._stop_waiting()
+
+    def _not_found(self) -> None:
+        self._stop_waiting()
+        self._check_producer(self._partition_id, self._producer_checked)
+
+    def _producer_checked(self, verdict: ProducerVerdict) -> None:
+        """Any thread. All the time that a producer may take has passed: it is not asked again, whatever it does."""
+        if verdict is not ProducerVerdict.CANCEL and not self._is_closed:
+            self._error = PartitionNotFoundError(str(self._partition_id), self._owner)
+            self._notify()
+
+    def _stop_waiting(self) -> None:
+        self._partitions.unwatch(self._partition_id, self._registered)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

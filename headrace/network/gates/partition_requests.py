@@ -1,0 +1,150 @@
+"""PartitionRequestRetry: how long a consumer asks for a partition that its producer has not registered yet.
+
+ReadOn: whether and when a channel goes on reading a stored result after its connection ended. Pure.
+
+    reading --lost--> waiting --delay--> connecting --connected--> reading, from the element that is next
+                         ^                    |
+                         +-----not reached----+          no element for `retry` in all: the first error is final
+
+Only for results that outlive whoever made them: where the connection with a task manager ends, its results are gone
+with it, and to wait for them would only delay the restart. Source: Flink Remote Shuffle's reads by offset.
+
+Whether to go on asking for a partition that its TaskManager does not have: the state of its producer decides.
+
+A producer that is on its way, runs or has just finished is asked again. Where it was cancelled, failed or belongs to
+an attempt that is over, the consumer is cancelled rather than failed: what became of the producer is the cause, and
+stays the one that is reported. Source: Flink PartitionProducerStateChecker, RemoteChannelStateChecker.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import ResultPartitionId
+from headrace.core.lifecycle import ExecutionState
+from headrace.network.errors import CorruptFrameError, HandshakeError, NetworkError, ProtocolError
+
+REQUEST_BACKOFF_INITIAL: Final = ConfigOption(
+    "taskmanager.network.request-backoff.initial", timedelta, timedelta(milliseconds=100),
+    "Wait before a partition that was not found is requested again; doubled each time.",
+)  # fmt: skip
+REQUEST_BACKOFF_MAX: Final = ConfigOption(
+    "taskmanager.network.request-backoff.max", timedelta, timedelta(seconds=10),
+    "Longest wait between two requests for a partition, or two tries to reach a shuffle service again whose connection "
+    "was lost. A consumer gives up after twice this time in all.",
+)  # fmt: skip
+PARTITION_REQUEST_TIMEOUT: Final = ConfigOption(
+    "taskmanager.network.partition-request-timeout", timedelta, timedelta(seconds=10),
+    "How long the producer's side keeps a request for a partition that does not exist yet.",
+)  # fmt: skip
+
+
+def to_ms(duration: timedelta) -> float:
+    """Milliseconds of a duration."""
+    return duration.total_seconds() * 1000
+
+
+class PartitionRequestRetry:
+    """Waits between requests, doubling up to a maximum; ends after `total_ms`, the time parked there included.
+
+    Source: Flink RemoteInputChannel's back-off.
+    """
+
+    def __init__(self, initial_ms: float, max_ms: float, parked_ms: float) -> None:
+        self.total_ms: Final = 2 * max_ms
+        self._initial_ms: Final = initial_ms
+        self._max_ms = max_ms
+        self._parked_ms = parked_ms
+        self._next_ms = initial_ms
+        self._spent_ms = 0.0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "PartitionRequestRetry":
+        """Read the options."""
+        return cls(
+            to_ms(settings.get_option(REQUEST_BACKOFF_INITIAL)),
+            to_ms(settings.get_option(REQUEST_BACKOFF_MAX)),
+            to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT)),
+        )
+
+    def unparked(self) -> "PartitionRequestRetry":
+        """Return a new one for who waits for a connection: nobody keeps its requests meanwhile."""
+        return PartitionRequestRetry(self._initial_ms, self._max_ms, 0.0)
+
+    def next_delay_ms(self) -> float | None:
+        """A request came back unserved: return the wait before the next one, or None to give up."""
+        self._spent_ms += self._parked_ms
+        if self._spent_ms >= self.total_ms:
+            return None
+        delay_ms = min(self._next_ms, self._max_ms)
+        self._next_ms *= 2
+        self._spent_ms += delay_ms
+        return delay_ms
+
+
+class ReadOn:
+    """Of one channel; on the transport's thread."""
+
+    def __init__(self, retry: PartitionRequestRetry, *, is_external: bool) -> None:
+        self._retry = retry
+        self._is_external = is_external
+        self._waits = retry
+        self._first_error: NetworkError | None = None
+        self._lost_at_sequence = -1
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a connection was lost: who never had one is told at once that there is none."""
+        return self._first_error is not None
+
+    def lost(self, error: NetworkError, next_sequence: int) -> float | NetworkError:
+        """The connection ended, or cannot be made: return the wait in ms before the next try, or the final error."""
+        if not self._is_external or not _may_pass(error):
+            return error
+        if self._first_error is None or next_sequence > self._lost_at_sequence:
+            # It got further than the last time: whatever cuts connections, this reader comes to its end.
+            self._waits = self._retry.unparked()
+            self._first_error = error
+        self._lost_at_sequence = next_sequence
+        delay_ms = self._waits.next_delay_ms()
+        return self._first_error if delay_ms is None else delay_ms
+
+
+def _may_pass(error: NetworkError) -> bool:
+    """Whether another connection may do better: not where the peer breaks the protocol or does not know us."""
+    if isinstance(error, CorruptFrameError):
+        return True
+    return not isinstance(error, ProtocolError | HandshakeError)
+
+
+class ProducerVerdict(enum.Enum):
+    """What a consumer does about a partition that was not found."""
+
+    ASK_AGAIN = "ASK_AGAIN"
+    CANCEL = "CANCEL"
+    FAIL = "FAIL"
+
+
+AnswerVerdict = Callable[[ProducerVerdict], None]
+CheckProducer = Callable[[ResultPartitionId, AnswerVerdict], None]
+"""Asks for the verdict on a partition's producer; answered once or, where nobody can tell any more, never."""
+
+_V: Final = ProducerVerdict
+VERDICTS: Final[Mapping[ExecutionState, ProducerVerdict]] = {
+    ExecutionState.CREATED: _V.FAIL,  # nobody deploys a consumer before its producer
+    ExecutionState.SCHEDULED: _V.ASK_AGAIN,
+    ExecutionState.DEPLOYING: _V.ASK_AGAIN,
+    ExecutionState.INITIALIZING: _V.ASK_AGAIN,
+    ExecutionState.RUNNING: _V.ASK_AGAIN,
+    ExecutionState.FINISHED: _V.ASK_AGAIN,
+    ExecutionState.CANCELING: _V.CANCEL,
+    ExecutionState.CANCELED: _V.CANCEL,
+    ExecutionState.FAILED: _V.CANCEL,
+}
+
+
+def verdict_on(state: ExecutionState | None) -> ProducerVerdict:
+    """Return what the state of a producer means for its consumer; None: that attempt is over and forgotten."""
+    return ProducerVerdict.CANCEL if state is None else VERDICTS[state]

@@ -1,0 +1,363 @@
+"""RemoteInputChannel: a subpartition of another TaskManager, read with credit. Source: Flink RemoteInputChannel."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from headrace.core.elements import EndOfPartition
+from headrace.core.ids import ResultPartitionId
+from headrace.core.shuffle_descriptors import InputChannelDescriptor
+from headrace.network.batches.sealed_batch import SchemaMemory, decode_event, read_batch
+from headrace.network.errors import (
+    CorruptBatchError,
+    CreditOverspentError,
+    NetworkError,
+    PartitionConnectionError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+    ProtocolError,
+    SequenceGapError,
+    TaskEventRefusedError,
+)
+from headrace.network.flow.credit import CreditExceeded
+from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.partition_requests import (
+    CheckProducer,
+    PartitionRequestRetry,
+    ProducerVerdict,
+    ReadOn,
+)
+from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
+from headrace.network.memory.segments import Segment
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.peer_session import PeerSession
+from headrace.network.sessions.pending_channel_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
+from headrace.network.sessions.transport import Cancellable
+from headrace.network.wire.frame_decoder import DIRECT_BYTES
+from headrace.network.wire.frames import Backlog, Data, ErrorCode, Event, EventTrait, Schema
+from headrace.network.wire.framing import attach_body
+
+_NO_CREDIT_WAIT_MS: Final = 20.0
+_NOT_REQUESTED: Final = -1
+
+ConsumerCall = Callable[[ConsumerSession, int], None]
+
+
+class RemoteInputChannel:
+    """Reads a subpartition of another TaskManager. Bytes become a batch on the task's thread.
+
+    Between the threads stands the queue; accounts and schema belong to the transport's thread.
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        descriptor: InputChannelDescriptor,
+        index: int,
+        receiver: GateReceiver,
+        retry: PartitionRequestRetry,
+        notify: Callable[[], None],
+        check_producer: CheckProducer,
+    ) -> None:
+        self._check_producer = check_producer
+        self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
+        self._subpartition_index = descriptor.subpartition_index
+        location = descriptor.shuffle.location
+        assert location is not None
+        self._location = location
+        self._peer = str(location.resource_id)
+        self._index = index
+        self._receiver = receiver
+        self._retry = retry
+        self._notify = notify
+        self._queue: Final = ReceivedQueue(self._peer)
+        self._schema = SchemaMemory(self._peer)
+        self._error: NetworkError | None = None
+        self._session: PeerSession | None = None
+        self._early = EarlyMessages()
+        # Said since the channel was opened, until something comes of it: nobody has heard them where there turns out
+        # to be no partition. One more than may be early, so that it shows where some are missing.
+        self._told_events: list[bytes] = []
+        self._read_on = ReadOn(retry, is_external=descriptor.shuffle.is_external)
+        # Of bodies whose frames have not been given to us yet, in order.
+        self._placed: deque[Segment | None] = deque()
+        self._channel = _NOT_REQUESTED
+        self._next_sequence = 0
+        self._is_notice_due = False
+        self._timer: Cancellable | None = None
+        self._is_closed = False
+
+    @property
+    def queued_count(self) -> int:
+        return len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queue.size_bytes
+
+    @property
+    def has_priority_event(self) -> bool:
+        return self._queue.has_priority_event
+
+    def request(self) -> None:
+        self._receiver.transport.post(self._connect)
+
+    def poll(self) -> ChannelElement | None:
+        if self._error is not None:
+            raise self._error
+        item = self._queue.take()
+        if not isinstance(item, QueuedBatch):
+            return item
+        frame, charge, schema = item.frame, item.charge, item.schema
+        segment, is_verified = item.segment, item.is_verified
+        if segment is not None:
+            attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
+            # Where it was copied, the segment must be free before credit for it is returned.
+            del item, segment
+        self._receiver.batch_taken(self._index, charge)
+        arrow = None
+        if schema is not None:
+            try:
+                arrow = read_batch(
+                    frame.body, schema, frame.row_count, self._peer, is_verified=is_verified
+                )
+            except CorruptBatchError as error:
+                # What came behind it must not be taken for what comes next.
+                self._error = error
+                self._receiver.transport.post(lambda: self._end(tell_producer=True))
+                raise
+        return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
+
+    def resume(self) -> None:
+        self._tell_producer(lambda consumer, channel: consumer.resume(channel))
+
+    def prioritise(self, sequence: int) -> None:
+        """See InputChannel. No effect where it was handed out already."""
+        self._queue.prioritise(sequence)
+        self._notify()
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        self._queue.start_capture(checkpoint_id)
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        return self._queue.stop_capture(checkpoint_id)
+
+    def acknowledge_all_data(self) -> None:
+        self._tell_producer(lambda consumer, channel: consumer.acknowledge_all_data(channel))
+
+    def request_in_flight_rows(self, in_flight_rows: int) -> None:
+        def request() -> None:
+            self._early.in_flight_rows = in_flight_rows
+            if self._session is not None:
+                self._session.consumer.request_in_flight_rows(self._channel, in_flight_rows)
+
+        self._receiver.transport.post(request)
+
+    def send_task_event(self, event: bytes) -> None:
+        def send() -> None:
+            if self._session is not None:
+                self._session.consumer.send_task_event(self._channel, event)
+                if not self._next_sequence and len(self._told_events) <= EARLY_TASK_EVENTS_MAX:
+                    self._told_events.append(event)
+            elif self._channel == _NOT_REQUESTED:
+                self._keep_task_event(event)
+
+        self._receiver.transport.post(send)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._receiver.transport.post(self._leave)
+
+    def grant(self, credit_count: int) -> None:
+        if self._session is not None:
+            self._session.consumer.add_credit(self._channel, credit_count)
+
+    def place_data(self, frame: Data, body_length: int) -> Segment | None:
+        if body_length > frame.credit_count * self._receiver.segment_size:
+            raise ProtocolError(
+                self._peer,
+                f"a batch of {body_length} bytes that pays for {frame.credit_count} segment(s)",
+            )
+        granted = self._receiver.credits.accounts[self._index].granted
+        if frame.credit_count > granted:
+            raise CreditOverspentError(self._peer, self._name(), granted, frame.credit_count)
+        is_large = body_length >= DIRECT_BYTES
+        segment = self._receiver.region.acquire(body_length) if is_large else None
+        self._placed.append(segment)
+        return segment
+
+    def schema_received(self, frame: Schema) -> None:
+        self._schema.announced(frame.fingerprint, frame.body)
+
+    def data_received(self, frame: Data) -> None:
+        self._check_sequence(frame.sequence)
+        if frame.credit_count < 1:
+            raise ProtocolError(self._peer, f"data without a price on channel {self._name()}")
+        schema = self._schema.schema_of(frame.fingerprint) if frame.row_count else None
+        try:
+            charge = self._receiver.credits.data_received(
+                self._index, frame.credit_count, frame.backlog
+            )
+        except CreditExceeded as error:
+            raise CreditOverspentError(
+                self._peer, self._name(), error.granted, error.spent
+            ) from error
+        segment = self._placed.popleft() if len(frame.body) else None
+        is_verified = self._session is not None and self._session.consumer.has_checksums
+        self._queue.add_batch(QueuedBatch(frame, charge, schema, segment, is_verified))
+        self._announce_arrival()
+        self._receiver.heard_of(self._index)
+
+    def event_received(self, frame: Event) -> None:
+        self._check_sequence(frame.sequence)
+        event = decode_event(frame.kind, frame.value, frame.body, self._peer)
+        if frame.traits & ~EventTrait.ALL:
+            raise ProtocolError(self._peer, f"an event with the unknown traits {frame.traits}")
+        if isinstance(event, EndOfPartition):
+            self._end(tell_producer=False)
+        has_priority = bool(frame.traits & EventTrait.PRIORITY)
+        self._queue.add_event(event, frame.sequence, has_priority=has_priority)
+        self._announce_arrival()
+
+    def backlog_received(self, frame: Backlog) -> None:
+        self._receiver.credits.backlog_announced(self._index, frame.backlog)
+        self._receiver.heard_of(self._index)
+
+    def error_received(self, code: int, text: str) -> None:
+        self._end(tell_producer=False)
+        partition_text = str(self._partition_id)
+        if code == ErrorCode.PARTITION_NOT_FOUND:
+            self._channel = _NOT_REQUESTED
+            unheard, self._told_events = self._told_events, []
+            for event in unheard:
+                self._keep_task_event(event)
+            self._check_producer(self._partition_id, self._producer_checked)
+        elif code == ErrorCode.PRODUCER_FAILED:
+            self._fail(ProducerFailedError(partition_text, text))
+        else:
+            self._fail(
+                NetworkError(f"reading {partition_text} from task manager {self._peer}: {text}")
+            )
+
+    def _producer_checked(self, verdict: ProducerVerdict) -> None:
+        """Any thread. Where the consumer is cancelled, this channel is closed with it."""
+        if verdict is not ProducerVerdict.CANCEL:
+            self._receiver.transport.post(lambda: self._ask_again_or_fail(verdict))
+
+    def _ask_again_or_fail(self, verdict: ProducerVerdict) -> None:
+        if self._is_closed:
+            return
+        delay_ms = None if verdict is ProducerVerdict.FAIL else self._retry.next_delay_ms()
+        if delay_ms is None:
+            self._fail(PartitionNotFoundError(str(self._partition_id), self._peer))
+        else:
+            self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
+
+    def lost(self, error: NetworkError) -> None:
+        self._end(tell_producer=False)
+        self._read_on_or_fail(error)
+
+    def _read_on_or_fail(self, error: NetworkError) -> None:
+        answer = self._read_on.lost(error, self._next_sequence)
+        if isinstance(answer, NetworkError):
+            self._fail(answer)
+        elif not self._is_closed:
+            self._channel = _NOT_REQUESTED
+            self._timer = self._receiver.transport.call_later(answer, self._connect)
+
+    def _connect(self) -> None:
+        self._timer = None
+        if not self._is_closed:
+            self._receiver.transport.connect(self._location, self._connected, self._not_connected)
+
+    def _connected(self, session: PeerSession) -> None:
+        if self._is_closed:
+            return
+        self._receiver.settle()
+        if not self._receiver.credits.can_open(self._index):
+            # Its task has not taken what came before the connection was lost.
+            self._timer = self._receiver.transport.call_later(_NO_CREDIT_WAIT_MS, self._connect)
+            return
+        self._session = session
+        self._channel = session.consumer.open_channel(
+            self,
+            partition_id=self._partition_id,
+            subpartition_index=self._subpartition_index,
+            initial_credit=self._receiver.credits.open_channel(self._index),
+            credit_max=self._receiver.credits.credit_max,
+            segment_size=self._receiver.segment_size,
+            first_sequence=self._next_sequence,
+        )
+        self._told_events = self._early.tell(
+            partial(session.consumer.request_in_flight_rows, self._channel),
+            partial(session.consumer.send_task_event, self._channel),
+        )
+
+    def _keep_task_event(self, event: bytes) -> None:
+        if not self._early.keep_task_event(event):
+            self._fail(TaskEventRefusedError(str(self._partition_id)))
+
+    def _not_connected(self, reason: str) -> None:
+        error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
+        if self._read_on.has_begun:
+            self._read_on_or_fail(error)
+        else:
+            self._fail(error)
+
+    def _tell_producer(self, call: ConsumerCall) -> None:
+        """Have the session say something of this channel, as long as it is open."""
+
+        def tell() -> None:
+            if self._session is not None:
+                call(self._session.consumer, self._channel)
+
+        self._receiver.transport.post(tell)
+
+    def _check_sequence(self, sequence: int) -> None:
+        if sequence != self._next_sequence:
+            raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
+        self._next_sequence += 1
+        if self._told_events:
+            self._told_events = []
+
+    def _announce_arrival(self) -> None:
+        # Also where the queue was not empty: the task may have emptied it since, and would not look again.
+        if not self._is_notice_due:
+            # Once all that has come is taken in. A task that is woken at once fights with this thread for the
+            # interpreter lock, and is woken anew for every batch.
+            self._is_notice_due = True
+            self._receiver.transport.call_later(0, self._give_notice)
+
+    def _give_notice(self) -> None:
+        self._is_notice_due = False
+        self._notify()
+
+    def _fail(self, error: NetworkError) -> None:
+        if self._error is None:
+            self._error = error
+            self._notify()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._end(tell_producer=True)
+        for charge in self._queue.clear():
+            self._receiver.credits.batch_taken(self._index, charge)
+        self._receiver.announce()
+
+    def _end(self, *, tell_producer: bool) -> None:
+        self._placed.clear()
+        session, self._session = self._session, None
+        if session is not None:
+            session.consumer.close_channel(self._channel, tell_producer=tell_producer)
+            self._receiver.credits.close_channel(self._index)
+            self._receiver.announce()
+
+    def _name(self) -> str:
+        return f"{self._channel} ({self._partition_id}, subpartition {self._subpartition_index})"

@@ -1,0 +1,453 @@
+"""SingleInputGate: the channels of one edge of one subtask. Source: Flink SingleInputGate.
+
+ChannelTurns: which channel of a gate is read next, and who is to be told that one can be.
+
+Each channel stands in line once at most, those with priority events in front. A gate over gates keeps them in such a
+line, too. Source: Flink SingleInputGate, the queue of its channels with data; UnionInputGate, that of its gates.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
+from headrace.core.ids import ResultPartitionId
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
+from headrace.network.flow.buffer_debloater import BATCHES_IN_FLIGHT
+from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.gate import (
+    BatchElement,
+    DeliveredElement,
+    EndOfInputChannelState,
+    EventElement,
+    GateElement,
+    InputChannel,
+    ReceivedBatch,
+)
+from headrace.network.gates.in_flight_input import CapturedBatch
+from headrace.network.gates.partition_requests import AnswerVerdict, CheckProducer, ProducerVerdict
+from headrace.network.gates.recovered_channel import RecoveredInputChannel, recover_together
+from headrace.network.gates.unknown_channel import UnknownInputChannel
+
+
+class ChannelTurns:
+    """The line of one gate. `next` is for the task's thread, the rest for any."""
+
+    def __init__(self, channel_count: int) -> None:
+        # Channels notify from the transport's and from producers' threads.
+        self._lock: Final = threading.Lock()
+        self._ready: deque[int] = deque()
+        self._is_queued: Final = [False] * channel_count
+        self._priority_channels: set[int] = set()
+        self._callbacks: list[Callable[[], None]] = []
+        self._priority_callbacks: list[Callable[[], None]] = []
+        # A gate without channels has nothing to wait for.
+        self._is_over = channel_count == 0
+
+    @property
+    def is_available(self) -> bool:
+        """Whether a channel stands in line, or none ever will again."""
+        return bool(self._ready) or self._is_over
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether one stands in front for its priority events."""
+        return bool(self._priority_channels)
+
+    def add(self, index: int, *, has_priority: bool) -> None:
+        """Channel `index` may have something; one time too many costs a look."""
+        callbacks: list[Callable[[], None]] = []
+        with self._lock:
+            if has_priority and index not in self._priority_channels:
+                self._put_in_front(index)
+                callbacks, self._priority_callbacks = self._priority_callbacks, []
+            elif self._is_queued[index]:
+                return
+            else:
+                self._ready.append(index)
+            self._is_queued[index] = True
+            callbacks += self._take_callbacks()
+        for callback in callbacks:
+            callback()
+
+    def next(self) -> int | None:
+        """Take the channel whose turn it is out of the line; None where none stands there."""
+        with self._lock:
+            if not self._ready:
+                return None
+            index = self._ready.popleft()
+            self._is_queued[index] = False
+            self._priority_channels.discard(index)
+            return index
+
+    def end(self) -> None:
+        """Have everybody told who waits, now and from now on: the gate is finished, or closed."""
+        with self._lock:
+            self._is_over = True
+            callbacks = self._take_callbacks()
+        for callback in callbacks:
+            callback()
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, as soon as a channel stands in line or the gate has ended; now if so."""
+        with self._lock:
+            if not self.is_available:
+                if callback not in self._callbacks:
+                    self._callbacks.append(callback)
+                return
+        callback()
+
+    def on_priority(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, as soon as a channel has priority events; now if one has."""
+        with self._lock:
+            if not self._priority_channels:
+                if callback not in self._priority_callbacks:
+                    self._priority_callbacks.append(callback)
+                return
+        callback()
+
+    def _put_in_front(self, index: int) -> None:
+        """Queue a channel behind those that came with priority before it, and before all others."""
+        if self._is_queued[index]:
+            self._ready.remove(index)
+        self._ready.insert(len(self._priority_channels), index)
+        self._priority_channels.add(index)
+
+    def _take_callbacks(self) -> list[Callable[[], None]]:
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks
+
+
+LOCAL_CAPACITY_BYTES: Final = 2 << 20
+"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
+
+PlaceChannel = Callable[["SingleInputGate", int, InputChannelDescriptor], InputChannel]
+"""Makes the channel of a gate with this index."""
+
+
+class SingleInputGate:
+    """Channels of one edge. See InputGate.
+
+    `read_as`, `request_partitions`, `update_channel` and `poll` are for the task's thread, the rest for any.
+    """
+
+    def __init__(self, receiver: GateReceiver | None, place_channel: "PlaceChannel") -> None:
+        self._batch_type: BatchType | None = None
+        self._check_producer: CheckProducer | None = None
+        self._receiver = receiver
+        self._place_channel = place_channel
+        self._descriptors: tuple[InputChannelDescriptor, ...] = ()
+        self._channels: list[InputChannel] = []
+        self._no_rows: RecordBatch | None = None
+        self._recovered_count = 0
+        self._on_recovered: Callable[[int], None] | None = None
+        self._capture_id: int | None = None
+        # Of recovered channels that were drained since the capture began.
+        self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
+        # Guards which channel stands in which place, and whether the gate is closed: channels become known from the
+        # control thread, and a task is cancelled from there.
+        self._lock = threading.Lock()
+        self._turns = ChannelTurns(0)
+        self._open_count = 0
+        self._is_closed = False
+        self.records_in = 0
+        self.bytes_in_local = 0
+        self.bytes_in_remote = 0
+        self.buffers_in_local = 0
+        self.buffers_in_remote = 0
+
+    def serve(self, channels: Sequence[InputChannelDescriptor]) -> None:
+        """Make the channels, in the order of their indices, before anything else."""
+        self._descriptors = tuple(channels)
+        self._turns = ChannelTurns(len(channels))
+        self._open_count = len(channels)
+        self._channels = [
+            self._place_channel(self, index, channel) for index, channel in enumerate(channels)
+        ]
+        recover_together([self])
+
+    def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
+        """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
+
+        See RecoveredInputChannel. Before partitions are requested; the task's thread.
+        """
+        if not batches:
+            return
+        with self._lock:
+            channel = self._channels[index]
+            if not isinstance(channel, RecoveredInputChannel):
+                channel = self._channels[index] = RecoveredInputChannel(channel)
+                self._recovered_count += 1
+        channel.restore(batches)
+        self.notify(index)
+
+    def on_recovered(self, callback: Callable[[int], None]) -> None:
+        """See upstream_recovery.RecoveringGate. Before partitions are requested; until then by itself."""
+        self._on_recovered = callback
+
+    def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
+        """Say where the producer of unknown channels is; return whether there were any. Any thread."""
+        updated = False
+        for index, descriptor in enumerate(self._descriptors):
+            if descriptor.shuffle.partition_id != shuffle.partition_id:
+                continue
+            placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
+            with self._lock:
+                channel = self._channels[index]
+                recovered = channel if isinstance(channel, RecoveredInputChannel) else None
+                unknown = channel if recovered is None else recovered.successor
+                # `close` closes what it finds once it has said so under the lock: what came later would stay open.
+                if self._is_closed or not isinstance(unknown, UnknownInputChannel):
+                    continue
+                successor = self._place_channel(self, index, placed)
+                if recovered is not None:
+                    recovered.successor = successor
+                else:
+                    self._put_in_place(index, successor)
+            unknown.hand_over(successor)
+            updated = True
+        return updated
+
+    def check_producers_with(self, check: CheckProducer) -> None:
+        """Have `check` asked before a partition that was not found is requested again; before anything is."""
+        self._check_producer = check
+
+    def check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
+        """For channels: ask what to do about a partition that was not found. Any thread."""
+        if self._check_producer is None:
+            answer(ProducerVerdict.ASK_AGAIN)
+        else:
+            self._check_producer(partition_id, answer)
+
+    def read_as(self, batch_type: BatchType) -> None:
+        """Say what the rows are, before anything is requested: only the task that reads them can know."""
+        self._batch_type = batch_type
+        self._no_rows = RecordBatch.of_rows(batch_type, [])
+
+    @property
+    def number_of_channels(self) -> int:
+        return len(self._channels)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._open_count == 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody reads it any more."""
+        return self._is_closed
+
+    @property
+    def is_available(self) -> bool:
+        return self._turns.is_available or self._is_closed
+
+    @property
+    def has_priority_event(self) -> bool:
+        return self._turns.has_priority
+
+    @property
+    def channels(self) -> Sequence[InputChannel]:
+        """The channels as they are now, by index."""
+        return self._channels
+
+    @property
+    def queue_length(self) -> int:
+        """Elements that wait in all channels."""
+        return sum(channel.queued_count for channel in self._channels)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait in all channels."""
+        return sum(channel.queued_bytes for channel in self._channels)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes that may be in flight to all channels at most, those of this process by the same measure."""
+        if self._receiver is not None:
+            return self._receiver.segment_count * self._receiver.segment_size
+        return len(self._channels) * LOCAL_CAPACITY_BYTES
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes taken from all channels."""
+        return self.bytes_in_local + self.bytes_in_remote
+
+    @property
+    def buffers_in(self) -> int:
+        """Batches taken from all channels."""
+        return self.buffers_in_local + self.buffers_in_remote
+
+    @property
+    def receiver(self) -> GateReceiver | None:
+        """Segments and credits of the remote channels; None where every channel is local."""
+        return self._receiver
+
+    @property
+    def segment_count(self) -> int:
+        """Segments that were set aside for remote channels."""
+        return 0 if self._receiver is None else self._receiver.segment_count
+
+    @property
+    def used_segment_count(self) -> int:
+        """Segments among them that hold batches."""
+        return 0 if self._receiver is None or self._is_closed else self._receiver.used_count
+
+    def request_partitions(self) -> None:
+        """Begin to read all channels, or what was restored, and all when it is drained. Errors come out of `poll`."""
+        assert self._batch_type is not None, "read_as() comes first"
+        if not self._recovered_count:
+            self._request_channels()
+        for index, channel in enumerate(self._channels):
+            if isinstance(channel, RecoveredInputChannel):
+                channel.request()
+                self.notify(index)
+
+    def _request_channels(self) -> None:
+        for index in range(len(self._channels)):
+            # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
+            with self._lock:
+                channel = self._channels[index]
+                if isinstance(channel, UnknownInputChannel):
+                    channel.request()
+                    continue
+            channel.request()
+
+    def poll(self) -> GateElement | None:
+        while True:
+            if self._is_closed:
+                raise CancelTaskException("the task's input was closed")
+            index = self._turns.next()
+            if index is None:
+                if self._receiver is not None:
+                    self._receiver.flush()
+                return None
+            channel = self._channels[index]
+            received = channel.poll()
+            if received is None:
+                continue
+            if isinstance(received, EndOfInputChannelState):
+                self._channel_recovered(index)
+                continue
+            if channel.queued_count:
+                self.notify(index)
+            if isinstance(received, EndOfOutputChannelState):
+                assert self._on_recovered is not None
+                self._on_recovered(index)
+                continue
+            return self._to_element(index, channel.is_local, received)
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        self._turns.on_available(callback)
+
+    def limit_in_flight(self, in_flight_rows: int) -> None:
+        """Have at most about so many rows wait at the producers, and as many in the buffers here.
+
+        Evenly on all open channels; one batch on each always may be. The task's thread.
+        """
+        share = max(1, in_flight_rows // max(1, self._open_count))
+        for channel in self._channels:
+            channel.request_in_flight_rows(share)
+        if self._receiver is not None:
+            self._receiver.limit_in_flight(self._segments_of(share, self._receiver))
+
+    def _segments_of(self, row_count: int, receiver: GateReceiver) -> int:
+        """Segments of so many rows, which are as large as those until now; at least one for each of their batches."""
+        size_bytes = row_count * self.bytes_in // max(1, self.records_in)
+        return max(min(BATCHES_IN_FLIGHT, row_count), -(-size_bytes // receiver.segment_size))
+
+    def on_priority_event(self, callback: Callable[[], None]) -> None:
+        self._turns.on_priority(callback)
+
+    def resume(self, channel_index: int) -> None:
+        self._channels[channel_index].resume()
+
+    def prioritise(self, channel_index: int, sequence: int) -> None:
+        self._channels[channel_index].prioritise(sequence)
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what is on its way and belongs to an unaligned checkpoint, on every channel. The task's thread.
+
+        When its first barrier is here, before anything else is polled.
+        """
+        self._captured_of_recovered = []
+        with self._lock:
+            self._capture_id = checkpoint_id
+            channels = list(self._channels)
+        for channel in channels:
+            channel.start_capture(checkpoint_id)
+
+    def stop_capture(self, checkpoint_id: int) -> list[tuple[int, CapturedBatch]]:
+        """Return what was kept with the index of its channel, in the order in which it is to be read again.
+
+        When every barrier is here, or to drop it when the checkpoint came to nothing. The task's thread.
+        """
+        if checkpoint_id != self._capture_id:
+            return []
+        captured, self._captured_of_recovered = self._captured_of_recovered, []
+        with self._lock:
+            self._capture_id = None
+            channels = list(self._channels)
+        for index, channel in enumerate(channels):
+            captured += [(index, batch) for batch in channel.stop_capture(checkpoint_id)]
+        return captured
+
+    def acknowledge_all_data(self, channel_index: int) -> None:
+        self._channels[channel_index].acknowledge_all_data()
+
+    def notify(self, index: int) -> None:
+        """Channel `index` may have something. Any thread; one time too many costs a look."""
+        self._turns.add(index, has_priority=self._channels[index].has_priority_event)
+
+    def close(self) -> None:
+        """Stop reading and give everything back. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        for channel in self._channels:
+            channel.close()
+        if self._receiver is not None:
+            self._receiver.close()
+        self._turns.end()
+
+    def _to_element(self, index: int, is_local: bool, received: DeliveredElement) -> GateElement:
+        if not isinstance(received, ReceivedBatch):
+            if isinstance(received, EndOfPartition):
+                self._open_count -= 1
+                if not self._open_count:
+                    self._turns.end()
+            return EventElement(index, received)
+        self.records_in += received.row_count
+        if is_local:
+            self.bytes_in_local += received.size_bytes
+            self.buffers_in_local += 1
+        else:
+            self.bytes_in_remote += received.size_bytes
+            self.buffers_in_remote += 1
+        assert self._batch_type is not None and self._no_rows is not None
+        if received.arrow is None:
+            return BatchElement(index, self._no_rows, received.markers)
+        batch = RecordBatch.from_arrow(self._batch_type, received.arrow)
+        return BatchElement(index, batch, received.markers)
+
+    def _channel_recovered(self, index: int) -> None:
+        """Have the successor of a recovered channel that is drained stand in its place."""
+        with self._lock:
+            recovered = self._channels[index]
+            assert isinstance(recovered, RecoveredInputChannel)
+            if self._capture_id is not None:
+                captured = recovered.stop_capture(self._capture_id)
+                self._captured_of_recovered += [(index, batch) for batch in captured]
+            self._put_in_place(index, recovered.successor)
+            self._recovered_count -= 1
+        if not self._recovered_count:
+            self._request_channels()
+
+    def _put_in_place(self, index: int, successor: InputChannel) -> None:
+        self._channels[index] = successor
+        if self._capture_id is not None:
+            successor.start_capture(self._capture_id)

@@ -1,0 +1,362 @@
+"""The door for pushed DataFrames: Spark tasks connect, prove themselves, and push partitions into source subtasks.
+
+Rows are numbered within their partition. A partition that is pushed again, by a retried Spark task, is told how many
+of its rows are here already; what it sends of them nevertheless is dropped, so that each row enters once however the
+batches were cut. A newer attempt closes the connection of an older one.
+
+Connections live on the transport's thread; a source subtask polls its receiver from its own.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.core.config import ConfigOption
+from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
+from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
+from headrace.network.batches.sealed_batch import SchemaMemory, read_batch
+from headrace.network.errors import IngestRefusedError, NetworkError, ProtocolError
+from headrace.network.sessions.transport import Cancellable, Link, Transport
+from headrace.network.wire.frames import (
+    TEXT_BYTES_MAX,
+    AddCredit,
+    Close,
+    Error,
+    ErrorCode,
+    IngestAccept,
+    IngestData,
+    IngestEnd,
+    IngestOpen,
+    Schema,
+)
+from headrace.network.wire.framing import Body, Frame, encode
+
+INGEST_CREDIT: Final = ConfigOption(
+    "headrace.ingest.batches-in-flight", int, 4,
+    "Batches that a Spark task may push into a source before the source has taken the first of them.",
+)  # fmt: skip
+INGEST_NAME: Final = "ingest"
+"""How a pusher introduces itself; no resource id may be equal to it."""
+INGEST_BODY_BYTES_MAX: Final = 256 << 20
+
+IngestTarget = tuple[JobId, OperatorId, int]
+_NOTHING_ACCEPTED: Final[Mapping[int, int]] = {}
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of one partition of the DataFrame; the transport's thread."""
+
+    accepted_row_count: int = 0
+    attempt: int = -1
+    pusher: "IngestSession | None" = None
+    is_ended: bool = False
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A batch or an end in the queue, and whom to answer when it is taken."""
+
+    ingested: Ingested
+    pusher: "IngestSession"
+
+
+class IngestReceiver:
+    """One source subtask's side. `poll` is for its thread, `close` for any."""
+
+    def __init__(
+        self, server: "IngestServer", target: IngestTarget, on_data: Callable[[], None]
+    ) -> None:
+        self._server = server
+        self._on_data = on_data
+        self._queue: deque[_Queued] = deque()
+        self._taken: deque[_Queued] = deque()
+        # What came of paused partitions; not more than their pushers had credit for.
+        self._held: dict[int, deque[_Queued]] = {}
+        self._paused: frozenset[int] = frozenset()
+        self.target: Final = target
+        self.partitions: Final[dict[int, _Partition]] = {}
+
+    def poll(self) -> Ingested | None:
+        """Return what came next, or None; its pusher may send another batch then."""
+        queued = self._next_held() or self._next_queued()
+        if queued is None:
+            return None
+        self._taken.append(queued)
+        if len(self._taken) == 1:
+            # More than one: the transport has not come round to the first, and will find this one too.
+            self._server.transport.post(self._answer)
+        return queued.ingested
+
+    def pause(self, partitions: frozenset[int]) -> None:
+        """Hold these back from now on, and no others. The subtask's thread."""
+        self._paused = partitions
+
+    def _next_held(self) -> _Queued | None:
+        for partition, held in self._held.items():
+            if held and partition not in self._paused:
+                return held.popleft()
+        return None
+
+    def _next_queued(self) -> _Queued | None:
+        while True:
+            try:
+                queued = self._queue.popleft()
+            except IndexError:
+                return None
+            partition = queued.ingested.partition
+            if partition not in self._paused:
+                return queued
+            self._held.setdefault(partition, deque()).append(queued)
+
+    def close(self) -> None:
+        """Refuse what is still pushed. Idempotent."""
+        self._server.unregister(self)
+
+    def enqueue(self, ingested: Ingested, pusher: "IngestSession") -> None:
+        """Take in. The transport's thread."""
+        self._queue.append(_Queued(ingested, pusher))
+        if len(self._queue) == 1:
+            self._on_data()
+
+    def end(self, reason: str) -> None:
+        """The subtask is gone. The transport's thread."""
+        self._queue.clear()
+        for partition in self.partitions.values():
+            if partition.pusher is not None:
+                partition.pusher.refuse(reason)
+
+    def _answer(self) -> None:
+        while self._taken:
+            queued = self._taken.popleft()
+            if isinstance(queued.ingested, IngestedEnd):
+                queued.pusher.acknowledge_end(queued.ingested)
+            else:
+                queued.pusher.grant()
+
+
+@dataclass(slots=True)
+class _Parked:
+    session: "IngestSession"
+    frame: IngestOpen
+    timer: Cancellable | None = field(default=None)
+
+
+class IngestServer:
+    """Receivers of this TaskManager by job, operator and subtask."""
+
+    def __init__(self, transport: Transport, credit_count: int, wait_ms: float) -> None:
+        self.transport: Final = transport
+        self.credit_count: Final = credit_count
+        self._wait_ms = wait_ms
+        # Guards the maps: tasks register and leave from their own threads.
+        self._lock = threading.Lock()
+        self._receivers: dict[IngestTarget, tuple[int, IngestReceiver]] = {}
+        self._parked: dict[IngestTarget, list[_Parked]] = {}
+
+    def register(
+        self,
+        job_id: JobId,
+        operator_id: OperatorId,
+        subtask_index: int,
+        attempt: ExecutionAttemptId,
+        on_data: Callable[[], None],
+        accepted_row_counts: Mapping[int, int] = _NOTHING_ACCEPTED,
+    ) -> IngestReceiver:
+        """Open the door for one source subtask; an older attempt's door closes.
+
+        `on_data` is called from the transport's thread when the first element waits. `accepted_row_counts`: by
+        partition, how many rows the subtask has from a checkpoint.
+        """
+        target = (job_id, operator_id, subtask_index)
+        receiver = IngestReceiver(self, target, on_data)
+        for partition, row_count in accepted_row_counts.items():
+            receiver.partitions[partition] = _Partition(row_count)
+        with self._lock:
+            replaced = self._receivers.get(target)
+            self._receivers[target] = (attempt.attempt_number, receiver)
+        if replaced is not None:
+            self.transport.post(lambda: replaced[1].end("a newer attempt of the source took over"))
+        self.transport.post(lambda: self._admit_parked(target))
+        return receiver
+
+    def unregister(self, receiver: IngestReceiver) -> None:
+        with self._lock:
+            known = self._receivers.get(receiver.target)
+            if known is not None and known[1] is receiver:
+                del self._receivers[receiver.target]
+        self.transport.post(lambda: receiver.end("the source subtask has ended"))
+
+    def open(self, session: "IngestSession", frame: IngestOpen) -> None:
+        """A pusher asks for a subtask; one that is still being deployed is waited for. The transport's thread."""
+        target = (frame.job_id, frame.operator_id, frame.subtask_index)
+        with self._lock:
+            known = self._receivers.get(target)
+        if known is not None:
+            session.accept(known[1], frame)
+            return
+        parked = _Parked(session, frame)
+        parked.timer = self.transport.call_later(
+            self._wait_ms, lambda: self._give_up(target, parked)
+        )
+        self._parked.setdefault(target, []).append(parked)
+
+    def _admit_parked(self, target: IngestTarget) -> None:
+        for parked in self._parked.pop(target, []):
+            if parked.timer is not None:
+                parked.timer.cancel()
+            self.open(parked.session, parked.frame)
+
+    def _give_up(self, target: IngestTarget, parked: _Parked) -> None:
+        waiting = self._parked.get(target, [])
+        if parked in waiting:
+            waiting.remove(parked)
+            if not waiting:
+                del self._parked[target]
+            parked.session.refuse("the source subtask does not run here")
+
+
+class IngestSession:
+    """One pusher's connection: one partition. See peer_session.Session; the transport's thread."""
+
+    # A pusher is one blocking thread: while it waits for credit, or for its Spark task, it can say nothing.
+    is_kept_alive = False
+    has_output_left = False
+    is_spent = False
+
+    def __init__(self, link: Link, server: IngestServer, *, has_checksums: bool = False) -> None:
+        self._link = link
+        self._server = server
+        self._has_checksums = has_checksums
+        self._output: list[Body] = []
+        self._schema = SchemaMemory(link.peer)
+        self._receiver: IngestReceiver | None = None
+        self._request: IngestOpen | None = None
+        self._credit = 0
+        self._is_over = False
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+        if body_length > INGEST_BODY_BYTES_MAX:
+            raise ProtocolError(
+                self._link.peer,
+                f"a pushed batch of {body_length} bytes, at most {INGEST_BODY_BYTES_MAX}",
+            )
+        if cls is IngestData and self._credit < 1:
+            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+
+    def frame_received(self, frame: Frame) -> None:
+        if self._is_over:
+            return
+        match frame:
+            case IngestOpen() if self._request is None:
+                self._request = frame
+                self._server.open(self, frame)
+            case Schema():
+                self._schema.announced(frame.fingerprint, frame.body)
+            case IngestData() if self._receiver is not None:
+                self._take_batch(frame, self._receiver)
+            case IngestEnd() if self._receiver is not None:
+                self._take_end(frame, self._receiver)
+            case Close():
+                raise IngestRefusedError(self._link.peer, "the pusher left")
+            case _:
+                raise ProtocolError(
+                    self._link.peer,
+                    f"a {type(frame).__name__} frame where none may come from a pusher",
+                )
+
+    def accept(self, receiver: IngestReceiver, request: IngestOpen) -> None:
+        """The subtask is there: tell the pusher where to go on, unless a newer attempt was here first."""
+        if self._is_over:
+            return
+        partition = receiver.partitions.setdefault(request.partition, _Partition())
+        if request.spark_attempt < partition.attempt:
+            self.refuse(f"attempt {partition.attempt} of its Spark task is pushing it already")
+            return
+        if partition.pusher is not None:
+            partition.pusher.refuse(f"attempt {request.spark_attempt} of its Spark task took over")
+        partition.attempt = request.spark_attempt
+        partition.pusher = self
+        self._receiver = receiver
+        self._credit = self._server.credit_count
+        self._send(IngestAccept(request.channel, partition.accepted_row_count, self._credit))
+
+    def grant(self) -> None:
+        """A batch of this pusher was taken."""
+        if not self._is_over and self._request is not None:
+            self._credit += 1
+            self._send(AddCredit(self._request.channel, 1))
+
+    def acknowledge_end(self, end: IngestedEnd) -> None:
+        """The partition's end was taken."""
+        if not self._is_over and self._request is not None:
+            self._send(IngestEnd(self._request.channel, end.row_count))
+
+    def refuse(self, reason: str) -> None:
+        """Tell the pusher to stop; nothing more is taken from it."""
+        if not self._is_over:
+            self._is_over = True
+            channel = 0 if self._request is None else self._request.channel
+            self._send(Error(channel, ErrorCode.INGEST_REFUSED, reason.encode()[:TEXT_BYTES_MAX]))
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        output, self._output = self._output, []
+        return output
+
+    def lost(self, error: NetworkError) -> None:
+        self._is_over = True
+        if self._receiver is not None and self._request is not None:
+            partition = self._receiver.partitions[self._request.partition]
+            if partition.pusher is self:
+                partition.pusher = None
+
+    def _take_batch(self, frame: IngestData, receiver: IngestReceiver) -> None:
+        assert self._request is not None
+        number = self._request.partition
+        partition = receiver.partitions[number]
+        accepted = partition.accepted_row_count
+        if frame.row_offset > accepted:
+            raise ProtocolError(
+                self._link.peer,
+                f"rows from {frame.row_offset} of partition {number}, {accepted} had come so far",
+            )
+        if self._credit < 1:
+            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+        self._credit -= 1
+        end = frame.row_offset + frame.row_count
+        if end <= accepted:
+            self.grant()
+            return
+        batch = read_batch(
+            frame.body,
+            self._schema.schema_of(frame.fingerprint),
+            frame.row_count,
+            self._link.peer,
+            is_verified=self._has_checksums,
+        )
+        known = accepted - frame.row_offset
+        partition.accepted_row_count = end
+        ingested = IngestedBatch(number, self._request.spark_attempt, accepted, batch.slice(known))
+        receiver.enqueue(ingested, self)
+
+    def _take_end(self, frame: IngestEnd, receiver: IngestReceiver) -> None:
+        assert self._request is not None
+        partition = receiver.partitions[self._request.partition]
+        if frame.row_count != partition.accepted_row_count:
+            raise ProtocolError(
+                self._link.peer,
+                f"the end of partition {self._request.partition} after {frame.row_count} rows, "
+                f"{partition.accepted_row_count} had come",
+            )
+        end = IngestedEnd(self._request.partition, frame.row_count)
+        if partition.is_ended:
+            self.acknowledge_end(end)
+            return
+        partition.is_ended = True
+        receiver.enqueue(end, self)
+
+    def _send(self, message: Frame) -> None:
+        self._output += encode(message)
+        self._link.wake()

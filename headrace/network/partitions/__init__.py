@@ -1,0 +1,1 @@
+"""Results that consumers read while they are made: pipelined partitions and their subpartitions."""

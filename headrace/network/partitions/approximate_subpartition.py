@@ -1,0 +1,114 @@
+"""PipelinedApproximateSubpartition: a queue whose consumer may be replaced while the producer goes on.
+
+A consumer that fails takes with it what it had read; the one that follows it begins with the next whole batch, and
+its channel counts its elements from zero. Nothing is cut in the middle of a record, so that there is nothing to skip.
+While there is no consumer, the queue fills and the producer is back-pressured. One that comes behind the end of data is
+told of that end again, and the producer hears once that all was processed.
+Source: Flink PipelinedApproximateSubpartition and its view.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.elements import EndOfData, EndOfPartition
+from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.partitions.subpartition import Element, QueuedEvent, Stalled
+
+
+class PipelinedApproximateSubpartition(PipelinedSubpartition):
+    """One subpartition; see PipelinedSubpartition for who calls what."""
+
+    _end_of_data: EndOfData | None = None
+    _is_acknowledged = False
+
+    def create_view(
+        self, listener: Callable[[], None], segment_size: int
+    ) -> "ApproximateSubpartitionView":
+        """Attach a consumer in place of the one before, which will find nothing more."""
+        with self._lock:
+            self._is_blocked = False
+            if self._end_of_data is not None:
+                self._queue.insert(self._priority_count, QueuedEvent(self._end_of_data))
+                self._end_of_data = None
+            view = ApproximateSubpartitionView(self, listener)
+            calls = self._attach(view, segment_size)
+        for call in calls:
+            call()
+        return view
+
+    def note_end_of_data(self, event: EndOfData) -> None:
+        """The consumer was told that the data has ended."""
+        self._end_of_data = event
+
+    def acknowledge_all_data(self) -> None:
+        """See PipelinedSubpartition: only the first consumer that says so counts."""
+        with self._lock:
+            is_first, self._is_acknowledged = not self._is_acknowledged, True
+        if is_first:
+            super().acknowledge_all_data()
+
+    def is_current(self, view: "ApproximateSubpartitionView") -> bool:
+        """Whether `view` was not replaced."""
+        return self._view is view
+
+    def detach(self, view: "ApproximateSubpartitionView") -> None:
+        """The consumer is gone before its end: what waits is for the next one."""
+        with self._lock:
+            if self._view is view:
+                self._view = None
+                self._is_blocked = False
+
+
+class ApproximateSubpartitionView:
+    """A SubpartitionView of the queue, until another one replaces it."""
+
+    def __init__(
+        self, subpartition: PipelinedApproximateSubpartition, listener: Callable[[], None]
+    ) -> None:
+        self._subpartition = subpartition
+        self._has_ended = False
+        self.listener: Final = listener
+        self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
+        self.notify_in_flight_rows: Final = subpartition.notify_in_flight_rows
+
+    @property
+    def queued_count(self) -> int:
+        return self._subpartition.queued_count if self._is_current else 0
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._subpartition.queued_bytes if self._is_current else 0
+
+    @property
+    def has_priority_event(self) -> bool:
+        return self._is_current and self._subpartition.has_priority_event
+
+    @property
+    def backlog(self) -> int:
+        return self._subpartition.backlog if self._is_current else 0
+
+    def poll(self, credit: int) -> Element | Stalled | None:
+        """See SubpartitionView; nothing once it was replaced."""
+        if not self._is_current:
+            return None
+        element = self._subpartition.poll(credit)
+        if isinstance(element, QueuedEvent):
+            self._has_ended = isinstance(element.event, EndOfPartition)
+            if isinstance(element.event, EndOfData):
+                self._subpartition.note_end_of_data(element.event)
+        return element
+
+    def resume(self) -> None:
+        if self._is_current:
+            self._subpartition.resume()
+
+    def release(self) -> None:
+        """See SubpartitionView. Only a consumer that has read to the end takes the subpartition with it."""
+        if self._has_ended:
+            self._subpartition.release()
+        else:
+            self._subpartition.detach(self)
+
+    @property
+    def _is_current(self) -> bool:
+        return self._subpartition.is_current(self)

@@ -1,0 +1,77 @@
+r"""OutputCapture: what a barrier overtakes on its way out of one partition, known at once or later.
+
+    OPEN --every subpartition has answered--> COMPLETE
+      \--abandon--> ABANDONED
+
+A barrier that overtakes from the start is answered at once, with what waited. One that may time out waits in line:
+each subpartition answers with nothing when its consumer takes the barrier in order, or with what the barrier overtook
+when the time is over. Source: Flink PipelinedSubpartition, ChannelStateWriter.ChannelStateWriteResult; FLINK-27251.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from headrace.network.batches.sealed_batch import SealedBatch
+
+
+class OutputCapture:
+    """Answers of the subpartitions. Answered, abandoned and asked from any thread."""
+
+    def __init__(self, subpartition_count: int) -> None:
+        # Guards the fields below: consumers answer on their threads, the task's time-out and its end on others.
+        self._lock = threading.Lock()
+        self._answers: list[Sequence[SealedBatch] | None] = [None] * subpartition_count
+        self._open_count = subpartition_count
+        self._is_abandoned = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will come."""
+        return self._open_count == 0 or self._is_abandoned
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every subpartition has answered."""
+        return self._open_count == 0
+
+    def answer(self, index: int, batches: Sequence[SealedBatch]) -> None:
+        """The barrier is out of subpartition `index` and overtook `batches`. The first answer counts."""
+        with self._lock:
+            if self._is_abandoned or self._answers[index] is not None:
+                return
+            self._answers[index] = batches
+            self._open_count -= 1
+            calls = self._take_callbacks()
+        for call in calls:
+            call()
+
+    def abandon(self) -> None:
+        """The checkpoint is over, or the partition: nobody will answer any more. No effect once complete."""
+        with self._lock:
+            if self.is_done:
+                return
+            self._is_abandoned = True
+            self._answers.clear()
+            calls = self._take_callbacks()
+        for call in calls:
+            call()
+
+    def on_done(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, from any thread, when nothing more will come; now if so."""
+        with self._lock:
+            if not self.is_done:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def overtaken(self) -> list[tuple[int, Sequence[SealedBatch]]]:
+        """Subpartitions of which something was overtaken, with that; once complete."""
+        assert self.is_complete
+        return [(index, batches) for index, batches in enumerate(self._answers) if batches]
+
+    def _take_callbacks(self) -> list[Callable[[], None]]:
+        if not self.is_done:
+            return []
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks

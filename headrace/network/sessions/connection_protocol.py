@@ -1,0 +1,190 @@
+"""WireEndpoint: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
+
+Pure: sockets and the simulation drive the same object.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.security.hmac_handshake import Role
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.sessions.peer_session import Session, last_words
+from headrace.network.sessions.transport import Link, TransportHost
+from headrace.network.wire.control_frame_limiter import FrameBudget
+from headrace.network.wire.frame_decoder import FrameAssembler
+from headrace.network.wire.frames import Close, Feature, KeepAlive
+from headrace.network.wire.framing import Body, encode
+from headrace.network.wire.handshake import OPENING_BYTES_MAX, Established, Handshake
+from headrace.network.wire.keepalive import Liveness, LivenessAction
+
+
+class WireEndpoint:
+    """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
+
+    `expected_name` is who a dialler wants to speak with; an acceptor calls `on_claimed` with the name of a peer that
+    has yet to prove it. A NetworkError from `received` ends the connection: write
+    what `take_output()` still returns, close, and call `lost`. Once established, call `check_alive()` until it says
+    that there is no need. Where `read_pause_ms` is not 0 after `received`, read nothing for so long.
+    """
+
+    def __init__(
+        self,
+        host: TransportHost,
+        link: Link,
+        role: Role,
+        on_established: Callable[[str, Session], None],
+        expected_name: str | None = None,
+        on_claimed: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._host = host
+        self._link = link
+        self._role = role
+        self._on_established = on_established
+        self._on_claimed = on_claimed
+        self._handshake: Handshake | None = Handshake(
+            role,
+            host.name,
+            host.secret,
+            host.random,
+            link.peer,
+            host.features,
+            expected_name=expected_name,
+        )
+        self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
+        self._assembler: FrameAssembler | None = None
+        self._output: list[Body] = []
+        self._liveness: Liveness | None = None
+        self._budget: FrameBudget | None = None
+        self.read_pause_ms = 0.0
+        """For how long nothing is to be read after the last `received`: the peer sends more than its share."""
+        self.session: Session | None = None
+        opening = self._handshake.opening()
+        if opening:
+            self._output.append(opening)
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the peer has proved itself."""
+        return self.session is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody needs the connection any more, and this side is to close it."""
+        return self.session is not None and self.session.is_spent
+
+    @property
+    def has_output_left(self) -> bool:
+        return self.session is not None and self.session.has_output_left
+
+    def buffer(self) -> memoryview:
+        """Return where the next bytes go."""
+        if self._assembler is not None:
+            return self._assembler.buffer()
+        return memoryview(self._opening_buffer)
+
+    def received(self, byte_count: int) -> bool:
+        """Take the bytes that were written to `buffer()`; return whether there may be something to send now."""
+        if self._assembler is None:
+            self._open(bytes(self._opening_buffer[:byte_count]))
+            return True
+        assert self.session is not None
+        try:
+            frames = self._assembler.received(byte_count)
+            now_ns = self._host.clock.monotonic_ns()
+            if self._liveness is not None:
+                self._liveness.received(byte_count, bool(frames), now_ns)
+            if self._budget is not None:
+                self.read_pause_ms = self._budget.spend(frames, now_ns)
+            for message in frames:
+                self.session.frame_received(message)
+        except ConnectionLostError:
+            raise
+        except NetworkError as error:
+            self._output += last_words(error)
+            raise
+        return bool(frames)
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """Return buffers to write; empty when nothing can be sent now."""
+        output, self._output = self._output, []
+        if self.session is not None:
+            output += self.session.take_output(budget_bytes)
+        if not output:
+            return output
+        if self._liveness is not None:
+            self._liveness.sent(self._host.clock.monotonic_ns())
+        if self._budget is not None:
+            self._budget.sent(sum(map(len, output)))
+        return output
+
+    def check_alive(self) -> float | None:
+        """Return after how many milliseconds to call again, None for never; there may be something to send now.
+
+        ConnectionLostError where the peer is to be given up.
+        """
+        liveness = self._liveness
+        if liveness is None:
+            return None
+        now_ns = self._host.clock.monotonic_ns()
+        timeout_s = self._host.keep_alive.timeout_ns / 1e9
+        match liveness.check(now_ns):
+            case LivenessAction.GIVE_UP_SILENT:
+                reason = f"nothing was heard of it for {timeout_s:g} s"
+                raise ConnectionLostError(self._link.peer, reason)
+            case LivenessAction.GIVE_UP_STUCK:
+                raise ConnectionLostError(self._link.peer, f"it read nothing for {timeout_s:g} s")
+            case LivenessAction.SEND:
+                self._output += encode(KeepAlive())
+            case LivenessAction.NOTHING:
+                pass
+        return max(1.0, (liveness.due_ns - now_ns) / 1e6)
+
+    def last_output(self) -> list[Body]:
+        """Return what is still to be said after an error."""
+        output, self._output = self._output, []
+        return output
+
+    def farewell(self) -> list[Body]:
+        """Return what is said before leaving on purpose."""
+        return (
+            [*self.last_output(), *encode(Close())] if self.is_established else self.last_output()
+        )
+
+    def lost(self, error: NetworkError) -> None:
+        """The connection has ended."""
+        # A body that had begun to come holds a segment.
+        self._assembler = None
+        session, self.session = self.session, None
+        if session is not None:
+            session.lost(error)
+
+    def _open(self, data: bytes) -> None:
+        assert self._handshake is not None
+        reply, established = self._handshake.receive(data)
+        claimed = self._handshake.claimed_name
+        if claimed is not None and self._role is Role.ACCEPTOR:
+            self._on_claimed(claimed)
+        if reply:
+            self._output.append(reply)
+        if established is not None:
+            self._establish(established)
+
+    def _establish(self, established: Established) -> None:
+        name = established.peer_name
+        self._handshake = None
+        session = self._host.open_session(self._link, name, established.features)
+        self.session = session
+        self._assembler = FrameAssembler(
+            name, session.check_body, needs_checksums=bool(established.features & Feature.CHECKSUM)
+        )
+        self._budget = FrameBudget(self._host.clock.monotonic_ns())
+        if session.is_kept_alive and self._host.keep_alive.interval_ns:
+            self._liveness = Liveness(self._host.keep_alive, self._host.clock.monotonic_ns())
+        self._on_established(name, session)
+        rest = established.rest
+        while rest:
+            room = self._assembler.buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self.received(count)
+            rest = rest[count:]

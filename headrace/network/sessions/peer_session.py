@@ -1,0 +1,150 @@
+"""PeerSession: both halves of one connection between two TaskManagers, fed with frames.
+
+A connection is used in both directions, whoever dialled. Nothing here knows of sockets: the same session runs over
+TCP, Unix sockets and the simulation.
+"""
+
+from typing import Protocol
+
+from headrace.core.security.hmac_handshake import Role
+from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.memory.segments import Segment
+from headrace.network.sessions.consumer_session import ConsumerSession
+from headrace.network.sessions.producer_session import ProducerSession
+from headrace.network.sessions.transport import Link
+from headrace.network.wire.frames import (
+    NO_CHANNEL,
+    TEXT_BYTES_MAX,
+    AckAllUserRecordsProcessed,
+    AddCredit,
+    Backlog,
+    Cancel,
+    Close,
+    Data,
+    Error,
+    ErrorCode,
+    Event,
+    KeepAlive,
+    NewBufferSize,
+    PartitionRequest,
+    ResumeConsumption,
+    Schema,
+    TaskEvent,
+)
+from headrace.network.wire.framing import Body, Frame, encode
+
+
+class Session(Protocol):
+    """Whoever speaks on an established connection; all calls on the transport's thread."""
+
+    is_kept_alive: bool
+    """Whether both sides send signs of life, and are given up without."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody needs the connection any more, and this side is to close it."""
+        ...
+
+    @property
+    def has_output_left(self) -> bool:
+        """Whether the budget of the last `take_output` ended before what could be sent.
+
+        For whatever comes later the link is woken.
+        """
+        ...
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None: ...
+
+    def frame_received(self, frame: Frame) -> None:
+        """Take a frame; a NetworkError ends the connection."""
+        ...
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """Return buffers to write; empty when nothing can be sent now."""
+        ...
+
+    def lost(self, error: NetworkError) -> None:
+        """The connection has ended. Called once, also for an end that this side wanted."""
+        ...
+
+
+class PeerSession:
+    """See Session."""
+
+    is_kept_alive = True
+
+    def __init__(self, link: Link, producer: ProducerSession, consumer: ConsumerSession) -> None:
+        self._link = link
+        self.producer = producer
+        self.consumer = consumer
+        self._is_retired = False
+        self._has_peer_retired = False
+        self._words: list[Body] = []
+
+    @property
+    def is_spent(self) -> bool:
+        if not self._is_retired:
+            return False
+        is_idle = not self.consumer.channel_count and not self.producer.reader_count
+        return self._has_peer_retired and is_idle
+
+    @property
+    def has_output_left(self) -> bool:
+        return self.producer.has_output_left
+
+    def retire(self, role: Role) -> None:
+        """Another connection with the peer is used from now on: this side opens no more channels on this one.
+
+        The dialler says so with a Close frame. The other side had known the better connection before it, so that on
+        either side no request can be on its way any more when that one closes, with the last channel.
+        """
+        self._is_retired = True
+        if role is Role.DIALLER:
+            self._words += encode(Close())
+            self._link.wake()
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
+        return self.consumer.check_body(cls, frame, body_length)
+
+    def frame_received(self, frame: Frame) -> None:
+        match frame:
+            case Error() if frame.channel == NO_CHANNEL:
+                text = bytes(frame.body).decode(errors="replace")
+                raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
+            case Data() | Event() | Schema() | Backlog() | Error():
+                self.consumer.frame_received(frame)
+            case AddCredit() | Cancel() | ResumeConsumption() | AckAllUserRecordsProcessed():
+                self.producer.channel_message_received(frame)
+            case NewBufferSize() | TaskEvent():
+                self.producer.channel_message_received(frame)
+            case PartitionRequest():
+                self.producer.partition_requested(frame)
+            case KeepAlive():
+                pass  # That it came is all it says.
+            case Close() if self._is_retired:
+                self._has_peer_retired = True
+            case Close():
+                raise ConnectionLostError(self._link.peer, "it was shut down")
+            case _:
+                raise ProtocolError(
+                    self._link.peer,
+                    f"a {type(frame).__name__} frame on a connection between task managers",
+                )
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        output = self.consumer.take_output()
+        # Behind the requests that were made before.
+        output += self._words
+        self._words = []
+        output += self.producer.take_output(budget_bytes)
+        return output
+
+    def lost(self, error: NetworkError) -> None:
+        self.producer.close()
+        self.consumer.close(error)
+
+
+def last_words(error: NetworkError) -> list[Body]:
+    """Return what is sent to a peer whose bytes cannot be accepted, before closing."""
+    text = str(error).encode()[:TEXT_BYTES_MAX]
+    return encode(Error(NO_CHANNEL, ErrorCode.PROTOCOL, text))

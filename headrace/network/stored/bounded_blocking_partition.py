@@ -1,0 +1,148 @@
+"""BoundedBlockingPartition: batches go to one file as they come, and are read once the task has finished.
+
+The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
+them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` subpartitions it is sort-merge's turn.
+A broadcast batch is stored once. The task says where each element will lie; the I/O pool makes the checksums and
+writes, while the task goes on (see writing.py).
+Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.core.elements import StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.stored.file_format import (
+    ElementIndex,
+    PreparedElement,
+    SchemaTable,
+    UndecodedElement,
+    prepare_batch,
+    prepare_event,
+    split_run,
+)
+from headrace.network.stored.reading import Stretch
+from headrace.network.stored.spill_files import SpillFile
+from headrace.network.stored.stored_partition import (
+    PartitionOwner,
+    PartitionStorage,
+    StoredPartition,
+)
+from headrace.network.stored.writing import ChunkWriter
+
+CHUNK_BYTES: Final = 1 << 20
+"""What is handed to the I/O pool in one go."""
+BEHIND_BYTES: Final = 4 << 20
+"""What may be on its way to the disk besides: the task waits rather than having more."""
+
+
+class BoundedBlockingPartition(StoredPartition):
+    """See the module. Besides its pool it holds a chunk and what is on its way to the disk, whatever it stores."""
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        pool: LocalBufferPool,
+        storage: PartitionStorage,
+        owner: PartitionOwner,
+        compressor: BatchCompressor,
+    ) -> None:
+        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        self._compressor = compressor
+        self._batch_writer = BatchWriter()
+        self._schemas = SchemaTable()
+        self._indexes = [ElementIndex() for _ in range(subpartition_count)]
+        self._file = storage.directories.create_file(".data")
+        self._chunks = ChunkWriter(
+            self._file, storage.io, chunk_bytes=CHUNK_BYTES, limit_bytes=BEHIND_BYTES
+        )
+
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition. StorageError, as on a full disk, of this or an earlier batch."""
+        try:
+            self._append(self._indexes[index : index + 1], self._encode(sealed))
+        finally:
+            lease.release()
+
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition: stored once, found by all."""
+        try:
+            self._append(self._indexes, self._encode(sealed))
+        finally:
+            for _ in self._indexes:
+                lease.release()
+
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        self._append(self._indexes, prepare_event(event))
+
+    def _encode(self, sealed: SealedBatch) -> PreparedElement:
+        sealed.write(self._batch_writer)
+        return prepare_batch(sealed, sealed.body(), self._schemas, self._compressor)
+
+    def _append(self, indexes: Sequence[ElementIndex], element: PreparedElement) -> None:
+        if self.is_released:
+            return  # Withdrawn under the task, which is being cancelled.
+        position, size = self._chunks.position, element.size_bytes
+        for index in indexes:
+            index.append(position, size)
+        self._chunks.add(element)
+
+    def _complete(self) -> None:
+        """Consumers read as soon as it is finished: all of it is in the file before. StorageError."""
+        if self.is_released:
+            return
+        self._chunks.flush()
+        self._chunks.drain()
+        assert self.is_released or self._file.size == self._chunks.position, "an index is wrong"
+
+    def _cursor(self, index: int) -> "_Cursor":
+        self._file.retain()
+        return _Cursor(self, self._file, self._indexes[index], self._schemas)
+
+    def _discard(self) -> None:
+        self._file.let_go()
+
+
+class _Cursor:
+    """Goes through the elements of one subpartition. Implements SubpartitionCursor."""
+
+    def __init__(
+        self,
+        partition: BoundedBlockingPartition,
+        file: SpillFile,
+        index: ElementIndex,
+        schemas: SchemaTable,
+    ) -> None:
+        self._partition = partition
+        self._file = file
+        self._index = index
+        self._schemas = schemas
+        self._position = 0
+
+    @property
+    def next_offset(self) -> int | None:
+        """See SubpartitionCursor: nothing before the partition is finished."""
+        if not self._partition.is_finished or self._position == len(self._index):
+            return None
+        return self._index.offset_of(self._position)
+
+    def next_length(self, limit_bytes: int) -> int:
+        """See SubpartitionCursor: consumers' elements are mixed, and each has its own read."""
+        return 0
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
+        """See SubpartitionCursor. CorruptFileError."""
+        count, size = self._index.run_from(self._position, limit_bytes)
+        data = self._file.read(self._index.offset_of(self._position), size)
+        elements = split_run(data, count, self._schemas, str(self._file.path))
+        self._position += count
+        return elements
+
+    def close(self) -> None:
+        self._file.let_go()

@@ -1,0 +1,138 @@
+"""IoPool: the few threads that read, write and delete files for the data plane; the network thread never does.
+
+Source: Flink BatchShuffleReadBufferPool's I/O executor.
+"""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from headrace.core.threads import start_thread
+
+_LOG = logging.getLogger(__name__)
+
+IO_THREADS_MAX: Final = 4
+
+
+class IoExecutor(Protocol):
+    """Runs what may wait for a disk."""
+
+    is_concurrent: bool
+    """Whether jobs run while their submitter waits: only then may it wait for one."""
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` soon, on a thread that may block. Any thread; jobs handle their own errors."""
+        ...
+
+    def close(self) -> None:
+        """Run what was submitted, then end. Later jobs run on the thread that submits them. Idempotent."""
+        ...
+
+
+class ThreadIoPool:
+    """Threads that are born with the first jobs and end with the pool."""
+
+    is_concurrent = True
+
+    def __init__(self, name: str, thread_count: int = IO_THREADS_MAX) -> None:
+        self._name = name
+        self._thread_count = thread_count
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # Guards the fields below: any thread submits, the environment's owner closes.
+        self._lock = threading.Lock()
+        self._joins: list[Callable[[], None]] = []
+        self._is_closed = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._jobs.put(job)
+                if len(self._joins) < self._thread_count:
+                    number = len(self._joins) + 1
+                    self._joins.append(start_thread(f"{self._name} {number}", self._run).join)
+        if is_closed:
+            job()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            joins = self._joins
+            for _ in joins:
+                self._jobs.put(None)
+        for join in joins:
+            join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception:
+                # Jobs report their own errors; what comes here is a mistake of ours and must not end the thread.
+                _LOG.exception("a job of the I/O pool failed")
+
+
+class PostingIo:
+    """Runs jobs through a function such as a transport's `post`: for a simulation, which has one thread."""
+
+    is_concurrent = False
+
+    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+        self._post = post
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self._post(job)
+
+    def close(self) -> None:
+        """See IoExecutor; the simulation's loop runs what was posted."""
+
+
+class InlineIo:
+    """Runs jobs on the thread that submits them: for what is on the I/O pool already."""
+
+    is_concurrent = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        job()
+
+    def close(self) -> None:
+        """See IoExecutor; there is nothing to end."""
+
+
+class SerialJobs:
+    """Runs jobs of one owner on the I/O pool, one at a time and in order. Any thread."""
+
+    def __init__(self, io: IoExecutor) -> None:
+        self._io = io
+        # Guards the queue: its owner's threads add, the I/O pool takes.
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` after those before it."""
+        with self._lock:
+            self._jobs.append(job)
+            must_start = not self._is_running
+            self._is_running = True
+        if must_start:
+            self._io.submit(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            job = self._jobs.popleft()
+        try:
+            job()
+        finally:
+            del job
+            with self._lock:
+                self._is_running = bool(self._jobs)
+                must_go_on = self._is_running
+            if must_go_on:
+                # Others have their turn between two jobs.
+                self._io.submit(self._run)

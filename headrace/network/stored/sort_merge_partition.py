@@ -1,0 +1,245 @@
+"""SortMergePartition: rows are collected in memory, brought into the order of their consumers, and stored by regions.
+
+Two files, however many consumers there are; each consumer reads long stretches of them. What is the same for all of
+them is stored once. Rows wait, in order already, in half of the partition's memory; the other half has the region
+before, which the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.config import ConfigOption
+from headrace.core.elements import StreamEvent, StreamMarker
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches.channel_selectors import Channels
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.stored.file_format import PreparedElement, prepare_event
+from headrace.network.stored.sort_merge_cursor import RegionCursor
+from headrace.network.stored.sort_merge_index import Extent, PartitionedFile, PartitionedFileWriter
+from headrace.network.stored.sort_merge_regions import (
+    SortedRun,
+    batches_of,
+    rotated,
+    run_bytes,
+    sort_run,
+)
+from headrace.network.stored.stored_partition import (
+    PartitionOwner,
+    PartitionStorage,
+    StoredPartition,
+)
+from headrace.network.stored.writing import JOINED_BYTES, RegionWriter
+
+SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
+    "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
+    "Blocking results of so many consumers are sorted by consumer before they are stored; others as they come.",
+)  # fmt: skip
+SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
+    "taskmanager.network.sort-shuffle.min-buffers", int, 512,
+    "The least memory in which a sort-merge result collects its rows, in segments; an eighth of what is free if more, "
+    "and up to a quarter for hundreds of consumers.",
+)  # fmt: skip
+REGION_BYTES_MAX: Final = 256 << 20
+
+
+class SortMergePartition(StoredPartition):
+    """See the module. Best written to by a SortingRecordWriter, which does not split batches by consumer first."""
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        pool: LocalBufferPool,
+        storage: PartitionStorage,
+        owner: PartitionOwner,
+        compressor: BatchCompressor,
+    ) -> None:
+        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        self._region_bytes = min(REGION_BYTES_MAX, pool.maximum * pool.segment_size // 2)
+        self._run_bytes = run_bytes(subpartition_count, self._region_bytes)
+        self._file: PartitionedFile | None = None
+        self._runs: list[SortedRun] = []
+        # The run that is being collected.
+        self._batches: list[tuple[pa.RecordBatch, Channels]] = []
+        self._markers: list[tuple[int, StreamMarker]] = []
+        self._row_count = self._unsorted_bytes = 0
+        self._shared: list[SealedBatch] = []  # what is the same for all consumers
+        # Of the region: the runs, or what is shared. Guarded by the lock, as whoever cancels the task takes them.
+        self._leases: list[tuple[SegmentLease, int]] = []
+        self._segment_count = self._size_bytes = 0
+        self._writer = PartitionedFileWriter(storage.directories, subpartition_count)
+        self._regions = RegionWriter(self._writer, compressor, storage.io, self._region_bytes)
+
+    def collect(self, sealed: SealedBatch, channels: Channels, lease: SegmentLease) -> None:
+        """Take rows of which `channels` (shape (num_rows,)) says whose they are; markers are for all. StorageError."""
+        self._keep(lease, 1)
+        if self._shared or self._has_other_schema(sealed):
+            self.spill()
+        for placed in sealed.markers:
+            self._markers.append((self._row_count + placed.row_offset, placed.marker))
+        if sealed.arrow is not None:
+            self._batches.append((sealed.arrow, channels))
+        self._row_count += sealed.row_count
+        self._unsorted_bytes += sealed.size_bytes
+        if self._unsorted_bytes >= self._run_bytes:
+            self._sort_run()
+        self._spill_if_full(sealed)
+
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition. StorageError. A region of its own where it has markers, which are for one alone."""
+        if not sealed.markers:
+            self.collect(sealed, np.full(sealed.row_count, index, dtype=np.int32), lease)
+            return
+        self._keep(lease, 1)
+        self.spill()
+        self._write(lambda: self._write_single_region(index, sealed))
+
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition: stored once, found by all. StorageError."""
+        self._keep(lease, self.subpartition_count)
+        if self._runs or self._batches or self._markers:
+            self.spill()
+        self._shared.append(sealed)
+        self._spill_if_full(sealed)
+
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """See ResultPartition. StorageError."""
+        self.spill()
+        self._write(lambda: self._write_shared_region([prepare_event(event)]))
+
+    def make_room(self) -> None:
+        self.spill()
+
+    def spill(self) -> None:
+        """Store what was collected as one region. By the task's thread. StorageError."""
+        self._sort_run()
+        runs, self._runs = self._runs, []
+        shared, self._shared = self._shared, []
+        leases = self._take_leases()
+        size, self._size_bytes, self._segment_count = self._size_bytes, 0, 0
+        try:
+            if shared or runs:
+                # The region before may have half of the memory, and this one has the other.
+                self._regions.await_room(size)
+            if shared:
+                self._write(lambda: self._write_shared_region(shared))
+            elif runs:
+                self._write(lambda: self._write_region(runs))
+        finally:
+            # What is on its way is bounded by itself, and counts no longer as collected.
+            _release(leases)
+
+    def close(self) -> None:
+        """See ResultPartition. What was collected and is not stored yet never will be."""
+        super().close()
+        _release(self._take_leases())
+
+    def _sort_run(self) -> None:
+        if not self._batches and not self._markers:
+            return
+        batches, self._batches = self._batches, []
+        markers, self._markers = self._markers, []
+        self._row_count = self._unsorted_bytes = 0
+        rows, channels = [each for each, _ in batches], [each for _, each in batches]
+        del batches
+        self._runs.append(sort_run(rows, channels, self.subpartition_count, markers))
+
+    def _keep(self, lease: SegmentLease, references: int) -> None:
+        self._segment_count += lease.count
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._leases.append((lease, references))
+        if is_closed:
+            _release([(lease, references)])
+
+    def _take_leases(self) -> list[tuple[SegmentLease, int]]:
+        with self._lock:
+            leases, self._leases = self._leases, []
+        return leases
+
+    def _spill_if_full(self, sealed: SealedBatch) -> None:
+        self._size_bytes += sealed.size_bytes
+        # Before the pool has nothing left: nobody but this task will give anything back.
+        if self._size_bytes >= self._region_bytes or 2 * self._segment_count >= self.pool.size:
+            self.spill()
+
+    def _has_other_schema(self, sealed: SealedBatch) -> bool:
+        if sealed.arrow is None:
+            return False
+        known = self._runs[-1].rows if self._runs else None
+        if self._batches:
+            known = self._batches[0][0]
+        return known is not None and not known.schema.equals(sealed.arrow.schema)
+
+    def _write_region(self, runs: Sequence[SortedRun]) -> None:
+        extents = [Extent(0, 0)] * self.subpartition_count
+        for part in rotated(self.subpartition_count, self.partition_id.partition_number):
+            for channel in part:
+                begin = self._regions.position
+                for sealed in batches_of(runs, channel, JOINED_BYTES):
+                    self._regions.write(sealed)
+                extents[channel] = Extent(begin, self._regions.position - begin)
+        self._regions.end_region(extents)
+
+    def _write_shared_region(self, elements: Sequence[SealedBatch | PreparedElement]) -> None:
+        begin = self._regions.position
+        for element in elements:
+            if isinstance(element, SealedBatch):
+                self._regions.write(element)
+            else:
+                self._regions.add(element)
+        extent = Extent(begin, self._regions.position - begin)
+        self._regions.end_region([extent] * self.subpartition_count)
+
+    def _write_single_region(self, index: int, sealed: SealedBatch) -> None:
+        begin = self._regions.position
+        self._regions.write(sealed)
+        extents = [Extent(begin, 0)] * self.subpartition_count
+        extents[index] = Extent(begin, self._regions.position - begin)
+        self._regions.end_region(extents)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        """Call `write` with the files retained; not at all where the partition was withdrawn under its task."""
+        if self.is_released or not self._writer.retain():
+            return
+        try:
+            write()
+        finally:
+            self._writer.let_go()
+
+    def _complete(self) -> None:
+        def finish() -> None:
+            self._file = self._regions.finish()
+
+        self._write(finish)
+
+    @property
+    def file(self) -> PartitionedFile | None:
+        """What was written, once it is finished. Any thread."""
+        return self._file
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of data that were handed to the operating system. Any thread; a moment's reading."""
+        return self._writer.data.size
+
+    def _cursor(self, index: int) -> "RegionCursor":
+        self._writer.retain()
+        return RegionCursor(self, index, self._writer.let_go)
+
+    def _discard(self) -> None:
+        self._writer.let_go()
+
+
+def _release(leases: Sequence[tuple[SegmentLease, int]]) -> None:
+    for lease, references in leases:
+        for _ in range(references):
+            lease.release()

@@ -1,0 +1,235 @@
+r"""StoredPartition: the life that all partitions in files share, whatever lies in the files and how.
+
+    producing --finish--> readable --release--> released: no new consumer; those that read go on
+        \--fail-----------------------------> failed: consumers are told, the manager remembers why
+
+The files are deleted once the partition was released (or failed) and its last consumer has let go.
+Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPartition.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.barriers import CheckpointBarrier
+from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
+from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.partition import ResultPartition, describe_cause
+from headrace.network.stored.io_pool import IoExecutor
+from headrace.network.stored.read_loop import ReadLoop
+from headrace.network.stored.spill_files import SpillDirectories
+from headrace.network.stored.stored_view import ReadMemory, StoredView, SubpartitionCursor
+
+
+@dataclass(frozen=True)
+class PartitionStorage:
+    """What all stored partitions of a TaskManager share."""
+
+    io: IoExecutor
+    directories: SpillDirectories
+    read_memory: ReadMemory
+
+    def close(self) -> None:
+        """End the I/O and delete every file. Idempotent."""
+        self.io.close()
+        self.directories.close()
+
+
+@dataclass(frozen=True)
+class PartitionOwner:
+    """Who hears of the end of a partition: its manager."""
+
+    on_released: Callable[[ResultPartition], None]
+    on_failed: Callable[[ResultPartition, str], None]
+
+
+class StoredPartition(ABC):
+    """Written to by one task; closed, failed, released or attached to from any thread.
+
+    Kinds say what is written (`emit`, `broadcast`, `emit_event`, `_complete`), where a consumer reads (`_cursor`) and
+    what is to be let go (`_discard`).
+    """
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        pool: LocalBufferPool,
+        storage: PartitionStorage,
+        owner: PartitionOwner,
+    ) -> None:
+        self.partition_id: Final = partition_id
+        self.subpartition_count: Final = subpartition_count
+        self.pool: Final = pool
+        self.is_finished = False
+        self._storage = storage
+        self._owner = owner
+        self._read_loop = ReadLoop(storage.io)
+        # Guards the fields below: consumers, the task, its canceller and the master may come in any order.
+        self._lock = threading.Lock()
+        self._views: set[StoredView] = set()
+        self._is_closed = False
+        self._is_released = False
+        self._failure: NetworkError | None = None
+
+    @property
+    def queued_count(self) -> int:
+        """See ResultPartition: what was read ahead."""
+        return sum(view.queued_count for view in tuple(self._views))
+
+    @property
+    def longest_queue(self) -> int:
+        """See ResultPartition: what was read ahead."""
+        return max((view.queued_count for view in tuple(self._views)), default=0)
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ResultPartition: what was read ahead."""
+        return sum(view.queued_bytes for view in tuple(self._views))
+
+    @property
+    def is_released(self) -> bool:
+        """Whether no new consumer is admitted. Any thread."""
+        return self._is_released
+
+    def in_flight_rows(self, index: int) -> int | None:
+        """See ResultPartition; what is stored is not on its way."""
+        return None
+
+    def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition; what is stored is not on its way."""
+
+    def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition; what is stored is serialised as it is written."""
+
+    @abstractmethod
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        pass
+
+    @abstractmethod
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
+        pass
+
+    @abstractmethod
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """See ResultPartition. What nobody reads yet neither overtakes nor blocks."""
+
+    def emit_barrier(
+        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
+    ) -> OutputCapture:
+        """See ResultPartition. Jobs with stored results take no checkpoints."""
+        raise AssertionError(f"{barrier} for a stored result")
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition. No barrier waits here."""
+
+    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
+        """See ResultPartition: its task need not wait for consumers."""
+        callback()
+
+    def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
+        """See ResultPartition. Nothing where batches are stored as they come."""
+
+    def finish(self) -> None:
+        """See ResultPartition. StorageError where the last of it cannot be written."""
+        if self.is_finished:
+            return
+        self.emit_event(EndOfPartition())
+        self._complete()
+        self.is_finished = True
+        self.serve_views()
+
+    def create_view(
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
+    ) -> StoredView:
+        """See ResultPartition. Any number of consumers; before the end of the task they wait for it."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_released:
+                raise PartitionNotFoundError(str(self.partition_id), "the producer's")
+            view = StoredView(
+                self._cursor(index),
+                self._storage.read_memory,
+                listener,
+                segment_size,
+                self._read_loop.request,
+                self._view_released,
+                first_element,
+            )
+            self._views.add(view)
+        self._read_loop.request(view)
+        return view
+
+    def serve_views(self) -> None:
+        """There is more to read than there was."""
+        for view in tuple(self._views):
+            self._read_loop.request(view)
+
+    def fail(self, cause: BaseException | None) -> None:
+        text = describe_cause(cause)
+        self._end(ProducerFailedError(str(self.partition_id), text), text)
+
+    def close(self) -> None:
+        """See ResultPartition. What was finished stays, for any number of consumers, until it is released."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.pool.destroy()
+
+    def release(self) -> None:
+        """See ResultPartition. Who reads a finished one may go on; nobody waits for one that will not be finished."""
+        if not self.is_finished:
+            text = "the partition was released"
+            self._end(ProducerFailedError(str(self.partition_id), text), None)
+            return
+        self.close()
+        with self._lock:
+            if self._is_released:
+                return
+            self._is_released = True
+        self._discard()
+        self._owner.on_released(self)
+
+    def _end(self, failure: NetworkError, recorded: str | None) -> None:
+        """End without a result; `recorded` is what consumers that come late are to be told."""
+        with self._lock:
+            if self._is_closed or self._is_released:
+                return
+            self._is_released = True
+            self._failure = failure
+            views = tuple(self._views)
+        if recorded is None:
+            self._owner.on_released(self)
+        else:
+            self._owner.on_failed(self, recorded)
+        for view in views:
+            view.fail(failure)
+        self.close()
+        self._discard()
+
+    def _view_released(self, view: StoredView) -> None:
+        self._read_loop.forget(view)
+        with self._lock:
+            self._views.discard(view)
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Make everything that was emitted readable. By the task's thread."""
+
+    @abstractmethod
+    def _cursor(self, index: int) -> SubpartitionCursor:
+        """A reader of one subpartition, from its beginning, that keeps the files it needs. Lock held."""
+
+    @abstractmethod
+    def _discard(self) -> None:
+        """Let go of the files and of what is in memory. Called once."""

@@ -1,0 +1,321 @@
+"""StoredView: one consumer of a partition that lies in files, with the few batches that were read ahead for it.
+
+The consumer's thread only takes from a queue; the I/O pool fills it. What is in memory counts against one budget for
+the whole TaskManager. Source: Flink SortMergeSubpartitionReader.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from headrace.core.config import ConfigOption, SizeBytes
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.errors import NetworkError, StorageError
+from headrace.network.partitions.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    Element,
+    QueuedEvent,
+    Stalled,
+)
+from headrace.network.stored.file_format import StoredElement, UndecodedElement
+from headrace.network.stored.reading import (
+    READ_AHEAD_BYTES,
+    STRETCH_BYTES,
+    ReadCandidate,
+    Stretch,
+    may_read,
+    read_size,
+)
+
+_LOG = logging.getLogger(__name__)
+
+BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
+    "taskmanager.memory.framework.off-heap.batch-shuffle.size", SizeBytes, SizeBytes(64 << 20),
+    "Memory for batches that were read from blocking results ahead of their consumers, for the whole TaskManager.",
+)  # fmt: skip
+
+
+ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
+"""A consumer asks for more when it has so much left: in large steps, as asking has its price too."""
+
+
+class SubpartitionCursor(Protocol):
+    """Where one consumer is in its subpartition."""
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where in the file the next element lies, or None if there is none now. Any thread."""
+        ...
+
+    def next_length(self, limit_bytes: int) -> int:
+        """Bytes of the file that `read` takes from there on, or 0 where it is not one stretch of it. Any thread."""
+        ...
+
+    def read(
+        self, limit_bytes: int, stretch: Stretch | None = None
+    ) -> Sequence[StoredElement | UndecodedElement]:
+        """Return about `limit_bytes` of elements, one at least, and move on. One thread at a time. StorageError.
+
+        `stretch`: what is read for several consumers together.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files; called once, never during `read`."""
+        ...
+
+
+class ReadMemory:
+    """Bytes that were read ahead for all consumers of a TaskManager."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes: Final = limit_bytes
+        # Guards the sum: I/O threads add, consumers subtract.
+        self._lock = threading.Lock()
+        self.used_bytes = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Count bytes in; negative numbers count them out."""
+        with self._lock:
+            self.used_bytes += size_bytes
+            assert self.used_bytes >= 0, "more was given back than was read"
+
+
+class StoredView:
+    """A SubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
+
+    def __init__(
+        self,
+        cursor: SubpartitionCursor,
+        memory: ReadMemory,
+        listener: Callable[[], None],
+        segment_size: int,
+        request_reading: "Callable[[StoredView], None]",
+        on_released: "Callable[[StoredView], None]",
+        first_element: int = 0,
+    ) -> None:
+        self._cursor = cursor
+        self._memory = memory
+        self._listener = listener
+        self._segment_size = segment_size
+        self._request_reading = request_reading
+        self._on_released = on_released
+        # Guards the fields below: the I/O pool adds, the consumer takes, cancellation may come from a third thread.
+        self._lock = threading.Lock()
+        self._queue: deque[Element | UndecodedElement] = deque()
+        self._queued_bytes = 0
+        self._backlog = 0
+        self._failure: NetworkError | None = None
+        self._is_reading = False
+        self._is_released = False
+        # Of the I/O pool: elements that the consumer has already.
+        self._passed_over = first_element
+
+    @property
+    def queued_count(self) -> int:
+        """See SubpartitionView. A failure waits behind what was read before it, and counts."""
+        return len(self._queue) + (self._failure is not None)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that were read ahead."""
+        return self._queued_bytes
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See SubpartitionView; nothing can overtake what is stored."""
+        return False
+
+    @property
+    def backlog(self) -> int:
+        """See SubpartitionView: of what was read ahead."""
+        return self._backlog
+
+    def poll(self, credit: int) -> Element | Stalled | None:
+        taken = 0
+        with self._lock:
+            if not self._queue and self._failure is not None:
+                raise self._failure
+            head = self._queue[0] if self._queue else None
+            if head is not None:
+                cost, taken = _measure(head)
+                if cost > credit:
+                    return Stalled(cost, self._backlog)
+                self._backlog -= cost
+                self._queued_bytes -= taken
+                self._queue.popleft()
+        if taken:
+            self._memory.add(-taken)
+        if self._queued_bytes <= ASK_BELOW_BYTES:
+            self._request_reading(self)
+        return self._decoded(head) if isinstance(head, UndecodedElement) else head
+
+    def resume(self) -> None:
+        """See SubpartitionView; nothing that is stored blocks."""
+        raise AssertionError("a stored partition has no event that blocks upstream")
+
+    def acknowledge_all_data(self) -> None:
+        """See SubpartitionView; the producer is long done."""
+
+    def notify_in_flight_rows(self, in_flight_rows: int) -> None:
+        """See SubpartitionView; what is in flight is bounded by the read memory."""
+
+    def candidate(self) -> ReadCandidate["StoredView"] | None:
+        """What the scheduler should know of this view, or None where it is not to be read for now."""
+        with self._lock:
+            offset = self._offset_to_read()
+            if offset is None:
+                return None
+            length = self._cursor.next_length(self._read_size())
+            return ReadCandidate(self, self._queued_bytes, offset, length)
+
+    def fill(self, stretch: Stretch | None = None) -> None:
+        """Read on and tell the consumer, as long as it is to be read for. On a thread that may block.
+
+        Several reads in a row, as the disk is fastest where it goes on; `stretch` is for the first of them.
+        """
+        size = 0
+        while size < STRETCH_BYTES and (added := self._read(stretch)):
+            size += added
+            stretch = None
+
+    def _read(self, stretch: Stretch | None) -> int:
+        """Read once, if it is to be read for; return how many bytes came."""
+        with self._lock:
+            if self._offset_to_read() is None:
+                return 0
+            self._is_reading = True
+        queued: list[Element | UndecodedElement] = []
+        failure: NetworkError | None = None
+        added = 0
+        try:
+            for stored in self._cursor.read(self._read_size(), stretch):
+                queued += self._to_elements(stored)
+            if self._passed_over:
+                self._pass_over(queued)
+        except NetworkError as error:
+            failure = error
+        except Exception as error:
+            # A mistake of ours, or no memory: its consumer must hear of it, or it would wait for ever.
+            _LOG.exception("reading a stored result failed")
+            failure = StorageError("(being read)", f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._is_reading = False
+            is_released = self._is_released
+            if not is_released:
+                added = self._add(queued)
+                self._failure = self._failure or failure
+        if is_released:
+            self._cursor.close()
+        elif queued or failure is not None:
+            self._notify()
+        return added
+
+    def fail(self, error: NetworkError) -> None:
+        """The producer failed before it had finished: what was read ahead is dropped too."""
+        with self._lock:
+            self._failure = self._failure or error
+            dropped = self._drop()
+        self._memory.add(-dropped)
+        self._notify()
+
+    def release(self) -> None:
+        with self._lock:
+            if self._is_released:
+                return
+            self._is_released = True
+            is_reading = self._is_reading
+            dropped = self._drop()
+        self._memory.add(-dropped)
+        if not is_reading:
+            self._cursor.close()
+        self._on_released(self)
+
+    def _offset_to_read(self) -> int | None:
+        """Where reading would go on, or None where it should not for now. Lock held."""
+        if self._is_released or self._is_reading or self._failure is not None:
+            return None
+        if not may_read(self._queued_bytes, self._memory.used_bytes, self._memory.limit_bytes):
+            return None
+        return self._cursor.next_offset
+
+    def _notify(self) -> None:
+        try:
+            self._listener()
+        except Exception:
+            # One consumer's mistake, on a thread that reads for all: others must not miss what they are told next.
+            _LOG.exception("a consumer of a stored result failed when it was told of rows")
+
+    def _decoded(self, element: UndecodedElement) -> Element:
+        """What a consumer of this process takes. CorruptFileError, now and from then on."""
+        try:
+            stored = element.decode()
+        except NetworkError as error:
+            self.fail(error)
+            raise
+        if isinstance(stored, SealedBatch):
+            return DataElement(stored, None, 1)
+        return QueuedEvent(stored)
+
+    def _read_size(self) -> int:
+        return read_size(self._memory.used_bytes, self._memory.limit_bytes)
+
+    def _add(self, elements: Sequence[Element | UndecodedElement]) -> int:
+        added = 0
+        for element in elements:
+            cost, size = _measure(element)
+            self._backlog += cost
+            added += size
+        self._queue += elements
+        self._queued_bytes += added
+        self._memory.add(added)
+        return added
+
+    def _drop(self) -> int:
+        dropped, self._queued_bytes, self._backlog = self._queued_bytes, 0, 0
+        self._queue.clear()
+        return dropped
+
+    def _pass_over(self, elements: list[Element | UndecodedElement]) -> None:
+        """Take away what the consumer has already. NetworkError where it claims more than there is."""
+        passed = min(self._passed_over, len(elements))
+        self._passed_over -= passed
+        del elements[:passed]
+        if self._passed_over and self._cursor.next_offset is None:
+            raise NetworkError(
+                f"a consumer wants to read on {self._passed_over} elements behind the end of a stored result"
+            )
+
+    def _to_elements(
+        self, stored: StoredElement | UndecodedElement
+    ) -> Sequence[Element | UndecodedElement]:
+        if isinstance(stored, UndecodedElement):
+            if self._segment_size == LOCAL_SEGMENT_BYTES and not stored.is_compressed:
+                # The task looks at the bytes next, and has them in its caches then. Here each checksum, of some
+                # microseconds, would have two threads contend for the interpreter.
+                return [stored]
+            stored = stored.decode()
+        if not isinstance(stored, SealedBatch):
+            return [QueuedEvent(stored)]
+        pieces = [stored]
+        if self._segment_size != LOCAL_SEGMENT_BYTES:
+            # Here, on the I/O pool, so that the network thread only moves bytes.
+            pieces = stored.cut(self._segment_size)
+            for piece in pieces:
+                piece.body()
+        return [DataElement(piece, None, self._cost_of(piece)) for piece in pieces]
+
+    def _cost_of(self, sealed: SealedBatch) -> int:
+        return max(1, -(-sealed.size_bytes // self._segment_size))
+
+
+def _measure(element: Element | UndecodedElement) -> tuple[int, int]:
+    """Return what it costs in segments, and its bytes in memory; what is decoded later is one, of this process."""
+    if isinstance(element, DataElement):
+        return element.cost, element.sealed.size_bytes
+    if isinstance(element, UndecodedElement) and element.size_bytes:
+        return 1, element.size_bytes
+    return 0, 0

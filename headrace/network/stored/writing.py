@@ -1,0 +1,253 @@
+"""ChunkWriter: elements of one file, gathered by their task and written on the I/O pool a chunk at a time.
+
+Where an element will lie is known when it is added, so that the task goes on while chunks before it are given their
+checksums and written.
+
+WriteBehind: what one task stores is written on the I/O pool, in order, while the task goes on.
+
+The task hands over chunks and is stopped only where more than a limit would be on its way; an error of the disk
+reaches it with its next call, and nothing is written after that. Where jobs do not run beside their submitter, as in
+a simulation or on the I/O pool itself, every chunk is written at once.
+Source: Flink PartitionedFileWriter, whose writes the task does itself.
+
+RegionWriter: the regions of one sort-merge partition, encoded by its task and written on the I/O pool.
+
+Where everything will lie is known when it is encoded, so that the task goes on with the next region while chunks of
+this one are given their checksums and written. Source: Flink PartitionedFileWriter.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from headrace.network.batches.compression import BatchCompressor
+from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
+from headrace.network.stored.file_format import FileSeal, PreparedElement, prepare_batch
+from headrace.network.stored.io_pool import IoExecutor, SerialJobs
+from headrace.network.stored.sort_merge_index import Extent, PartitionedFile, PartitionedFileWriter
+
+
+class WriteBehind:
+    """Chunks of one file. By the task's thread."""
+
+    def __init__(self, io: IoExecutor, limit_bytes: int) -> None:
+        self._limit_bytes: Final = limit_bytes
+        self._jobs: Final = SerialJobs(io) if io.is_concurrent else None
+        # Guards changes of the fields below: the task hands over, the I/O pool writes and wakes the task.
+        self._condition = threading.Condition()
+        self._pending_bytes = 0
+        self._error: Exception | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are on their way. Any thread; a moment's reading."""
+        return self._pending_bytes
+
+    def await_room(self, size_bytes: int) -> None:
+        """Wait until so many bytes more keep to the limit, or nothing is on its way. What an earlier write raised."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: (
+                    self._error is not None
+                    or not self._pending_bytes
+                    or self._pending_bytes + size_bytes <= self._limit_bytes
+                )
+            )
+            self._raise_error()
+
+    def submit(self, size_bytes: int, write: Callable[[], None]) -> None:
+        """Have a chunk written behind those before it. Does not wait. What this or an earlier write raised."""
+        with self._condition:
+            self._raise_error()
+            self._pending_bytes += size_bytes
+        if self._jobs is not None:
+            self._jobs.submit(lambda: self._write(size_bytes, write))
+            return
+        self._write(size_bytes, write)
+        with self._condition:
+            self._raise_error()
+
+    def drain(self) -> None:
+        """Wait until everything was written. What a write raised."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._pending_bytes)
+            self._raise_error()
+
+    def _write(self, size_bytes: int, write: Callable[[], None]) -> None:
+        error: Exception | None = None
+        try:
+            if self._error is None:
+                write()
+        except Exception as raised:
+            error = raised
+        # What the chunk holds is free before the task may go on.
+        del write
+        with self._condition:
+            self._error = self._error or error
+            self._pending_bytes -= size_bytes
+            self._condition.notify_all()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class ChunkedFile(Protocol):
+    """What chunks are written to: a file, or several that come and go together."""
+
+    def retain(self) -> bool:
+        """Become one more user; False if it is gone."""
+        ...
+
+    def append(self, pieces: Sequence[Any]) -> int:
+        """Write at the end; return where that is. StorageError."""
+        ...
+
+    def let_go(self) -> None:
+        """One user is done; the last one has it deleted."""
+        ...
+
+
+class ChunkWriter:
+    """By the task's thread, which keeps the file retained meanwhile.
+
+    At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    """
+
+    def __init__(
+        self,
+        file: ChunkedFile,
+        io: IoExecutor,
+        *,
+        chunk_bytes: int,
+        limit_bytes: int,
+        seal: FileSeal | None = None,
+    ) -> None:
+        """`chunk_bytes`: what is handed to the I/O pool in one go; a chunk ends with the element that reaches it."""
+        self._file: Final = file
+        self._seal: Final = seal
+        self._behind: Final = WriteBehind(io, limit_bytes)
+        self._chunk_bytes: Final = chunk_bytes
+        self._chunk: list[PreparedElement] = []
+        self._gathered_bytes = 0
+        self.position = 0
+        """Where in the file the next element will lie."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are on their way. Any thread; a moment's reading."""
+        return self._behind.pending_bytes
+
+    def await_room(self, size_bytes: int) -> None:
+        """Wait until about so many bytes may be written besides what is on its way. StorageError."""
+        self._behind.await_room(size_bytes)
+
+    def add(self, element: PreparedElement) -> None:
+        """Add one element. StorageError, of this or an earlier chunk."""
+        size = element.size_bytes
+        self._chunk.append(element)
+        self._gathered_bytes += size
+        self.position += size
+        if self._gathered_bytes >= self._chunk_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """End the chunk here. StorageError, of this or an earlier one."""
+        chunk, self._chunk = self._chunk, []
+        size, self._gathered_bytes = self._gathered_bytes, 0
+        if chunk:
+            # Also for chunks of one batch each, of which there may be many.
+            self._behind.await_room(size)
+            place = self.position - size
+            self._behind.submit(size, partial(_write_chunk, self._file, chunk, self._seal, place))
+
+    def drain(self) -> None:
+        """Wait until all that was flushed is written. StorageError."""
+        self._behind.drain()
+
+
+def _write_chunk(
+    file: ChunkedFile, chunk: Sequence[PreparedElement], seal: FileSeal | None, place: int
+) -> None:
+    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
+    if not file.retain():
+        return
+    try:
+        pieces: list[Any] = []
+        for element in chunk:
+            pieces += element.pieces(seal, place)
+            place += element.size_bytes
+        file.append(pieces)
+    finally:
+        file.let_go()
+
+
+MESSAGE_BYTES: Final = 512 << 10
+"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
+of a processor to read."""
+JOINED_BYTES: Final = 448 << 10
+"""Smaller parts are copied together up to this."""
+WRITE_BYTES: Final = 4 << 20
+"""What is handed to the operating system in one go."""
+
+
+class RegionWriter:
+    """By the task's thread, which keeps the files retained meanwhile.
+
+    At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    """
+
+    def __init__(
+        self,
+        writer: PartitionedFileWriter,
+        compressor: BatchCompressor,
+        io: IoExecutor,
+        limit_bytes: int,
+    ) -> None:
+        self._writer: Final = writer
+        self._compressor: Final = compressor
+        self._chunks: Final = ChunkWriter(
+            writer,
+            io,
+            chunk_bytes=WRITE_BYTES,
+            limit_bytes=limit_bytes,
+            seal=writer.schemas.seal,
+        )
+        self._batch_writer: Final = BatchWriter()
+
+    @property
+    def position(self) -> int:
+        """Where in the file the next element will lie."""
+        return self._chunks.position
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are on their way. Any thread; a moment's reading."""
+        return self._chunks.pending_bytes
+
+    def await_room(self, size_bytes: int) -> None:
+        """Wait until a region of about this size may be written besides what is on its way. StorageError."""
+        self._chunks.await_room(size_bytes)
+
+    def write(self, sealed: SealedBatch) -> None:
+        """Add a batch, in messages of a handy size. StorageError, of this or an earlier chunk."""
+        for piece in sealed.cut(MESSAGE_BYTES):
+            piece.write(self._batch_writer)
+            body = piece.body()
+            self.add(prepare_batch(piece, body, self._writer.schemas, self._compressor))
+
+    def add(self, element: PreparedElement) -> None:
+        """Add one element. StorageError, of this or an earlier chunk."""
+        self._chunks.add(element)
+
+    def end_region(self, extents: Sequence[Extent]) -> None:
+        """End a region of which each subpartition has an extent. StorageError."""
+        self._chunks.flush()
+        self._writer.end_region(extents)
+
+    def finish(self) -> PartitionedFile:
+        """Wait until everything is written; publish the index. StorageError."""
+        self._chunks.drain()
+        assert self._writer.data.size == self.position, "a chunk is not where its extents say"
+        return self._writer.finish()

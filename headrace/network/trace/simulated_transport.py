@@ -1,0 +1,275 @@
+"""SimulatedTransport: TaskManagers of one process and one thread, whose bytes travel as long as the simulation says.
+
+The same endpoints, frames and sessions as over sockets; only the carrier differs. Order is kept per direction of a
+connection. Give every CreditBasedShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network,
+and NeverWait as its wait strategy.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from headrace.core.ids import ResourceId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.sessions.connection_protocol import WireEndpoint
+from headrace.network.sessions.peer_session import Session
+from headrace.network.sessions.transport import Cancellable, TransportHost
+from headrace.network.transport.connection_manager import (
+    OnError,
+    OnReady,
+    PeerConnection,
+    PeerConnections,
+)
+from headrace.network.wire.framing import Body
+from headrace.network.wire.handshake import Role
+
+Schedule = Callable[[float, Callable[[], None]], Cancellable]
+"""Run a callback after so many milliseconds of virtual time."""
+LinkDelay = Callable[[str, str], float]
+"""Milliseconds that bytes take from one TaskManager to another."""
+
+
+class Relay(Protocol):
+    """Somebody between the two sides of one connection: observes, holds back or changes what passes."""
+
+    def carry(self, role: Role, data: bytes) -> None:
+        """The side of this role has sent `data`, or, where that is empty, its last: deliver what is to arrive."""
+        ...
+
+
+LetArrive = Callable[[Role, bytes], None]
+"""Let bytes that the side of this role sent arrive at the other; no bytes are the end of the stream."""
+CreateRelay = Callable[[str, str, LetArrive], Relay]
+"""Makes the relay of a new connection, from the names of dialler and acceptor and the way to deliver."""
+
+_WRITE_BUDGET_BYTES: Final = 1 << 20
+
+
+def _no_delay(source: str, target: str) -> float:
+    return 0.0
+
+
+class SimulatedNetwork:
+    """The TaskManagers that can reach each other."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        delay_ms: LinkDelay = _no_delay,
+        create_relay: CreateRelay | None = None,
+    ) -> None:
+        self.schedule: Final = schedule
+        self.delay_ms: Final = delay_ms
+        self.create_relay: Final = create_relay
+        self.transports: Final[dict[str, SimulatedTransport]] = {}
+
+    def create_transport(self) -> "SimulatedTransport":
+        """Return the transport of one more TaskManager."""
+        return SimulatedTransport(self)
+
+    def kill(self, name: str) -> None:
+        """Let a TaskManager vanish: nothing it sends arrives any more, and its peers notice."""
+        transport = self.transports.pop(name, None)
+        if transport is not None:
+            transport.vanish()
+
+
+class SimulatedTransport:
+    """See Transport. Everything runs on the simulation's thread."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._host: TransportHost | None = None
+        self._connections: list[_SimulatedConnection] = []
+        self.peers: Final = PeerConnections()
+
+    @property
+    def host(self) -> TransportHost:
+        """The environment it serves."""
+        assert self._host is not None
+        return self._host
+
+    def start(self, host: TransportHost) -> TaskManagerLocation:
+        self._host = host
+        self._network.transports[host.name] = self
+        return TaskManagerLocation(ResourceId(host.name), host.name, 0, None, "simulation")
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self._network.schedule(0, callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        return self._network.schedule(delay_ms, callback)
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        name = str(location.resource_id)
+        if self.peers.use(name, on_ready, on_error):
+            peer = self._network.transports.get(name)
+            if peer is None:
+                self.peers.dial_failed(name, "there is no such task manager")
+                return
+            near = _SimulatedConnection(self._network, self, name, Role.DIALLER)
+            far = _SimulatedConnection(self._network, peer, self.host.name, Role.ACCEPTOR)
+            near.other, far.other = far, near
+            near.relay = far.relay = self._create_relay(near, far)
+            self._connections.append(near)
+            peer._connections.append(far)
+            near.wake()
+
+    def _create_relay(
+        self, near: "_SimulatedConnection", far: "_SimulatedConnection"
+    ) -> Relay | None:
+        create = self._network.create_relay
+        if create is None:
+            return None
+
+        def deliver(role: Role, data: bytes) -> None:
+            (far if role is Role.DIALLER else near).arrive_later(data)
+
+        return create(self.host.name, near.peer, deliver)
+
+    def close(self) -> None:
+        self._network.transports.pop(self.host.name, None)
+        for connection in list(self._connections):
+            connection.close()
+
+    def vanish(self) -> None:
+        for connection in list(self._connections):
+            connection.cut()
+
+    def established(self, connection: PeerConnection, name: str, session: Session) -> None:
+        """A connection can be used."""
+        self.peers.established(self.host.name, connection, name, session)
+
+    def ended(self, connection: "_SimulatedConnection", error: NetworkError) -> None:
+        """A connection is gone."""
+        self._connections.remove(connection)
+        dialled = connection.peer if connection.role is Role.DIALLER else None
+        self.peers.ended(connection, dialled, str(error))
+
+
+class _SimulatedConnection:
+    """One side of a connection. See Link."""
+
+    def __init__(
+        self, network: SimulatedNetwork, transport: SimulatedTransport, peer: str, role: Role
+    ) -> None:
+        self._network = network
+        self._transport = transport
+        self._peer = peer
+        self.role: Final = role
+        self._is_wake_pending = False
+        self._is_ended = False
+        # What is on its way here. Each arrival takes the oldest: delays may differ, the order may not.
+        self._inbox: deque[Callable[[], None]] = deque()
+        self.other: _SimulatedConnection | None = None
+        self.relay: Relay | None = None
+        self._endpoint = WireEndpoint(
+            transport.host,
+            self,
+            role,
+            self._established,
+            peer if role is Role.DIALLER else None,
+            lambda name: transport.peers.claimed(self, name),
+        )
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    def wake(self) -> None:
+        if not self._is_wake_pending:
+            self._is_wake_pending = True
+            self._network.schedule(0, self._flush)
+
+    def close(self) -> None:
+        """Leave on purpose."""
+        if not self._is_ended:
+            self._say(self._endpoint.farewell())
+            self._end(ConnectionLostError(self._peer, "closed by this side"))
+
+    def cut(self) -> None:
+        """End both sides: this one now, the other when it can have noticed."""
+        if not self._is_ended:
+            other, self.other, self.relay = self.other, None, None
+            self._end(ConnectionLostError(self._peer, "this side vanished"))
+            if other is not None:
+                other._later(lambda: other._end(ConnectionLostError(other.peer, "it vanished")))
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the other side."""
+        if self._is_ended:
+            return
+        if not data:
+            self._end(ConnectionLostError(self._peer, "it was closed unexpectedly"))
+            return
+        view = memoryview(data)
+        try:
+            while view and not self._is_ended:
+                room = self._endpoint.buffer()
+                count = min(len(room), len(view))
+                room[:count] = view[:count]
+                self._endpoint.received(count)
+                view = view[count:]
+        except NetworkError as error:
+            self._say(self._endpoint.last_output())
+            self._end(error)
+            return
+        self._flush()
+
+    def _flush(self) -> None:
+        self._is_wake_pending = False
+        while not self._is_ended:
+            output = self._endpoint.take_output(_WRITE_BUDGET_BYTES)
+            if not output:
+                if self._endpoint.is_spent:
+                    self.close()
+                return
+            self._say(output)
+
+    def arrive_later(self, data: bytes) -> None:
+        """Have bytes of the other side received after the delay of this direction."""
+        self._later(lambda: self.receive(data))
+
+    def _say(self, output: list[Body]) -> None:
+        data = b"".join(bytes(part) for part in output)
+        if data:
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        if self.relay is not None:
+            self.relay.carry(self.role, data)
+        elif self.other is not None:
+            self.other.arrive_later(data)
+
+    def _later(self, callback: Callable[[], None]) -> None:
+        """Run what comes from the peer after the delay of this direction."""
+        self._inbox.append(callback)
+        delay_ms = self._network.delay_ms(self._peer, self._transport.host.name)
+        self._network.schedule(delay_ms, self._arrive)
+
+    def _arrive(self) -> None:
+        self._inbox.popleft()()
+
+    def _established(self, name: str, session: Session) -> None:
+        self._transport.established(self, name, session)
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._is_ended:
+            return
+        try:
+            delay_ms = self._endpoint.check_alive()
+        except ConnectionLostError as error:
+            self._end(error)
+            return
+        if delay_ms is not None:
+            self._network.schedule(delay_ms, self._check_alive)
+            self._flush()
+
+    def _end(self, error: NetworkError) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self._endpoint.lost(error)
+            self._transport.ended(self, error)
+            self._send(b"")

@@ -1,0 +1,242 @@
+"""ConnectionTable: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
+
+Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains.
+Source: Flink PartitionRequestClientFactory, with one connection for both directions instead of two.
+
+PeerConnections: which connection with a TaskManager is used, where both sides dial each other at once. Pure.
+
+Of two connections both sides keep the one that the lower TaskManager id dialled. Whoever knows that it is on its way
+waits for it, with all its channels. Only a side that could not know has used the other one by then: that one opens no
+more channels, and ends with the last that it has. Source: Flink PartitionRequestClientFactory, for the waiting.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from headrace.core.security.hmac_handshake import Role
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import spawn
+from headrace.network.errors import NetworkError
+from headrace.network.sessions.peer_session import PeerSession, Session
+from headrace.network.transport.connection import SocketConnection
+from headrace.network.transport.http_tunnel import HttpTunnel
+
+OnReady = Callable[[PeerSession], None]
+OnError = Callable[[str], None]
+
+
+class PeerConnection(Protocol):
+    """One connection, as far as a choice needs to know it."""
+
+    @property
+    def role(self) -> Role:
+        """Which side of it this is."""
+        ...
+
+
+class PeerConnections:
+    """Connections by the name of the peer, and who waits for them. On the transport's thread."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[PeerConnection, PeerSession]] = {}
+        # Established, but not used unless the better one, which is on its way, fails.
+        self._kept_back: dict[str, tuple[PeerConnection, PeerSession]] = {}
+        self._incoming: Final[dict[PeerConnection, str]] = {}
+        self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
+
+    def use(self, name: str, on_ready: OnReady, on_error: OnError) -> bool:
+        """Call one of the two, now or later; return whether the caller has to dial."""
+        found = self._used.get(name)
+        if found is not None:
+            on_ready(found[1])
+            return False
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append((on_ready, on_error))
+        return len(waiting) == 1
+
+    def claimed(self, connection: PeerConnection, name: str) -> None:
+        """Whoever dialled this side says who it is, and has not proved it."""
+        self._incoming[connection] = name
+
+    def established(
+        self, own_name: str, connection: PeerConnection, name: str, session: Session
+    ) -> None:
+        """A connection, of whichever direction, can be used."""
+        self._incoming.pop(connection, None)
+        if not isinstance(session, PeerSession):
+            return
+        better = Role.DIALLER if own_name < name else Role.ACCEPTOR
+        used = self._used.get(name)
+        if used is not None:
+            if used[0].role is connection.role:
+                # The peer noticed before us that the older one is dead.
+                return
+            if connection.role is not better:
+                session.retire(connection.role)
+                return
+            used[1].retire(used[0].role)
+        elif connection.role is not better and self._is_better_on_its_way(better, name):
+            self._kept_back[name] = connection, session
+            return
+        self._use(name, connection, session)
+
+    def dial_failed(self, name: str, reason: str) -> None:
+        """This side cannot reach a peer."""
+        self._fall_back(name, reason)
+
+    def ended(self, connection: PeerConnection, dialled_name: str | None, reason: str) -> None:
+        """A connection ended, or never was established."""
+        for name, (known, _) in list(self._used.items()):
+            if known is connection:
+                del self._used[name]
+                return
+        for name, (known, _) in list(self._kept_back.items()):
+            if known is connection:
+                del self._kept_back[name]
+        claimed = self._incoming.pop(connection, None)
+        if claimed is not None and claimed in self._kept_back:
+            self._fall_back(claimed, reason)
+        elif dialled_name is not None and dialled_name not in self._used:
+            self._fall_back(dialled_name, reason)
+
+    def _is_better_on_its_way(self, better: Role, name: str) -> bool:
+        if better is Role.DIALLER:
+            return name in self._waiting
+        return name in self._incoming.values()
+
+    def _use(self, name: str, connection: PeerConnection, session: PeerSession) -> None:
+        self._used[name] = connection, session
+        spare = self._kept_back.pop(name, None)
+        if spare is not None:
+            spare[1].retire(spare[0].role)
+        for on_ready, _ in self._waiting.pop(name, []):
+            on_ready(session)
+
+    def _fall_back(self, name: str, reason: str) -> None:
+        spare = self._kept_back.pop(name, None)
+        if spare is not None:
+            self._use(name, *spare)
+            return
+        for _, on_error in self._waiting.pop(name, []):
+            on_error(reason)
+
+
+Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
+"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
+
+
+class ConnectionTable:
+    """Connections by the name of the peer. On the network thread."""
+
+    def __init__(
+        self,
+        own_host_id: str,
+        factory: Factory,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        retry_count: int = 0,
+        tunnel: HttpTunnel | None = None,
+    ) -> None:
+        self._own_host_id: Final = own_host_id
+        self._factory = factory
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._retry_count = retry_count
+        self._tunnel = tunnel
+        self._peers: Final = PeerConnections()
+        self._dials: set[asyncio.Task[Any]] = set()
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        """Call one of the two, now or later."""
+        name = str(location.resource_id)
+        if self._peers.use(name, on_ready, on_error):
+            loop = asyncio.get_running_loop()
+            spawn(self._dial(name, location), loop, f"dial {name}", self._dials)
+
+    def claimed(self, connection: SocketConnection, name: str) -> None:
+        """Whoever dialled this side says who it is, and has not proved it."""
+        self._peers.claimed(connection, name)
+
+    def established(
+        self, own_name: str, connection: SocketConnection, name: str, session: Session
+    ) -> None:
+        """A connection, of whichever direction, can be used."""
+        self._peers.established(own_name, connection, name, session)
+
+    def ended(self, connection: SocketConnection, error: NetworkError) -> None:
+        """A connection ended, or never was established."""
+        self._peers.ended(connection, connection.expected_name, str(error))
+
+    def cancel_dials(self) -> None:
+        """Stop connecting."""
+        for dial in list(self._dials):
+            dial.cancel()
+
+    async def _dial(self, name: str, location: TaskManagerLocation) -> None:
+        reason: OSError | None = None
+        for _ in range(1 + self._retry_count):
+            try:
+                async with asyncio.timeout(self._timeout_s) as limit:
+                    await self._open(name, location, lambda: _lift(limit))
+                return
+            except OSError as error:
+                reason = error
+        text = str(reason) or "no answer in time"
+        self._peers.dial_failed(name, f"{location.host}:{location.data_port}: {text}")
+
+    async def _open(
+        self, name: str, location: TaskManagerLocation, on_made: Callable[[], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        path = None if self._tunnel is not None else location.unix_socket_path
+        if path is not None and location.host_id == self._own_host_id and Path(path).is_socket():
+            try:
+                with self._attempt(path, name, on_made) as connection:
+                    await loop.create_unix_connection(lambda: connection, path)
+                return
+            except OSError:
+                # The same kernel, but a file system of its own: TCP reaches it all the same.
+                pass
+        address = f"{location.host}:{location.data_port}"
+        tls_timeout_s = None if self._tls is None else self._timeout_s
+        with self._attempt(address, name, on_made) as connection:
+            if self._tunnel is not None:
+                await loop.create_connection(
+                    lambda: connection,
+                    sock=await self._tunnel.open(location.host, location.data_port),
+                    ssl=self._tls,
+                    server_hostname=None if self._tls is None else location.host,
+                    ssl_handshake_timeout=tls_timeout_s,
+                )
+                return
+            await loop.create_connection(
+                lambda: connection,
+                location.host,
+                location.data_port,
+                ssl=self._tls,
+                ssl_handshake_timeout=tls_timeout_s,
+            )
+
+    @contextmanager
+    def _attempt(
+        self, address: str, name: str, on_made: Callable[[], None]
+    ) -> Generator[SocketConnection]:
+        """A connection that is to be made within; where that is given up, nothing is left of it."""
+        connection = self._factory(address, name, on_made)
+        try:
+            yield connection
+        except BaseException:
+            # It may be made already: uvloop closes its handle and says nothing of it.
+            connection.abandon()
+            raise
+
+
+def _lift(limit: asyncio.Timeout) -> None:
+    """Let a connection that is made be: what is left to do has a timeout of its own, and it may be in use soon."""
+    # Where the limit is over, or the dial, there is nothing to lift.
+    with suppress(RuntimeError):
+        limit.reschedule(None)

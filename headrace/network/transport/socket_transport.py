@@ -1,0 +1,207 @@
+"""SocketTransport: the exchange between processes: network thread, server, connections.
+
+Sharing a host means sharing a Unix socket, else TCP, with TLS where the cluster has it. Closing waits until what was
+written has left.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import ResourceId
+from headrace.core.security.hmac_handshake import Role, Strangers
+from headrace.core.security.refusal_log import RefusalLog
+from headrace.core.security.tls import TlsIdentity, client_context, refuse_plaintext, server_context
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.errors import NetworkError
+from headrace.network.sessions.peer_session import Session
+from headrace.network.sessions.transport import Cancellable, TransportHost
+from headrace.network.transport.connection import SocketConnection
+from headrace.network.transport.connection_manager import ConnectionTable, OnError, OnReady
+from headrace.network.transport.http_tunnel import HttpTunnel
+from headrace.network.transport.network_thread import NetworkThread
+from headrace.network.transport.server import DATA_PORT, DataServer, host_id
+
+CONNECT_TIMEOUT: Final = ConfigOption(
+    "taskmanager.network.netty.client.connectTimeoutSec", int, 120,
+    "Seconds to wait for a connection with another TaskManager.", least=1,
+)  # fmt: skip
+CONNECT_RETRIES: Final = ConfigOption(
+    "taskmanager.network.retries", int, 0,
+    "How often more a connection with another TaskManager is tried that cannot be made; one that was lost is not.",
+)  # fmt: skip
+HANDSHAKE_TIMEOUT: Final = ConfigOption(
+    "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
+    "A peer that has not proved by then that it belongs to the cluster is disconnected.",
+    least=timedelta(milliseconds=10),
+)  # fmt: skip
+_CLOSE_TIMEOUT_S: Final = 5.0
+_TOO_MANY: Final = "too many others wait unproven"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class SocketTransport:
+    """See Transport."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bind_host: str,
+        advertised_host: str,
+        socket_directory: Path | None,
+        tls: TlsIdentity | None = None,
+    ) -> None:
+        if tls is None:
+            refuse_plaintext(settings, bind_host)
+        self._settings = settings
+        self._bind_host = bind_host
+        self._advertised_host = advertised_host
+        self._socket_directory = socket_directory
+        self._handshake_timeout_s = settings.get_option(HANDSHAKE_TIMEOUT).total_seconds()
+        self._server_tls = None if tls is None else server_context(tls)
+        self._connections: set[SocketConnection] = set()
+        self._strangers: Strangers[SocketConnection] = Strangers()
+        self._all_closed: asyncio.Event | None = None
+        self._is_closed = False
+        self._host: TransportHost | None = None
+        self._thread: NetworkThread | None = None
+        self._refusals = RefusalLog(_LOG, "a connection for rows")
+        self._server = DataServer(
+            lambda: self._new_connection(Role.ACCEPTOR, "a client", None, self._accepted),
+            self._refusals,
+        )
+        self._host_id = host_id()
+        self._table = ConnectionTable(
+            self._host_id,
+            self._dialled,
+            float(settings.get_option(CONNECT_TIMEOUT)),
+            None if tls is None else client_context(tls),
+            settings.get_option(CONNECT_RETRIES),
+            HttpTunnel.from_settings(settings),
+        )
+
+    def start(self, host: TransportHost) -> TaskManagerLocation:
+        self._host = host
+        self._thread = NetworkThread(f"network {host.name}")
+        unix_path = None
+        if self._socket_directory is not None:
+            unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"
+        ports = self._settings.get_option(DATA_PORT)
+        try:
+            listening = self._server.listen(
+                self._bind_host, ports, unix_path, self._server_tls, self._handshake_timeout_s
+            )
+            bound = self._thread.run(listening, 30)
+        except BaseException:
+            self.close()
+            raise
+        path = self._server.unix_path
+        return TaskManagerLocation(
+            ResourceId(host.name),
+            self._advertised_host,
+            bound,
+            None if path is None else str(path),
+            self._host_id,
+        )
+
+    def post(self, callback: Callable[[], None]) -> None:
+        assert self._thread is not None, "the shuffle environment was not started"
+        self._thread.post(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        assert self._thread is not None
+        return self._thread.call_later(delay_ms, callback)
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        if self._is_closed:
+            on_error("this side is being closed")
+            return
+        self._table.connect(location, on_ready, on_error)
+
+    def close(self) -> None:
+        if self._thread is None or self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
+        finally:
+            self._thread.stop()
+
+    async def _close(self) -> None:
+        self._table.cancel_dials()
+        await self._server.close()
+        if not self._connections:
+            return
+        self._all_closed = asyncio.Event()
+        failures: list[Exception] = []
+        for connection in list(self._connections):
+            try:
+                connection.close()
+            except Exception as error:
+                # The others have words to say too.
+                failures.append(error)
+                connection.abort()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._all_closed.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+        if failures:
+            raise failures[0]
+
+    def _dialled(self, address: str, name: str, on_made: Callable[[], None]) -> SocketConnection:
+        def opened(connection: SocketConnection) -> None:
+            self._connections.add(connection)
+            on_made()
+
+        return self._new_connection(Role.DIALLER, address, name, opened)
+
+    def _new_connection(
+        self,
+        role: Role,
+        peer: str,
+        expected_name: str | None,
+        on_opened: Callable[[SocketConnection], None],
+    ) -> SocketConnection:
+        assert self._host is not None
+        return SocketConnection(
+            self._host,
+            role,
+            self.post,
+            self._handshake_timeout_s,
+            on_opened,
+            self._table.claimed,
+            self._established,
+            self._ended,
+            self._closed,
+            peer,
+            expected_name,
+        )
+
+    def _accepted(self, connection: SocketConnection) -> None:
+        self._connections.add(connection)
+        oldest = self._strangers.opened(connection)
+        if oldest is not None:
+            oldest.refuse(_TOO_MANY)
+            # It is no stranger any more when its end is told.
+            self._refusals.tell(oldest.host, _TOO_MANY)
+
+    def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
+        self._strangers.no_longer(connection)
+        assert self._host is not None
+        self._table.established(self._host.name, connection, name, session)
+
+    def _ended(self, connection: SocketConnection, error: NetworkError) -> None:
+        if self._strangers.no_longer(connection) and connection.refusal:
+            self._refusals.tell(connection.host, connection.refusal)
+        self._table.ended(connection, error)
+
+    def _closed(self, connection: SocketConnection) -> None:
+        self._connections.discard(connection)
+        if self._all_closed is not None and not self._connections:
+            self._all_closed.set()

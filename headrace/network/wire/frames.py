@@ -1,0 +1,299 @@
+"""Every frame of the data plane: id, layout, meaning; stated once and used both to write and to read.
+
+Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
+is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py; frames 30 to
+35, with which results are pushed to a shuffle service, in push_frames.py.
+Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
+"""
+
+from typing import Any, Final, Self
+
+from headrace.core.elements import PlacedMarker
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    IntermediateDataSetId,
+    JobId,
+    JobVertexId,
+    OperatorId,
+    ResultPartitionId,
+)
+from headrace.network.wire.framing import Body, Frame, frame
+
+TEXT_BYTES_MAX: Final = 64 * 1024
+NO_CHANNEL: Final = 0xFFFFFFFF
+"""Stands for the whole connection in an Error frame."""
+
+
+@frame(id=1, layout="!BBI32s")
+class Hello(Frame, frozen=True, gc=False):
+    """Both ways, first: versions and features spoken, and a challenge. `body` is the sender's name. Since version 1."""
+
+    version_min: int  # u8
+    version_max: int  # u8
+    features: int  # u32, bit set, see Feature; what both name is used
+    challenge: bytes  # 32 bytes
+    body: Body  # UTF-8, the resource id of a task manager or "ingest"
+
+
+class Feature:
+    """Bits of `Hello.features`."""
+
+    CHECKSUM: Final = 1
+    """Frames with schemas, rows and events carry checksums, and are refused without."""
+
+
+@frame(id=2, layout="!32s")
+class Proof(Frame, frozen=True, gc=False):
+    """Both ways, second: HMAC-SHA256 under the cluster's secret over role and both hellos. Since version 1."""
+
+    digest: bytes  # 32 bytes
+
+
+@frame(id=3, layout="!")
+class Close(Frame, frozen=True, gc=False):
+    """Both ways: the sender leaves on purpose; what is unfinished is over, but if it is retired. Since version 1."""
+
+
+@frame(id=4, layout="!")
+class KeepAlive(Frame, frozen=True, gc=False):
+    """Both ways, where nothing else was sent for a while: the sender lives. Not answered. Since version 1."""
+
+
+@frame(id=10, layout="!I16sI16s16sIIIIIIQ")
+class PartitionRequest(Frame, frozen=True, gc=False):
+    """Consumer → producer: send this subpartition on `channel`. Since version 1. Source: Flink NettyMessage."""
+
+    channel: int  # u32, chosen by the consumer
+    partition_id: ResultPartitionId  # 60 bytes with the producer's attempt
+    subpartition_index: int  # u32
+    initial_credit: int  # segments, u32
+    credit_max: int  # segments, u32: what the channel can hold at most
+    segment_size: int  # bytes, u32: one credit pays for so many
+    first_sequence: int = 0  # u64: the first element wanted; not 0 where a stored result is read on
+
+    def header_values(self) -> tuple[Any, ...]:
+        return (
+            self.channel,
+            *partition_values(self.partition_id),
+            self.subpartition_index,
+            self.initial_credit,
+            self.credit_max,
+            self.segment_size,
+            self.first_sequence,
+        )
+
+    @classmethod
+    def from_header(
+        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
+    ) -> Self:
+        return cls(values[0], partition_of(values[1:7]), *values[7:])
+
+
+@frame(id=11, layout="!IQ", has_checksum=True)
+class Schema(Frame, frozen=True, gc=False):
+    """Producer → consumer: the Arrow schema of the batches that name `fingerprint` from here on. Since version 1."""
+
+    channel: int  # u32
+    fingerprint: int  # u64
+    body: Body  # Arrow schema message
+
+
+@frame(id=12, layout="!IQIIIQ", has_checksum=True)
+class Data(Frame, frozen=True, gc=False):
+    """Producer → consumer: one sealed batch and the markers between its rows. Since version 1.
+
+    A batch without rows has no body: its markers are all it carries. Costs `credit_count` credits.
+    """
+
+    channel: int  # u32
+    sequence: int  # u64, counts data and events of the channel from 0
+    credit_count: int  # segments this batch occupies, u32, > 0
+    backlog: int  # segments that wait behind it, u32
+    row_count: int  # u32
+    fingerprint: int  # u64, 0 without rows
+    markers: tuple[PlacedMarker, ...]
+    body: Body  # Arrow record batch message
+
+
+@frame(id=13, layout="!IQIBBq", has_checksum=True)
+class Event(Frame, frozen=True, gc=False):
+    """Producer → consumer: an event, free of credit, in order with the data unless it has priority. Since version 1.
+
+    One with priority has overtaken what waited on its own channel before it was numbered. After one that blocks
+    upstream nothing but priority events comes until ResumeConsumption.
+    """
+
+    channel: int  # u32
+    sequence: int  # u64
+    backlog: int  # segments, u32; 0 where the event blocks upstream
+    kind: int  # u8, see `batches.encode_event`
+    traits: int  # u8, bit set, see EventTrait
+    value: int  # i64
+    body: Body = b""  # msgpack of a checkpoint barrier, at most TEXT_BYTES_MAX; else empty
+
+
+class EventTrait:
+    """Bits of `Event.traits`. Source: Flink Buffer.DataType."""
+
+    PRIORITY: Final = 1
+    BLOCKS_UPSTREAM: Final = 2
+    ALL: Final = PRIORITY | BLOCKS_UPSTREAM
+
+
+@frame(id=14, layout="!II")
+class AddCredit(Frame, frozen=True, gc=False):
+    """Consumer → producer: `credit_count` more segments may be sent. Since version 1."""
+
+    channel: int  # u32
+    credit_count: int  # segments, u32, > 0
+
+
+@frame(id=15, layout="!II")
+class Backlog(Frame, frozen=True, gc=False):
+    """Producer → consumer: `backlog` segments wait and the credit in hand does not suffice. Since version 1."""
+
+    channel: int  # u32
+    backlog: int  # segments, u32, > 0
+
+
+@frame(id=16, layout="!I")
+class Cancel(Frame, frozen=True, gc=False):
+    """Consumer → producer: the channel is closed, send nothing more. Since version 1."""
+
+    channel: int  # u32
+
+
+@frame(id=17, layout="!IH")
+class Error(Frame, frozen=True, gc=False):
+    """Both ways: a channel, or with NO_CHANNEL the connection, failed. Text, never pickled. Since version 1."""
+
+    channel: int  # u32
+    code: int  # u16, see ErrorCode
+    body: Body  # UTF-8 text
+
+
+@frame(id=18, layout="!I")
+class ResumeConsumption(Frame, frozen=True, gc=False):
+    """Consumer → producer: go on after the event that blocked this channel. Since version 1. Source: Flink."""
+
+    channel: int  # u32
+
+
+@frame(id=19, layout="!I")
+class AckAllUserRecordsProcessed(Frame, frozen=True, gc=False):
+    """Consumer → producer: all rows before EndOfData were processed. Since version 1. Source: Flink."""
+
+    channel: int  # u32
+
+
+@frame(id=24, layout="!IQ")
+class NewBufferSize(Frame, frozen=True, gc=False):
+    """Consumer → producer: how many rows the channel should hold between the two tasks. Since version 1.
+
+    The producer seals its batches accordingly; credit stays as it is. Source: Flink NettyMessage, whose size is that
+    of one buffer.
+    """
+
+    channel: int  # u32
+    in_flight_rows: int  # u64, > 0
+
+
+@frame(id=25, layout="!I")
+class TaskEvent(Frame, frozen=True, gc=False):
+    """Consumer → producer: an event against the stream, for the task that produces it. Since version 1."""
+
+    channel: int  # u32
+    body: Body  # opaque here, at most TEXT_BYTES_MAX
+
+
+ChannelMessage = (
+    AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize | TaskEvent
+)
+"""What a consumer says of a channel after it has requested it."""
+
+
+class ErrorCode:
+    """Codes of Error frames."""
+
+    PARTITION_NOT_FOUND: Final = 1
+    PRODUCER_FAILED: Final = 2
+    RECORD_TOO_LARGE: Final = 3
+    PROTOCOL: Final = 4
+    INGEST_REFUSED: Final = 5
+    TASK_EVENT_REFUSED: Final = 6
+    PUSH_REFUSED: Final = 7
+
+
+@frame(id=20, layout="!I16s16sIII")
+class IngestOpen(Frame, frozen=True, gc=False):
+    """Pusher → source: a partition of the DataFrame, by the given attempt of its Spark task. Since version 1."""
+
+    channel: int  # u32
+    job_id: JobId  # 16 bytes
+    operator_id: OperatorId  # 16 bytes
+    subtask_index: int  # u32
+    partition: int  # u32
+    spark_attempt: int  # u32
+
+    def header_values(self) -> tuple[Any, ...]:
+        target = (self.job_id.value, self.operator_id.value, self.subtask_index)
+        return (self.channel, *target, self.partition, self.spark_attempt)
+
+    @classmethod
+    def from_header(
+        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
+    ) -> Self:
+        channel, job_id, operator_id, *rest = values
+        return cls(channel, JobId(job_id), OperatorId(operator_id), *rest)
+
+
+@frame(id=21, layout="!IQI")
+class IngestAccept(Frame, frozen=True, gc=False):
+    """Source → pusher: rows up to `accepted_row_count` are known already; send the rest. Since version 1."""
+
+    channel: int  # u32
+    accepted_row_count: int  # u64
+    initial_credit: int  # batches, u32
+
+
+@frame(id=22, layout="!IQIQ", has_checksum=True)
+class IngestData(Frame, frozen=True, gc=False):
+    """Pusher → source: the batch that begins at row `row_offset`; costs one credit. Since version 1."""
+
+    channel: int  # u32
+    row_offset: int  # u64
+    row_count: int  # u32
+    fingerprint: int  # u64
+    body: Body  # Arrow record batch message
+
+
+@frame(id=23, layout="!IQ")
+class IngestEnd(Frame, frozen=True, gc=False):
+    """Pusher → source: all `row_count` rows were sent; the source repeats it once they are taken. Since version 1."""
+
+    channel: int  # u32
+    row_count: int  # u64
+
+
+def partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
+    """Return a partition's id as values of `!16sI16s16sII`."""
+    producer = identity.producer
+    vertex = producer.execution_vertex_id
+    return (
+        identity.data_set_id.value,
+        identity.partition_number,
+        producer.job_id.value,
+        vertex.vertex_id.value,
+        vertex.subtask_index,
+        producer.attempt_number,
+    )
+
+
+def partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
+    """Inverse of `partition_values`."""
+    data_set, number, job, vertex, subtask, attempt = values
+    producer = ExecutionAttemptId(
+        JobId(job), ExecutionVertexId(JobVertexId(vertex), subtask), attempt
+    )
+    return ResultPartitionId(IntermediateDataSetId(data_set), number, producer)

@@ -1,0 +1,231 @@
+"""What every frame of the data plane looks like on the wire, and how one is declared, written and read.
+
+    prefix (16 bytes)   magic u32 · version u8 · id u8 · flags u16 · header length u32 · body length u32
+    header              the fields of the frame in the order of its class, big-endian, then its markers if it has any,
+                        then, with CHECKSUM_FLAG, 8 bytes: CRC-32 of the body, CRC-32 of prefix and header up to here
+    body                opaque bytes: an Arrow message, a schema, UTF-8 text
+
+The header has a checksum of its own so that nothing of it is believed, no credit charged and no memory taken, before it
+is known to be what was sent. Other flags are zero in version 1. Which frames there are stands in wire.py and
+push_frames.py.
+
+crc32: the checksum of frames and of stored batches.
+
+CRC-32 of IEEE 802.3, the one that zlib computes, by zlib-ng, which has the processor multiply without carries: three
+to four times as fast, and each byte that leaves a host or is stored is counted twice.
+"""
+
+import struct
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import msgspec
+from zlib_ng.zlib_ng import crc32
+
+from headrace.core.elements import PlacedMarker
+from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
+from headrace.network.wire.markers import decode_markers, encode_markers
+
+__all__ = ["crc32"]
+
+
+MAGIC: Final = 0x48445257  # "HDRW"
+VERSION: Final = 1
+PREFIX: Final = struct.Struct("!IBBHII")
+HEADER_BYTES_MAX: Final = 64 * 1024
+CHECKSUM_FLAG: Final = 1
+"""Bit of the flags: the header ends with CHECKSUMS."""
+CHECKSUMS: Final = struct.Struct("!II")
+_FLAGS_OFFSET: Final = 6
+_CHECKSUM: Final = struct.Struct("!I")
+
+Body = Any
+"""A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
+
+F = TypeVar("F", bound="Frame")
+
+_FRAMES: dict[int, "type[Frame]"] = {}
+
+
+class BodyParts(msgspec.Struct, frozen=True, gc=False):
+    """A body of `size_bytes` in several bytes-like pieces, so that they need not be copied into one."""
+
+    parts: tuple[Any, ...]
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """Base of all frames. The last fields may be `markers` and `body`, in this order."""
+
+    FRAME_ID: ClassVar[int]
+    SINCE_VERSION: ClassVar[int]
+    LAYOUT: ClassVar[struct.Struct]
+    HAS_MARKERS: ClassVar[bool] = False
+    HAS_BODY: ClassVar[bool] = False
+    HAS_CHECKSUM: ClassVar[bool] = False
+    """Whether it carries checksums where both sides want them."""
+
+    def header_values(self) -> tuple[Any, ...]:
+        """Values of `LAYOUT`, in order."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_header(
+        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
+    ) -> Self:
+        """Rebuild the frame from the values of `LAYOUT`."""
+        raise NotImplementedError
+
+
+def frame(
+    *, id: int, layout: str, since: int = 1, has_checksum: bool = False
+) -> Callable[[type[F]], type[F]]:
+    """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
+
+    def decorate(cls: type[F]) -> type[F]:
+        assert id not in _FRAMES, f"frame id {id} is declared twice"
+        names = list(cls.__struct_fields__)
+        cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
+        cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
+        cls.HAS_CHECKSUM = has_checksum
+        if "header_values" not in cls.__dict__:
+            _add_plain_codec(cls, [name for name in names if name not in ("markers", "body")])
+        _FRAMES[id] = cls
+        return cls
+
+    return decorate
+
+
+def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
+    """Fields are struct values as they are."""
+    fields = attrgetter(*names) if len(names) > 1 else None
+
+    def header_values(self: Frame) -> tuple[Any, ...]:
+        return fields(self) if fields is not None else tuple(getattr(self, name) for name in names)
+
+    def from_header(
+        cls: type[Any], values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
+    ) -> Any:
+        if cls.HAS_MARKERS:
+            return cls(*values, markers, body)
+        return cls(*values, body) if cls.HAS_BODY else cls(*values)
+
+    cls.header_values = header_values  # type: ignore[method-assign]
+    cls.from_header = classmethod(from_header)  # type: ignore[method-assign,assignment]
+
+
+def declared_frames() -> list[type[Frame]]:
+    """Every frame class, ordered by id."""
+    return [_FRAMES[key] for key in sorted(_FRAMES)]
+
+
+def encode(message: Frame, *, with_checksum: bool = False) -> list[Body]:
+    """Return the frame as buffers to be written one after the other: prefix with header, then the body if any.
+
+    `with_checksum` is for frames that have one.
+    """
+    cls = type(message)
+    header = cls.LAYOUT.pack(*message.header_values())
+    if cls.HAS_MARKERS:
+        header += encode_markers(message.markers)  # type: ignore[attr-defined]
+    body: Body = message.body if cls.HAS_BODY else b""  # type: ignore[attr-defined]
+    parts = body.parts if isinstance(body, BodyParts) else (body,) if len(body) else ()
+    if with_checksum:
+        return [_checked_start(cls, header, parts, len(body)), *parts]
+    return [PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), len(body)) + header, *parts]
+
+
+def _checked_start(
+    cls: type[Frame], header: bytes, parts: tuple[Any, ...], body_length: int
+) -> bytes:
+    assert cls.HAS_CHECKSUM
+    body_checksum = 0
+    for part in parts:
+        body_checksum = crc32(part, body_checksum)
+    header_length = len(header) + CHECKSUMS.size
+    prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, CHECKSUM_FLAG, header_length, body_length)
+    start = prefix + header + _CHECKSUM.pack(body_checksum)
+    return start + _CHECKSUM.pack(crc32(start))
+
+
+def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, int]:
+    """Return frame class, header length and body length; UnknownFrameError where they cannot be ours."""
+    magic, version, frame_id, flags, header_length, body_length = PREFIX.unpack_from(data, offset)
+    if magic != MAGIC:
+        raise UnknownFrameError(peer, f"bytes that are no frame (magic {magic:#010x})")
+    if version != VERSION:
+        raise UnknownFrameError(peer, f"a frame of version {version}, this side speaks {VERSION}")
+    cls = _FRAMES.get(frame_id)
+    if cls is None:
+        raise UnknownFrameError(peer, f"a frame with the unknown id {frame_id}")
+    if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
+        raise ProtocolError(peer, f"a {cls.__name__} frame with the unknown flags {flags:#06x}")
+    least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)
+    if header_length > HEADER_BYTES_MAX or header_length < least:
+        raise ProtocolError(peer, f"a {cls.__name__} frame with a header of {header_length} bytes")
+    if body_length and not cls.HAS_BODY:
+        raise ProtocolError(peer, f"a {cls.__name__} frame with a body of {body_length} bytes")
+    return cls, header_length, body_length
+
+
+def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: str) -> int | None:
+    """Check the header at `offset`, in front of which stands its prefix; return what `verify_body` has to expect.
+
+    None where the frame carries no checksums. CorruptFrameError.
+    """
+    if not _is_checksummed(data, offset):
+        return None
+    end = offset + length - _CHECKSUM.size
+    with memoryview(data) as view:
+        actual = crc32(view[offset - PREFIX.size : end])
+    body_checksum, expected = CHECKSUMS.unpack_from(data, end - _CHECKSUM.size)
+    if actual != expected:
+        raise _corrupt(peer, f"header of a {cls.__name__} frame", expected, actual)
+    return body_checksum
+
+
+def verify_body(cls: type[Frame], body: Any, expected: int, peer: str) -> None:
+    """Check a body against what its header says of it. CorruptFrameError."""
+    actual = crc32(body)
+    if actual != expected:
+        raise _corrupt(peer, f"body of a {cls.__name__} frame", expected, actual)
+
+
+def _corrupt(peer: str, what: str, expected: int, actual: int) -> CorruptFrameError:
+    sums = f"its checksum is {actual:#010x}, and was {expected:#010x}"
+    return CorruptFrameError(peer, f"the {what} was changed on its way: {sums}")
+
+
+def _is_checksummed(data: Any, header_offset: int) -> bool:
+    return bool(data[header_offset - PREFIX.size + _FLAGS_OFFSET + 1] & CHECKSUM_FLAG)
+
+
+def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body, peer: str) -> F:
+    """Rebuild a frame from its header at `offset`, in front of which stands its prefix, and its body.
+
+    Checksums are left to `verify_header` and `verify_body`.
+    """
+    if _is_checksummed(data, offset):
+        length -= CHECKSUMS.size
+    values = cls.LAYOUT.unpack_from(data, offset)
+    size = cls.LAYOUT.size
+    markers: tuple[PlacedMarker, ...] = ()
+    if cls.HAS_MARKERS:
+        markers = decode_markers(data, offset + size, length - size, peer)
+    elif length != size:
+        raise ProtocolError(peer, f"a {cls.__name__} frame with {length - size} bytes too many")
+    try:
+        return cls.from_header(values, markers, body)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ProtocolError(
+            peer, f"a {cls.__name__} frame with impossible values: {error}"
+        ) from error
+
+
+def attach_body(header: Frame, body: Body) -> None:
+    """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
+    msgspec.structs.force_setattr(header, "body", body)

@@ -1,0 +1,1 @@
+"""Asynchronous functions: calls in flight, their order and their results."""

@@ -1,0 +1,242 @@
+"""Contexts that process functions are given: one object per operator, moved from record to record.
+
+OperatorRuntimeContext: what `open` of a user function is given, on top of the operator's own context.
+"""
+
+from typing import Any, NoReturn, cast
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.functions.process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    TimeDomain,
+    TimerService,
+)
+from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
+from headrace.functions.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    OperatorStateStore,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from headrace.operators.runtime.operator import Operator, OperatorContext
+from headrace.operators.runtime.timers import InternalTimerService
+from headrace.state.backend import EntryScope, KeyedStateBackend, StateAccessError
+
+
+class KeyedTimerService(TimerService):
+    """TimerService of a keyed operator: timers belong to the current key."""
+
+    def __init__(self, timers: InternalTimerService) -> None:
+        self._timers = timers
+
+    def current_processing_time(self) -> int:
+        return self._timers.current_processing_time_ms()
+
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark_ms
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.register(TimeDomain.PROCESSING_TIME, timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._timers.register(TimeDomain.EVENT_TIME, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.delete(TimeDomain.PROCESSING_TIME, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers.delete(TimeDomain.EVENT_TIME, timestamp)
+
+
+class ClockTimerService(TimerService):
+    """TimerService of an operator without keys: it tells the time and takes no timers."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def current_processing_time(self) -> int:
+        return self._operator.context.timers.now_ms()
+
+    def current_watermark(self) -> int:
+        return self._operator.current_watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def _refuse(self) -> None:
+        raise StateAccessError(
+            "timers belong to keys: call key_by first and use a KeyedProcessFunction"
+        )
+
+
+class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
+    """Context of a record on a stream without keys. `current_timestamp` is MIN_TIMESTAMP where there is none."""
+
+    def __init__(self, timer_service: TimerService) -> None:
+        self._timer_service = timer_service
+        self.current_timestamp = MIN_TIMESTAMP
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+    def timestamp(self) -> int | None:
+        timestamp = self.current_timestamp
+        return None if timestamp == MIN_TIMESTAMP else timestamp
+
+
+class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):
+    """Context of a record on a keyed stream; the key is the state backend's."""
+
+    def __init__(self, timer_service: TimerService, scope: EntryScope) -> None:
+        self._timer_service = timer_service
+        self._scope = scope
+        self.current_timestamp = MIN_TIMESTAMP
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+    def timestamp(self) -> int | None:
+        timestamp = self.current_timestamp
+        return None if timestamp == MIN_TIMESTAMP else timestamp
+
+    def get_current_key(self) -> Any:
+        return self._scope.entry
+
+
+class FiringContext(
+    KeyedRecordContext, KeyedProcessFunction.OnTimerContext, KeyedCoProcessFunction.OnTimerContext
+):
+    """Context of a timer that fires."""
+
+    domain = TimeDomain.EVENT_TIME
+
+    def time_domain(self) -> TimeDomain:
+        return self.domain
+
+
+class BackendStateStore(KeyedStateStore):
+    """Keyed states of one scope of a backend: per key, or per key and window."""
+
+    def __init__(self, backend: KeyedStateBackend, scope: EntryScope) -> None:
+        self._backend = backend
+        self._scope = scope
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return cast(ValueState[Any], self._state(state_descriptor))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return cast(ListState[Any], self._state(state_descriptor))
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return cast(MapState[Any, Any], self._state(state_descriptor))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return cast(ReducingState[Any], self._state(state_descriptor))
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return cast(AggregatingState[Any, Any], self._state(state_descriptor))
+
+    def _state(self, descriptor: StateDescriptor) -> object:
+        return self._backend.get_state(descriptor, self._scope)
+
+
+class NoStateStore(BackendStateStore):
+    """Stands for state where none may be kept; every access says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def _state(self, descriptor: StateDescriptor) -> NoReturn:
+        raise StateAccessError(f"state '{descriptor.get_name()}' is out of reach: {self._reason}")
+
+
+class OperatorRuntimeContext(RuntimeContext):
+    """RuntimeContext of a function; without a backend (a stream without keys) asking for keyed state is an error.
+
+    `operator_state` None: key selectors, timestamp assigners and windows keep no state of their subtask.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        backend: KeyedStateBackend | None,
+        operator_state: OperatorStateStore | None = None,
+    ) -> None:
+        self._context = context
+        self._operator_state = operator_state
+        self._store: KeyedStateStore
+        if backend is None:
+            self._store = NoStateStore("keyed state needs a keyed stream, call key_by first")
+        else:
+            self._store = BackendStateStore(backend, backend.key_scope)
+
+    def get_task_name(self) -> str:
+        return self._context.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._context.subtask_index
+
+    def get_attempt_number(self) -> int:
+        return self._context.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        return self._context.task_name_with_subtasks
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self._context.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> UserMetricGroup:
+        return self._context.metrics
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        if self._operator_state is None:
+            raise StateAccessError(
+                f"the functions of operator '{self._context.operator_name}' have no operator state: "
+                "keep it in a process, map, flat_map or filter function"
+            )
+        return self._operator_state
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._store.get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._store.get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._store.get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._store.get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return self._store.get_aggregating_state(state_descriptor)

@@ -1,0 +1,235 @@
+"""The operator interface: batches in, batches out, on the task's mailbox thread.
+
+An operator is made by `operators.registry` from its spec, opened once, fed batches and watermarks, finished and
+closed. It never blocks and starts no thread. Source: Flink StreamOperator, AbstractStreamOperatorV2.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Protocol
+
+from headrace.checkpoint.handles import Committable
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.ingest import IngestDoor
+from headrace.functions.source import InputStatus
+from headrace.functions.subtask_context import ProcessingTimeService, ScheduledTimer
+from headrace.metrics.groups import MetricGroup
+from headrace.state.operator_states import StatesOfOperator
+
+__all__ = [
+    "InputStatus",
+    "OneInputOperator",
+    "Operator",
+    "OperatorContext",
+    "Output",
+    "ProcessingTimeService",
+    "ScheduledTimer",
+    "SourceOperator",
+    "TwoInputOperator",
+]
+
+
+TURN_MS: Final = 20
+"""About so long a task works on without a look at its mail, timers and barriers, where what it does can be parted."""
+
+
+class Output(Protocol):
+    """Where an operator sends what it makes; the same object for its whole life.
+
+    `reads_rows`: whether something that follows asks for rows of the main output as Python values.
+    """
+
+    reads_rows: bool
+
+    def emit(self, batch: RecordBatch) -> None:
+        """Send rows of the operator's output type; an empty batch is dropped."""
+        ...
+
+    def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
+        """Send rows to a side output; dropped where nobody reads the tag."""
+        ...
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """Send a watermark; one that is not larger than the last is dropped."""
+        ...
+
+    def emit_status(self, is_idle: bool) -> None:
+        """Announce idleness or activity; watermarks are swallowed while idle."""
+        ...
+
+    def check_interrupted(self) -> None:
+        """Raise where the task is to stop. `emit` does so too; this is for whoever works long and emits nothing."""
+        ...
+
+
+def _no_mailbox(_mail: Callable[[], None]) -> None:
+    raise AssertionError("whoever made this context takes no mail")
+
+
+def _never_back_pressured() -> float:
+    return 0.0
+
+
+def _any_number() -> int:
+    return 1 << 40
+
+
+@dataclass(frozen=True)
+class OperatorContext:
+    """All that an operator may know of its surroundings.
+
+    `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
+    only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
+    when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none);
+    `attempt_id` is the task's, or None outside of one.
+    """
+
+    operator_id: OperatorId
+    operator_name: str
+    task_name: str
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    attempt_number: int
+    types: OperatorTypes
+    settings: Settings
+    job_parameters: dict[str, str]
+    clock: Clock
+    timers: ProcessingTimeService
+    metrics: MetricGroup
+    output: Output
+    send_event: Callable[[bytes], None]
+    wake: Callable[[], None]
+    state: StatesOfOperator = field(kw_only=True)
+    """What of the operator goes into checkpoints, and what came from one."""
+    ingest: IngestDoor | None = None
+    attempt_id: ExecutionAttemptId | None = None
+    mail: Callable[[Callable[[], None]], object] = _no_mailbox
+    """Puts a call into the task's mailbox, from any thread; after the task's end it has no effect."""
+    back_pressured_ms: Callable[[], float] = _never_back_pressured
+    """How long the task could not go on because its outputs were full, in sum: time in which no input is silent."""
+    rows_wanted: Callable[[], int] = _any_number
+    """How many rows a source should emit at once at most, so that what is in flight is soon worked off."""
+
+    @property
+    def task_name_with_subtasks(self) -> str:
+        """`name (1/4)#0`: subtask from 1, parallelism, attempt."""
+        return (
+            f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"
+        )
+
+
+class Operator(ABC):
+    """Base of all operators: lifecycle and watermarks.
+
+    Order of calls: open, then batches, watermarks and timers in any order, `end_input` per input, `finish`, `close`.
+    After a failure only `close` is called.
+    """
+
+    is_per_record: ClassVar[bool] = False
+    """Whether user code sees its rows one by one: then a batch may take long, and is handed over in parts."""
+
+    context: OperatorContext
+    current_watermark: int = MIN_TIMESTAMP
+
+    def open(self, context: OperatorContext) -> None:
+        """Get ready; subclasses call super first."""
+        self.context = context
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        """React to a watermark that grew (already the minimum over inputs) and forward it."""
+        self.current_watermark = timestamp_ms
+        output.emit_watermark(timestamp_ms)
+
+    def process_status(self, is_idle: bool, output: Output) -> None:
+        """Forward idleness (already combined over inputs)."""
+        output.emit_status(is_idle)
+
+    @property
+    def can_take_input(self) -> bool:
+        """Whether the task may feed its chain. Asked of every operator before each default action; cheap.
+
+        While one says no the task counts as back-pressured and goes on with mail, timers and barriers. An operator that
+        said no calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        batch of the head may become many on the way.
+        """
+        return True
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
+
+        While it says no, mail and timers of the operator still run, and operators behind it are not ended yet.
+        """
+        return True
+
+    def handle_event(self, payload: bytes) -> None:
+        """Take an event from the operator's coordinator in the JobMaster."""
+        raise AssertionError(f"operator {self.context.operator_name} has no coordinator")
+
+    def end_input(self, input_number: int, output: Output) -> None:  # noqa: B027
+        """Input `input_number` has ended; MAX_WATERMARK has been processed before."""
+
+    def finish(self, output: Output) -> None:  # noqa: B027
+        """Emit what is still held back: all inputs have ended."""
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:  # noqa: B027
+        """Last chance to emit what belongs before the barrier; called head to tail."""
+
+    def emit_held(self, output: Output) -> None:  # noqa: B027
+        """Emit rows that are held back only to be fewer; called before data ends without a drain, head to tail."""
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
+        """Bring what is kept outside of `context.state` into it; called tail to head, after the barrier has gone out.
+
+        `context.state` is frozen right after. Returns the effects that are prepared and not known to be decided:
+        all of them, since a checkpoint that failed is told of late or never.
+        """
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint is published. May be lost, late, repeated; nothing may depend on it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint came to nothing."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release resources; also called after a failure. Must not raise for a second call."""
+
+
+class OneInputOperator(Operator):
+    """An operator with one logical input."""
+
+    @abstractmethod
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        """Handle one batch (num_rows >= 1): the same result as handling its rows one by one."""
+
+
+class TwoInputOperator(Operator):
+    """An operator with two inputs. The chain combines their watermarks before `process_watermark`."""
+
+    @abstractmethod
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        """Handle a batch of input 0."""
+
+    @abstractmethod
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        """Handle a batch of input 1."""
+
+
+class SourceOperator(Operator):
+    """The head of a source chain: polled for at most one batch at a time."""
+
+    @abstractmethod
+    def poll(self, output: Output) -> InputStatus:
+        """Emit at most one batch and say what is next; never blocks.
+
+        After NOTHING_AVAILABLE the task waits for `context.wake` or a timer. Before END_OF_INPUT the operator emits
+        its last watermark; the task adds MAX_WATERMARK.
+        """

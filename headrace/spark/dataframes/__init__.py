@@ -1,0 +1,1 @@
+"""DataFrames in and out: pushed into source subtasks, committed by the driver."""

@@ -1,0 +1,199 @@
+"""DataFrameCommitter: writes what was staged for a checkpoint through Spark, in the driver, once for each id.
+
+What makes a second commit of an id harmless depends on the target: a note in a folder of files, the transaction id of
+a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.connectors.dataframe.directory_commit import DirectoryCommit
+from headrace.connectors.dataframe.messages import CommitPayload, StagedPart
+from headrace.connectors.dataframe.sink import batch_function
+from headrace.connectors.dataframe.staging import is_left_by_older_attempt
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
+from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
+from headrace.core.errors import ErrorDomain, HostError, ProgramError
+from headrace.functions.sink import Committer, CommitterContext, scope_of
+from headrace.spark.dataframes.commit import SinkCommitError
+from headrace.spark.session import spark_session
+from headrace.spark.session.spark_errors import root_message
+
+FILE_FORMATS: Final = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
+_PART: Final = msgspec.msgpack.Decoder(StagedPart)
+
+
+class SinkWriteError(SinkCommitError):
+    """Spark could not write what was staged; it stays, and the same call may succeed later."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+
+class WriteNote(msgspec.Struct, frozen=True):
+    """What a target that is no folder of files was given. `first_id`: the commit in which the save mode holds."""
+
+    scope: str
+    first_id: int
+    last_id: int = 0
+
+
+class DataFrameCommitter:
+    """Implements Committer for one sink that Spark writes."""
+
+    def __init__(
+        self,
+        operator_name: str,
+        payload: CommitPayload,
+        spark: Callable[[], SparkSession],
+        key: KeySource,
+    ) -> None:
+        self._operator_name: Final = operator_name
+        self._payload: Final = payload
+        self._spark: Final = spark
+        self._key: Final = key
+        self._swept: set[tuple[int, int]] = set()
+
+    def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
+        """See Committer. SinkWriteError where Spark fails, SinkCommitError where trying again is no use."""
+        parts = [_PART.decode(content) for content in committables]
+        if not parts:
+            return
+        try:
+            self._write(scope_of(key), checkpoint_id, parts)
+        except Exception as error:
+            may_succeed = getattr(error, "recoverable", True)
+            kind = SinkWriteError if may_succeed else SinkCommitError
+            raise kind(self._operator_name, self._payload.path, root_message(error)) from error
+        self._delete_staged(parts)
+        self._sweep(parts)
+
+    def last_committed(self, scope: str) -> int | None:
+        """See KnowsCommits. A function of the user's notes what it likes: nothing is known of that here."""
+        payload = self._payload
+        if payload.function_id:
+            return None
+        if payload.format in FILE_FORMATS:
+            return DirectoryCommit(payload.path, payload.mode, self._key).last_committed(scope)
+        note = self._notes(scope).read()
+        return None if note is None else note.last_id
+
+    def _delete_staged(self, parts: Sequence[StagedPart]) -> None:
+        for part in parts:
+            file_system, path = file_system_of(part.path)
+            delete_file(file_system, path)
+            remove_if_spent(file_system, path.rpartition("/")[0])
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
+        payload = self._payload
+        if payload.function_id:
+            self._call_function(checkpoint_id, parts)
+        elif payload.format in FILE_FORMATS:
+            directory = DirectoryCommit(payload.path, payload.mode, self._key)
+            if self._has_rows(parts) or not directory.has_committed(scope):
+                directory.commit(
+                    scope,
+                    checkpoint_id,
+                    _content_of(parts),
+                    lambda folder: self._save(parts, folder, "overwrite", {}),
+                )
+        elif self._has_rows(parts):
+            self._write_to_table(scope, checkpoint_id, parts)
+
+    def _call_function(self, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
+        function = batch_function(self._payload.function_id)
+        if function is None:
+            raise HostError(
+                f"this driver does not know the function of sink '{self._operator_name}': a job with one must be "
+                "submitted by the process that made it"
+            )
+        if self._has_rows(parts):
+            function(self._read(parts), checkpoint_id)
+
+    def _write_to_table(self, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
+        notes = self._notes(scope)
+        note = notes.read() or WriteNote(scope, checkpoint_id)
+        if checkpoint_id <= note.last_id:
+            return
+        # Which commit is the first must be known before it is made, as it may be made again.
+        notes.write(note)
+        mode = self._payload.mode if checkpoint_id == note.first_id else "append"
+        # Delta passes over a version of an application that it has seen.
+        is_delta = self._payload.format == "delta"
+        version = {"txnAppId": scope, "txnVersion": str(checkpoint_id)} if is_delta else {}
+        self._save(parts, self._payload.path, mode, version)
+        notes.write(WriteNote(scope, note.first_id, checkpoint_id))
+
+    def _save(
+        self, parts: Sequence[StagedPart], path: str, mode: str, more: dict[str, str]
+    ) -> None:
+        payload = self._payload
+        writer = self._read(parts).write.format(payload.format).mode(mode)
+        writer.options(**payload.options, **more).save(path)
+
+    def _read(self, parts: Sequence[StagedPart]) -> DataFrame:
+        spark = self._spark()
+        spark.sparkContext.setJobGroup(
+            f"headrace-commit-{self._operator_name}", f"results of '{self._operator_name}'"
+        )
+        return spark.read.parquet(*(part.path for part in parts))
+
+    def _has_rows(self, parts: Sequence[StagedPart]) -> bool:
+        return any(part.row_count for part in parts)
+
+    def _sweep(self, parts: Sequence[StagedPart]) -> None:
+        """Delete what attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        for part in parts:
+            attempt = (part.subtask_index, part.attempt_number)
+            if part.attempt_number == 0 or attempt in self._swept:
+                continue
+            self._swept.add(attempt)
+            file_system, path = file_system_of(part.path)
+            selector = fs.FileSelector(path.rpartition("/")[0], allow_not_found=True)
+            for info in file_system.get_file_info(selector):
+                if is_left_by_older_attempt(info.base_name, part):
+                    delete_file(file_system, info.path)
+            remove_if_spent(file_system, path.rpartition("/")[0])
+
+    def _notes(self, scope: str) -> NoteFile[WriteNote]:
+        file_system, place = file_system_of(self._payload.path.rstrip("/"))
+        parent, _, name = place.rpartition("/")
+        path: Any = f"{parent}/.{name}.headrace-commits-{digest_of_scope(scope)}"
+        return NoteFile(file_system, path, WriteNote, scope, self._key)
+
+
+def _content_of(parts: Sequence[StagedPart]) -> str:
+    """Stands for what is staged, as long as any of it is there: staged files are deleted behind their commit."""
+    if not any(exists(*file_system_of(part.path)) for part in parts):
+        return ""
+    return hashlib.blake2b("\n".join(sorted(one.path for one in parts)).encode()).hexdigest()[:32]
+
+
+def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Committer:
+    """Make the committer of a sink that Spark writes: what the entry point `dataframe` stands for."""
+    decoded: Any = msgspec.msgpack.decode(payload, type=CommitPayload)
+    check_can_commit(context, decoded)
+    key = partial(metadata_key, context.settings)
+    return DataFrameCommitter(context.operator_name, decoded, spark_session, key)
+
+
+def check_can_commit(context: CommitterContext, payload: CommitPayload) -> None:
+    """Raise ProgramError where commits of a job with checkpoints could not be told apart, and nobody bears that."""
+    can_tell = payload.function_id or payload.format in FILE_FORMATS or payload.format == "delta"
+    if can_tell or payload.is_at_least_once or context.settings.duration_ms(INTERVAL) <= 0:
+        return
+    raise ProgramError(
+        f"sink '{context.operator_name}' cannot write each row once through Spark's '{payload.format}', which does "
+        "not say what it was given: say guarantee=DeliveryGuarantee.AT_LEAST_ONCE, or take IdempotentForeachBatchSink"
+    )

@@ -1,0 +1,390 @@
+"""DataFrameCoordinator: runs the Spark job that pushes a DataFrame into source subtasks, and again after failures.
+
+    all subtasks ready ──► plan the DataFrame, announce its partitions ──► Spark job: each task pushes its partition
+    a subtask failed ───► cancel the job, wait for new attempts        job failed ───► the Headrace job fails
+
+In a job that takes checkpoints the rows must be the same, in the same order, whenever they are computed: a DataFrame of
+which that is not known is written to files once, and pushed from there. What a checkpoint holds of the plan is compared
+when a job is restored. Source: the measurements of `JVM → Python` in docs/adr; Flink SourceCoordinator.
+
+PartitionOwners: which subtask has which partition of a DataFrame, and which partitions have ended. Pure.
+
+afresh ── announce(n): i goes to subtask i modulo parallelism ──► announced ── ended ──► …
+restored ── each reader says what its state holds ───────────────────▲
+"""
+
+import itertools
+import logging
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
+from headrace.connectors.dataframe.messages import (
+    PartitionEnded,
+    PartitionsAnnounced,
+    ReaderEvent,
+    ReaderOpened,
+    SourceState,
+)
+from headrace.core.errors import HostError, ProgramError
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import run_in_thread, start_thread
+from headrace.network.errors import ConnectionLostError, IngestRefusedError
+from headrace.spark.dataframes.copies import delete_copy, is_passing, make_folder_of_copies
+from headrace.spark.dataframes.push import (
+    RESULT_SCHEMA_TEXT,
+    PushTarget,
+    default_parallelism,
+    plan_identity,
+    plan_push,
+    push_body,
+    unrepeatable_part,
+)
+from headrace.spark.session.spark_errors import root_message, user_location_in
+from headrace.spark.workers.task_secrets import TaskSecrets, handed_to_tasks
+
+
+class PartitionOwners:
+    """Counts the partitions of one source; subtasks by their index."""
+
+    def __init__(self, parallelism: int) -> None:
+        self._parallelism = parallelism
+        self._open: dict[int, set[int]] = {index: set() for index in range(parallelism)}
+        # What each had when partitions were announced: a reader that starts before that has them all to read.
+        self._at_announcement: dict[int, frozenset[int]] = {}
+        # The oldest checkpoint in which readers' states hold their partitions; None before there is one.
+        self._first_checkpoint_id: int | None = None
+        self._starts_from_state: set[int] = set()
+        self.is_announced = False
+
+    @property
+    def open_partitions(self) -> Mapping[int, int]:
+        """Subtask by partition, of those that have not ended."""
+        return {each: index for index, mine in self._open.items() for each in sorted(mine)}
+
+    def partitions_of(self, subtask_index: int) -> tuple[int, ...]:
+        """Partitions of a subtask that have not ended, ascending."""
+        return tuple(sorted(self._open[subtask_index]))
+
+    def announce(self, partition_count: int) -> None:
+        """The DataFrame is planned: give its partitions out."""
+        assert not self.is_announced
+        self.is_announced = True
+        for index in range(self._parallelism):
+            mine = range(index, partition_count, self._parallelism)
+            self._open[index] = set(mine)
+            self._at_announcement[index] = frozenset(mine)
+
+    def checkpoint_taken(self, checkpoint_id: int) -> None:
+        """Readers hear of partitions that are announced later only after their part of it."""
+        if self.is_announced and self._first_checkpoint_id is None:
+            self._first_checkpoint_id = checkpoint_id
+
+    def restored(self, checkpoint_id: int, *, was_announced: bool) -> None:
+        """All subtasks start from a checkpoint; where partitions were announced, readers say which they have."""
+        if was_announced:
+            self.is_announced = True
+            self._first_checkpoint_id = checkpoint_id
+            self._starts_from_state = set(range(self._parallelism))
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        """One subtask starts from a checkpoint, or afresh, while the others go on."""
+        first = self._first_checkpoint_id
+        if first is not None and checkpoint_id is not None and checkpoint_id >= first:
+            self._starts_from_state.add(subtask_index)
+        else:
+            self._starts_from_state.discard(subtask_index)
+
+    def opened(self, subtask_index: int, partitions: Iterable[int]) -> None:
+        """A reader opens, with these partitions in the state that it starts from."""
+        if not self.is_announced:
+            return
+        if subtask_index in self._starts_from_state:
+            self._open[subtask_index] = set(partitions)
+        else:
+            self._open[subtask_index] = set(self._at_announcement[subtask_index])
+
+    def ended(self, subtask_index: int, partition: int) -> None:
+        """A subtask has emitted all rows of a partition."""
+        self._open[subtask_index].discard(partition)
+
+
+_LOG = logging.getLogger(__name__)
+_EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
+_TARGET_LOST: Final = re.compile(
+    rf"{re.escape(ConnectionLostError.__module__)}\."
+    rf"(?:{ConnectionLostError.__name__}|{IngestRefusedError.__name__})\b"
+)
+
+
+class DataFramePushError(HostError):
+    """The Spark job that pushes a DataFrame has failed; one that is run again may succeed.
+
+    `place` is the operator with the line that made it. Where a function of the user's raised inside Spark, its line
+    comes first.
+    """
+
+    recoverable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        raised_at = user_location_in(reason)
+        super().__init__(
+            f"{reason.splitlines()[0]} ({raised_at + ', ' if raised_at else ''}in the Spark job that reads the "
+            f"DataFrame of {place})\n{reason}"
+        )
+
+
+class PushTargetLostError(DataFramePushError):
+    """The same because a source subtask was gone, or refused: its TaskManager, or its task, failed before."""
+
+    is_consequence = True
+
+
+def push_error(place: str, reason: str) -> DataFramePushError:
+    """Return the error for what Spark says of its job, in the form of `root_message`."""
+    kind = PushTargetLostError if _TARGET_LOST.match(reason) else DataFramePushError
+    return kind(place, reason)
+
+
+class DataFrameChangedError(ProgramError):
+    """A DataFrame is not planned as it was when the checkpoint was taken, so that positions in it mean nothing."""
+
+    def __init__(self, place: str, before: str, now: str) -> None:
+        super().__init__(
+            f"the DataFrame of {place} is not the one of the checkpoint that the job is restored "
+            f"from: it had {before}, and now has {now}. Make it from the same files, with the same expressions and the "
+            "same Spark settings, or start without the checkpoint"
+        )
+
+
+@dataclass(frozen=True)
+class Computed:
+    """How the rows are computed, once that is known; fields as in SourceState."""
+
+    plan: str
+    parallelism: int
+    copy_path: str
+
+
+@dataclass
+class _Pushing:
+    """One run of the Spark job."""
+
+    group: str
+    is_cancelled: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class DataFrameCoordinator:
+    """Starts the pushing job once all subtasks are ready, and cancels it with the Headrace job.
+
+    Implements CheckpointedCoordinator.
+    """
+
+    def __init__(self, context: CoordinatorContext, df: DataFrame, secrets: TaskSecrets) -> None:
+        self._context = context
+        self._df = df
+        self._secrets = secrets
+        self._takes_checkpoints = context.settings.duration_ms(INTERVAL) > 0
+        self._owners = PartitionOwners(context.parallelism)
+        self._ready: dict[int, tuple[ExecutionAttemptId, TaskManagerLocation]] = {}
+        self._pushing: _Pushing | None = None
+        self._runs = itertools.count(1)
+        self._known = Computed("", 0, "")
+        self._was_checkpointed = False
+        # Of a copy that was begun here, also where nothing was announced yet.
+        self._copy_path = ""
+
+    def start(self) -> None:
+        """Nothing to do before subtasks are ready."""
+
+    def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
+        """Note where a subtask runs; the last one starts the job."""
+        self._ready[attempt_id.subtask_index] = (attempt_id, location)
+        if len(self._ready) == self._context.parallelism and self._pushing is None:
+            self._start_pushing()
+
+    def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
+        """Stop pushing until there is a new attempt."""
+        known = self._ready.get(attempt_id.subtask_index)
+        if known is not None and known[0] == attempt_id:
+            del self._ready[attempt_id.subtask_index]
+            self._cancel()
+
+    def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
+        """A reader opens, or has all of a partition."""
+        event: ReaderEvent = _EVENT.decode(payload)
+        match event:
+            case ReaderOpened(positions):
+                partitions = [position.partition for position in positions]
+                self._owners.opened(attempt_id.subtask_index, partitions)
+            case PartitionEnded(partition):
+                self._owners.ended(attempt_id.subtask_index, partition)
+
+    def checkpoint(self, checkpoint_id: int) -> bytes:
+        """Return what identifies the plan; positions are in the readers' states.
+
+        ProgramError in a job that takes no checkpoints of its own: nobody saw to it that rows come out again so.
+        """
+        if not self._takes_checkpoints:
+            raise ProgramError(
+                f"{self._context.place} reads a DataFrame, whose positions hold only in a job that "
+                f"takes checkpoints from its start: set {INTERVAL.key}"
+            )
+        self._was_checkpointed = True
+        self._owners.checkpoint_taken(checkpoint_id)
+        known = self._known
+        state = SourceState(
+            self._owners.is_announced, known.plan, known.parallelism, known.copy_path
+        )
+        return msgspec.msgpack.encode(state)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Nothing depends on it."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Nothing depends on it."""
+
+    def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
+        """All subtasks start anew; those of a checkpoint say themselves which rows they have."""
+        self._cancel()
+        self._ready.clear()
+        self._owners = PartitionOwners(self._context.parallelism)
+        if checkpoint_id is None or state is None:
+            return
+        restored = msgspec.msgpack.decode(state, type=SourceState)
+        self._owners.restored(checkpoint_id, was_announced=restored.is_announced)
+        if restored.is_announced:
+            self._known = Computed(restored.plan, restored.parallelism, restored.copy_path)
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        """One subtask starts anew while the others go on."""
+        self._owners.subtask_reset(subtask_index, checkpoint_id)
+
+    async def job_finishing(self) -> None:
+        """Readers end only after every partition's end, unless the job was stopped to be resumed: no copy is needed."""
+        if self._owners.is_announced and not self._owners.open_partitions:
+            self._was_checkpointed = False
+
+    async def close(self) -> None:
+        """Cancel the Spark job if it runs; a copy that a checkpoint may refer to stays."""
+        self._cancel()
+        copy_path = self._known.copy_path or self._copy_path
+        if copy_path and (is_passing(copy_path) or not self._was_checkpointed):
+            self._known, self._copy_path = Computed("", 0, ""), ""
+            name = f"clean-{self._context.operator_name}"
+            await run_in_thread(name, lambda: delete_copy(copy_path))
+
+    def _cancel(self) -> None:
+        pushing, self._pushing = self._pushing, None
+        if pushing is None or pushing.ended.is_set():
+            return
+        pushing.is_cancelled = True
+        # Speaks to the JVM, hence not on the JobMaster's thread.
+        start_thread(f"cancel-{pushing.group}", lambda: self._cancel_until_ended(pushing))
+
+    def _cancel_until_ended(self, pushing: _Pushing) -> None:
+        while not pushing.ended.is_set():
+            # A cancellation that comes before Spark has taken the job has no effect, so it is repeated.
+            try:
+                self._df.sparkSession.sparkContext.cancelJobGroup(pushing.group)
+            except Exception:
+                return
+            pushing.ended.wait(0.5)
+
+    def _start_pushing(self) -> None:
+        context, owners = self._context, self._owners
+        run_number = next(self._runs)
+        target = PushTarget(
+            context.job_id,
+            context.operator_id,
+            tuple(self._ready[index][1] for index in range(context.parallelism)),
+            run_number,
+            owners.open_partitions if owners.is_announced else None,
+        )
+        group = f"headrace-{context.job_id.hex()[:8]}-{context.operator_id.hex()[:8]}-{run_number}"
+        pushing = self._pushing = _Pushing(group)
+        if owners.is_announced and not owners.open_partitions:
+            self._announce(pushing, 0, self._known)
+            pushing.ended.set()
+            return
+        known = self._known
+        start_thread(f"push-{context.operator_name}", lambda: self._push(pushing, target, known))
+
+    def _push(self, pushing: _Pushing, target: PushTarget, known: Computed) -> None:
+        """Run the Spark job; on a thread of its own, which the job group belongs to."""
+        context, spark_context = self._context, self._df.sparkSession.sparkContext
+        try:
+            spark_context.setJobGroup(
+                pushing.group, f"rows of '{context.operator_name}'", interruptOnCancel=True
+            )
+            df, copy_path = self._repeatable(known.copy_path)
+            parallelism = known.parallelism or default_parallelism(df.sparkSession)
+            plan = plan_push(df, push_body(target), RESULT_SCHEMA_TEXT, parallelism)
+            count, identity = plan.partition_count, ""
+            if self._takes_checkpoints:
+                identity = plan_identity(df, count, parallelism)
+                if target.open_partitions is not None and known.plan not in ("", identity):
+                    raise DataFrameChangedError(context.place, known.plan, identity)
+            computed = Computed(identity, parallelism, copy_path)
+            context.run_async(lambda: self._announce(pushing, count, computed))
+            with handed_to_tasks(spark_context, self._secrets):
+                plan.run()
+        except Exception as error:
+            if not pushing.is_cancelled:
+                failure: HostError | ProgramError = (
+                    error
+                    if isinstance(error, ProgramError)
+                    else push_error(context.place, root_message(error))
+                )
+                context.run_async(lambda: self._failed(pushing, failure))
+        finally:
+            pushing.ended.set()
+
+    def _repeatable(self, copy_path: str) -> tuple[DataFrame, str]:
+        """Return the DataFrame to push, and where its copy is, if it needs one; `copy_path`: where there is one."""
+        spark = self._df.sparkSession
+        if not self._takes_checkpoints:
+            return self._df, ""
+        if copy_path:
+            return spark.read.schema(self._df.schema).parquet(copy_path), copy_path
+        reason = unrepeatable_part(self._df)
+        if reason is None:
+            return self._df, ""
+        name, context = self._context.operator_name, self._context
+        directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
+        if not directory and not str(spark.sparkContext.master).startswith("local"):
+            raise ProgramError(
+                f"the DataFrame of {context.place} cannot be read again row by row ({reason}), so it must be copied "
+                f"for checkpoints: say where with {CHECKPOINT_DIRECTORY.key}, or write it to files and read those"
+            )
+        if not self._copy_path:
+            folder = make_folder_of_copies(context.settings)
+            self._copy_path = f"{folder}/{context.job_id.hex()}-{context.operator_id.hex()}"
+        copy_path = self._copy_path
+        _LOG.info("the DataFrame of '%s' (%s) is copied to %s first", name, reason, copy_path)
+        self._df.write.mode("overwrite").parquet(copy_path)
+        return spark.read.schema(self._df.schema).parquet(copy_path), copy_path
+
+    def _announce(self, pushing: _Pushing, count: int, computed: Computed) -> None:
+        if pushing is not self._pushing:
+            return
+        self._known = computed
+        if not self._owners.is_announced:
+            self._owners.announce(count)
+        for subtask_index in range(self._context.parallelism):
+            mine = self._owners.partitions_of(subtask_index)
+            announced = msgspec.msgpack.encode(PartitionsAnnounced(mine))
+            self._context.send_event(subtask_index, announced)
+
+    def _failed(self, pushing: _Pushing, failure: HostError | ProgramError) -> None:
+        if pushing is self._pushing:
+            self._context.fail_job(failure)

@@ -1,0 +1,173 @@
+"""What keeps strangers from Spark's own ports: settings that every session of ours has, and the secret they need.
+
+Whoever may speak with Spark's ports runs code as the user who started Spark: an executor runs what it is sent, and the
+driver gives away what closures hold. Spark leaves its ports open unless `spark.authenticate` is set. On `local[n]`,
+YARN and Kubernetes it then makes a secret for itself; elsewhere every process must be told the same one. Pure, but for
+reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.config import ConfigOption
+from headrace.core.errors import ConfigurationError, HostError
+from headrace.core.randomness import secret_token
+from headrace.core.security.cluster_secret import private_text
+from headrace.core.security.tls import is_loopback
+from headrace.spark.session.master import parse_master, standalone_places
+
+AUTHENTICATE: Final = "spark.authenticate"
+SECRET: Final = "spark.authenticate.secret"
+ENCRYPT: Final = "spark.network.crypto.enabled"
+_CIPHER: Final = "spark.network.crypto.cipher"
+AUTHENTICATION: Final[Mapping[str, str]] = {
+    AUTHENTICATE: "true",
+    ENCRYPT: "true",
+    # The default, counter mode, lets whoever sits between change bytes unnoticed.
+    _CIPHER: "AES/GCM/NoPadding",
+    "spark.network.crypto.saslFallback": "false",
+}
+"""What a session that we start is given, unless the user gave another value."""
+
+ALLOW_UNAUTHENTICATED: Final = ConfigOption(
+    "headrace.spark.allow-unauthenticated",
+    bool,
+    default=False,
+    doc="Take a Spark session without `spark.authenticate` where only this host reaches Spark's ports: every user of "
+    "the host can then run code as you. For machines with one user.",
+)
+SPARK_SECRET_FILE: Final = ConfigOption(
+    "headrace.spark.authenticate-secret-file",
+    str,
+    default="",
+    doc="A file with the `spark.authenticate.secret` of a standalone cluster, readable by its owner alone. Unset: what "
+    "`spark-defaults.conf` says; on `local-cluster`, a new one for each session.",
+)
+
+REDACTION: Final = "spark.redaction.regex"
+SECRETS_OF_TASKS: Final = "spark.headrace.secret"
+"""The local property in which tasks are told what only they may know."""
+
+_ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
+_TELLS_PROCESSES: Final = (
+    f"; master and workers must have them too, with one {SECRET} for all, from a file that its owner alone may read "
+    "(--properties-file), never from a command line"
+)
+
+
+class UnknownSparkSecretError(HostError):
+    """A Spark cluster that is not ours wants a secret, and nobody told us."""
+
+    def __init__(self, master: str) -> None:
+        super().__init__(
+            f"the {SECRET} of Spark's master {master} is not known here: put it into a file (chmod 600) and set "
+            f"{SPARK_SECRET_FILE.key} to its name. A cluster without one runs code of whoever reaches its ports: give "
+            f"its master and workers {AUTHENTICATE}=true, {ENCRYPT}=true and a secret, in a file of properties "
+            f"(--properties-file). On a machine that nobody else uses, {ALLOW_UNAUTHENTICATED.key}=true and "
+            f"{AUTHENTICATE}=false run without"
+        )
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What leaves Spark's ports open to others: the setting that does, and why it matters; `is_allowed` by the user."""
+
+    key: str
+    reason: str
+    is_allowed: bool = False
+
+
+def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposure | None:
+    """Return what leaves the ports of a Spark application with this configuration open, if anything does."""
+    kind = parse_master(conf.get("spark.master", ""), 1)
+    if _is_true(conf, AUTHENTICATE):
+        if kind.is_local or any(_is_true(conf, key) for key in _ENCRYPTION):
+            return None
+        return Exposure(
+            ENCRYPT,
+            "the cluster's secret and its key would cross the network in clear text; set it to true in the session's "
+            "builder" + _TELLS_PROCESSES,
+        )
+    open_to = "every user of this host" if _is_for_loopback(conf) else "whoever reaches its ports"
+    if allows_unauthenticated and _is_for_loopback(conf):
+        return Exposure(AUTHENTICATE, f"{open_to} can run code as you", is_allowed=True)
+    own = "" if kind.is_single_process else _TELLS_PROCESSES
+    alone = (
+        f"On a machine that nobody else uses, '{ALLOW_UNAUTHENTICATED.key}' takes it as it is"
+        if _is_for_loopback(conf)
+        else f"'{ALLOW_UNAUTHENTICATED.key}' takes it only with spark.driver.host=127.0.0.1, for a master on this host"
+    )
+    return Exposure(
+        AUTHENTICATE,
+        f"{open_to} can run code as you; add .config('{AUTHENTICATE}', 'true').config('{ENCRYPT}', 'true') to the "
+        f"session's builder{own}, or take the session of headrace.spark.session.spark_session(), which has them. "
+        f"{alone}",
+    )
+
+
+def unredacted(conf: Mapping[str, str]) -> str | None:
+    """Return a key whose secret value Spark would write to its event log, as the user's own pattern misses it."""
+    pattern = conf.get(REDACTION)
+    if pattern is None:
+        return None
+    try:
+        found = re.compile(pattern)
+    except re.error:  # Java's patterns have forms that Python's have not
+        return SECRETS_OF_TASKS
+    return next((key for key in (SECRETS_OF_TASKS, SECRET) if not found.search(key)), None)
+
+
+def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:
+    """Return the secret that a new session must be given besides `conf`, as a setting; none where Spark makes its own.
+
+    `conf` holds what the JVM knows from its own files. UnknownSparkSecretError; ConfigurationError.
+    """
+    master = conf.get("spark.master", "")
+    is_standalone = standalone_places(master) is not None
+    is_cluster_of_ours = parse_master(master, 1).executor_count is not None
+    if SECRET in conf or not _is_true(conf, AUTHENTICATE):
+        return {}
+    if is_cluster_of_ours:
+        return {SECRET: secret_token().hex()}
+    if not is_standalone:
+        return {}
+    if not secret_file:
+        raise UnknownSparkSecretError(master)
+    secret = private_text(SPARK_SECRET_FILE, secret_file)
+    if not secret:
+        raise ConfigurationError(SPARK_SECRET_FILE.key, secret_file, "it is empty")
+    return {SECRET: secret}
+
+
+def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return `conf` without those of our settings, unless `given`, that do not fit the rest.
+
+    Spark refuses encryption where authentication is off, which the checklist refuses first unless the user allows it.
+    """
+    unfit: set[str] = set()
+    if not _is_true(conf, AUTHENTICATE):
+        unfit = set(AUTHENTICATION)
+    elif standalone_places(conf.get("spark.master", "")) is not None:
+        # Both ends must use the same, and the cluster's are what its own settings say.
+        unfit = {_CIPHER}
+    return {key: value for key, value in conf.items() if key not in unfit or key in given}
+
+
+def _is_for_loopback(conf: Mapping[str, str]) -> bool:
+    """Whether only this host reaches what the application listens on."""
+    master = conf.get("spark.master", "")
+    places = standalone_places(master) or ()
+    is_here = parse_master(master, 1).is_local or bool(places)
+    hosts = [host for host, _ in places]
+    hosts += [conf[key] for key in ("spark.driver.host", "spark.driver.bindAddress") if key in conf]
+    return (
+        is_here
+        and "spark.driver.host" in conf
+        and all(is_loopback(host.strip("[]")) for host in hosts)
+    )
+
+
+def _is_true(conf: Mapping[str, str], key: str) -> bool:
+    return conf.get(key, "false").strip().lower() == "true"

@@ -1,0 +1,129 @@
+"""Spark's classes as a JVM has them in memory, stored once per machine: a driver that maps them starts sooner.
+
+More than half of what it takes to start Spark is reading, checking and linking some eleven thousand classes. Java's
+class data sharing keeps the outcome in a file. A JVM that finds another Java, Spark or class path than the file was
+made with starts as if there were none, and so it does with a damaged one.
+Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from headrace.core.errors import HostError
+from headrace.spark.session.java_runtime import JavaRuntime
+
+TRAINING: Final = "headrace.spark.session.class_training"
+_SUFFIX: Final = ".jsa"
+_PREFIX: Final = "spark-classes-"
+_JAVA_THAT_STORES_JARS_ONCE: Final = 19
+_TIMEOUT_S: Final = 600
+
+
+class ClassArchiveError(HostError):
+    """The archive could not be made; says which step failed and what it printed last."""
+
+    def __init__(self, step: str, output: str) -> None:
+        lines = [line for line in output.strip().splitlines() if line.strip()]
+        super().__init__(f"{step} failed: {lines[-1] if lines else 'it printed nothing'}")
+
+
+def class_archive(java: JavaRuntime, cache_directory: Path) -> Path:
+    """Return where the archive of this Java and the installed Spark lies, whether it is there or not."""
+    made_with = (
+        f"{java.executable.resolve()} {java.major_version} {pyspark.__version__} {pyspark.__file__}"
+    )
+    name = hashlib.sha256(made_with.encode()).hexdigest()[:16]
+    return cache_directory / f"{_PREFIX}{name}{_SUFFIX}"
+
+
+def class_archives(cache_directory: Path) -> Sequence[Path]:
+    """Return all archives in a cache, those of other installations too."""
+    return sorted(cache_directory.glob(f"{_PREFIX}*{_SUFFIX}"))
+
+
+def java_options(archive: Path) -> str:
+    """Return what has a JVM map the archive, and say nothing where it cannot."""
+    return shlex.join([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"])
+
+
+def store_class_archive(
+    java: JavaRuntime, archive: Path, on_step: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run a small job to see which classes Spark loads, and store them; takes a minute or less.
+
+    The archive appears by one rename. `on_step` hears of each step. Raises ClassArchiveError.
+    """
+    archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{archive.stem}-", dir=archive.parent) as name:
+        class_list, made = Path(name) / "classes", Path(name) / archive.name
+        on_step("Running a small job on Spark")
+        training = [sys.executable, "-m", TRAINING, str(class_list)]
+        told = _run("the small job on Spark", training).splitlines()
+        classes_from = _usable(json.loads(told[-1])["class_path"], java)
+        _refuse_folders(classes_from)
+        on_step("Storing the classes that it loaded")
+        _run(
+            "storing classes",
+            [
+                str(java.executable),
+                "-Xshare:dump",
+                f"-XX:SharedClassListFile={class_list}",
+                f"-XX:SharedArchiveFile={made}",
+                *("-Xlog:disable", "-Xlog:all=error:stderr"),
+                *("-cp", classes_from),
+            ],
+        )
+        if not made.is_file():
+            raise ClassArchiveError("storing classes", f"{java.executable} made no archive")
+        share = [str(java.executable), "-Xshare:on", f"-XX:SharedArchiveFile={made}"]
+        _run(
+            f"starting Java {java.major_version} from it", [*share, "-cp", classes_from, "-version"]
+        )
+        # A JVM runs what it maps from there.
+        made.chmod(0o600)
+        os.replace(made, archive)
+
+
+def _usable(class_path: str, java: JavaRuntime) -> str:
+    """Return the class path as far as an archive may hold it: all, or what is before the first jar named again.
+
+    Spark names one of its jars twice. Newer Javas store it once, and then refuse the archive as that of another path.
+    """
+    entries = class_path.split(os.pathsep)
+    if java.major_version < _JAVA_THAT_STORES_JARS_ONCE:
+        return class_path
+    again = (place for place, entry in enumerate(entries) if entry in entries[:place])
+    return os.pathsep.join(entries[: next(again, None)])
+
+
+def _refuse_folders(classes_from: str) -> None:
+    for entry in map(Path, classes_from.split(os.pathsep)):
+        if entry.is_dir() and any(entry.iterdir()):
+            raise ClassArchiveError(
+                "storing classes",
+                f"Java stores none while a folder of the class path holds files, and {entry} does; Spark puts its "
+                "configuration there (SPARK_CONF_DIR): use spark.* settings instead, or go on without",
+            )
+
+
+def _run(step: str, command: Sequence[str]) -> str:
+    """Return what the command printed. Its own errors go where they can be named."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClassArchiveError(step, str(error)) from error
+    if done.returncode:
+        raise ClassArchiveError(step, done.stderr or done.stdout)
+    return done.stdout

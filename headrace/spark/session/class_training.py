@@ -1,0 +1,32 @@
+"""Loads in Spark's JVM what jobs load, and writes the names of the classes.
+
+    python -m headrace.spark.session.class_training FILE
+
+Prints the class path of that JVM as JSON.
+"""
+
+import json
+import shlex
+import sys
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.spark.session.jvm import class_path
+from headrace.spark.session.session import spark_session
+
+
+def main(class_list: str) -> None:
+    """Run a job over rows of a DataFrame."""
+    spark = spark_session(
+        {"spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}")}
+    )
+    rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(1)
+    with environment.from_dataframe(rows).execute_and_collect("training") as collected:
+        if sum(1 for _ in collected) != rows.count():
+            raise RuntimeError("the job lost rows")
+    sys.stdout.write(json.dumps({"class_path": class_path(spark.sparkContext)}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

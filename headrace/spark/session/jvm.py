@@ -1,0 +1,305 @@
+"""The few facts that only Spark's JVM knows, each behind one function; and what its death looks like from here.
+
+The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good.
+
+Noise of the driver's JVM: what it writes to its standard error, and py4j's tracebacks when it is gone.
+
+Standard error is passed on, but for one line, and remembered while Spark starts.
+
+Spark's launcher asks every JVM for an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra),
+and Java warns of it with no way to say that it is known. Leaving the module out would change what Spark does.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+import warnings
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.core.context import SparkContext
+
+from headrace.core.threads import start_thread
+
+_SESSION_STOPPED: Final = "its SparkSession was stopped"
+
+
+class JvmGoneError(Exception):
+    """The driver's JVM does not answer any more, or the SparkContext in it was stopped."""
+
+
+@contextmanager
+def jvm_calls() -> Generator[None, None, None]:
+    """Turn a lost connection to the JVM into JvmGoneError; exceptions thrown by Java code pass."""
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, OSError, EOFError) as error:
+        if "Trace:" in str(error):
+            # The JVM answered, with a complaint about the call: our mistake, not its end.
+            raise
+        raise JvmGoneError("the JVM of the Spark driver does not answer any more") from error
+
+
+def jvm_context(context: SparkContext) -> Any:
+    """Return the Scala SparkContext behind `context`, for what Python does not offer; JvmGoneError without one."""
+    java_context = getattr(context, "_jsc", None)
+    if java_context is None:
+        raise JvmGoneError(_SESSION_STOPPED)
+    return java_context.sc()
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether `context` was stopped from Python."""
+    return getattr(context, "_jsc", None) is None
+
+
+def active_context() -> SparkContext | None:
+    """Return the one SparkContext of this process, if there is one that was not stopped."""
+    return getattr(SparkContext, "_active_spark_context", None)
+
+
+class ApplicationSlots:
+    """How many tasks an application can run at once.
+
+    Whoever looks after workers asks ten times a second, and one look at the configuration takes hundreds of calls of
+    the JVM: what stays as it is for as long as the application runs is fetched once.
+    """
+
+    def __init__(self, context: SparkContext, spark_profile: Any = None) -> None:
+        """`spark_profile`: a profile of PySpark's that all tasks have; without one, the application's default."""
+        self._context: Final = context
+        grows = context.getConf().get("spark.dynamicAllocation.enabled", "false")
+        self._grows_on_demand: Final = str(grows).lower() == "true"
+        self._scala_context: Final = jvm_context(context)
+        manager = self._scala_context.resourceProfileManager()
+        if spark_profile is None:
+            self._profile: Any = manager.defaultResourceProfile()
+        else:
+            self._profile = getattr(spark_profile, "_java_resource_profile")  # noqa: B009 - private, and named here only
+            # Spark counts for profiles that it knows.
+            manager.addResourceProfile(self._profile)
+
+    def count(self) -> int | None:
+        """Return how many can run now, or None where executors come on demand. JvmGoneError once it was stopped."""
+        if is_stopped(self._context):
+            raise JvmGoneError(_SESSION_STOPPED)
+        if self._scala_context.isStopped():
+            # By somebody in the JVM, such as the master of its cluster.
+            raise JvmGoneError("its SparkContext was stopped")
+        if self._grows_on_demand:
+            return None
+        return int(self._scala_context.maxNumConcurrentTasks(self._profile))
+
+
+def registered_executor_count(context: SparkContext) -> int:
+    """How many executors have registered, without the driver itself."""
+    return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
+
+
+def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
+    """Have the JVM remove `directory` and what is in it when it ends in order, as it does when we are gone."""
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
+        jvm.java.io.File(str(directory))
+    )
+
+
+def hide_property(context: SparkContext, key: str) -> None:
+    """Keep the values that jobs have for the local property `key` out of Spark's event log.
+
+    Spark redacts there what its `spark.redaction.regex` finds among the application's settings. Local properties it
+    writes as they are, unless a setting has the same name.
+    """
+    jvm_context(context).conf().set(key, "")
+
+
+def class_path(context: SparkContext) -> str:
+    """The class path that the JVM was started with, every archive of it by name."""
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see above
+    return str(jvm.java.lang.System.getProperty("java.class.path"))
+
+
+_EXIT_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 1.0
+
+
+class DeferredInterrupts:
+    """Holds Ctrl-C and SIGTERM back while Spark starts, and keeps Spark from putting its own reaction in their place.
+
+    A JVM whose launch is interrupted half-way belongs to nobody and stays; and Spark's reaction to Ctrl-C would cancel
+    TaskManagers before they can stop. The first of either takes effect at the end of the block; a second one at once
+    where the JVM is launched, as a context may wait for its cluster for ever. A SIGTERM that no one handles ends the
+    process as always, and the JVM with it. Outside of the main thread there is nothing to hold.
+    """
+
+    def __init__(self) -> None:
+        self._previous: dict[int, Any] = {}
+        self._held: list[int] = []
+
+    def __enter__(self) -> "DeferredInterrupts":
+        if threading.current_thread() is threading.main_thread():
+            self._hold(signal.SIGINT)
+            if callable(signal.getsignal(signal.SIGTERM)):
+                self._hold(signal.SIGTERM)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+        if signal.SIGTERM in self._held:
+            signal.raise_signal(signal.SIGTERM)
+        if signal.SIGINT in self._held:
+            raise KeyboardInterrupt
+
+    def _hold(self, number: int) -> None:
+        self._previous[number] = signal.signal(number, self._remember)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        is_launched = getattr(SparkContext, "_gateway", None) is not None
+        if number not in self._held:
+            self._held.append(number)
+        elif is_launched and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        elif is_launched:
+            self._previous[number](number, frame)
+
+
+def has_jvm_ended() -> bool:
+    """Whether the JVM that was started for us has ended, or ends within a second: a call of it has just failed."""
+    process: subprocess.Popen[bytes] | None = getattr(
+        getattr(SparkContext, "_gateway", None), "proc", None
+    )
+    if process is None:
+        return False
+    try:
+        process.wait(timeout=_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def stop_context() -> None:
+    """Stop the context that may have been made, and the JVM below it; both may be gone."""
+    context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
+    if context is not None:
+        with warnings.catch_warnings():
+            # Spark warns of a JVM that it cannot stop: whoever calls says that it has ended.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                context.stop()
+            except OSError:
+                # The context has forgotten its JVM, which ended before it, and now ends what it has in Python.
+                context.stop()
+    stop_jvm()
+
+
+def stop_jvm() -> None:
+    """End the JVM that was started for us: it lives as long as the pipe to its input. That of spark-submit stays."""
+    gateway = getattr(SparkContext, "_gateway", None)
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(timeout=_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    # The next session of this process starts a new one.
+    for name in ("_gateway", "_jvm"):
+        setattr(SparkContext, name, None)
+
+
+INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+_STANDARD_ERROR: Final = 2
+_REMEMBERED_LINE_COUNT: Final = 200
+_LAST_WORDS_TIMEOUT_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+_CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
+
+
+def silence_py4j() -> None:
+    """Have py4j's reports of a lost connection logged by us, at DEBUG. Idempotent.
+
+    py4j writes a traceback of each call that was under way to the root logger, and thereby to standard error, before
+    the call fails; the caller then says in a line that the JVM is gone. At INFO it tells of every connection that it
+    closes, among what the program prints where that logs to standard output: only a level of the user's own shows it.
+    """
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    if _is_for_others not in root.filters:
+        root.addFilter(_is_for_others)
+    if own.level == logging.NOTSET:
+        own.setLevel(logging.WARNING)
+
+
+def _is_for_others(record: logging.LogRecord) -> bool:
+    if f"{os.sep}py4j{os.sep}" not in record.pathname:
+        return True
+    _LOG.debug("py4j: %s", record.getMessage(), exc_info=record.exc_info)
+    return False
+
+
+class JvmErrors:
+    """A context manager: a JVM that is started inside writes to a pipe, as long as it lives.
+
+    A thread passes lines on to where standard error led before; it ends with the last writer.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINE_COUNT)
+        self._before = -1
+        self._ended = threading.Event()
+
+    def __enter__(self) -> "JvmErrors":
+        try:
+            self._before = os.dup(_STANDARD_ERROR)
+        except OSError:
+            # Standard error is closed: there is nothing to pass on.
+            return self
+        reading, writing = os.pipe()
+        os.dup2(writing, _STANDARD_ERROR)
+        os.close(writing)
+        source, target = os.fdopen(reading, "rb"), os.fdopen(os.dup(self._before), "wb", 0)
+        start_thread("headrace-jvm-errors", lambda: self._relay(source, target))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before >= 0:
+            os.dup2(self._before, _STANDARD_ERROR)
+            os.close(self._before)
+
+    def cause(self) -> str | None:
+        """Return what the JVM said of its end, or None where it said nothing that looks like it; once it has ended."""
+        self._ended.wait(_LAST_WORDS_TIMEOUT_S)
+        for line in list(self._lines):
+            found = _CAUSE.match(line)
+            if found is not None and found.group("cause").startswith("Could not create the Java"):
+                # Java has said why on the line before.
+                return self._lines[0]
+            if found is not None:
+                return found.group("cause")
+        return None
+
+    def _relay(self, source: BinaryIO, target: BinaryIO) -> None:
+        with source, target:
+            for line in source:
+                if line.strip() == INCUBATOR_WARNING:
+                    continue
+                self._lines.append(line.decode(errors="replace").rstrip())
+                # Where nobody reads any more, the JVM must not notice.
+                with contextlib.suppress(OSError):
+                    target.write(line)
+        self._ended.set()

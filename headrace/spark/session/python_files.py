@@ -1,0 +1,79 @@
+"""Ships the user's own modules: `python.files` reach the driver's import path and, through Spark, every worker's."""
+
+import zipfile
+from pathlib import Path
+
+from pyspark.core.context import SparkContext
+
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.process.interpreter import is_plain_folder
+from headrace.graph.pipeline_options import PYTHON_FILES
+
+
+def python_files(settings: Settings) -> tuple[Path, ...]:
+    """Return the existing paths of `python.files`; ConfigurationError names one that is not there."""
+    found: list[Path] = []
+    for text in settings.get_option(PYTHON_FILES).split(","):
+        if not text.strip():
+            continue
+        path = Path(text.strip()).expanduser().resolve()
+        if not path.exists():
+            raise ConfigurationError(PYTHON_FILES.key, text, "there is no such file or folder")
+        found.append(path)
+    return tuple(found)
+
+
+class LateFilesError(ProgramError):
+    """A job brings files that TaskManagers on other machines, which run already, could not import from."""
+
+    def __init__(self, files: tuple[Path, ...]) -> None:
+        names = ", ".join(str(file) for file in files)
+        super().__init__(
+            f"{names} ({PYTHON_FILES.key}) came after TaskManagers were started, which would not find it: call "
+            "add_python_file before the program's first job, or give it with --python-files"
+        )
+
+
+class ShippedFiles:
+    """What workers that start from now on will find. Pure.
+
+    `are_seen`: the workers see the driver's files, as on one machine. A task then finds those of its job by itself;
+    elsewhere a worker that runs has what there was as it started.
+    """
+
+    def __init__(self, *, are_seen: bool) -> None:
+        self._are_seen = are_seen
+        self._files: set[Path] = set()
+        self._is_final = False
+
+    def workers_start(self) -> None:
+        """From now on there are TaskManagers: Spark would bring files only to later ones."""
+        self._is_final = True
+
+    def add(self, files: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Return those that are new and must be shipped now. LateFilesError where it is too late."""
+        new = tuple(file for file in files if file not in self._files)
+        if new and self._is_final:
+            if self._are_seen:
+                return ()
+            raise LateFilesError(new)
+        self._files.update(new)
+        return new
+
+
+def ship(context: SparkContext, files: tuple[Path, ...], scratch: Path) -> None:
+    """Have Spark bring `files` to its workers; folders are packed into `scratch` first."""
+    for path in files:
+        context.addPyFile(str(pack(path, scratch) if path.is_dir() else path))
+
+
+def pack(folder: Path, scratch: Path) -> Path:
+    """Return an archive of a package, or of all that lies in a plain folder, importable as `folder` was."""
+    archive = scratch / f"{folder.name}.zip"
+    root = folder if is_plain_folder(folder) else folder.parent
+    with zipfile.ZipFile(archive, "w") as packed:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                packed.write(file, file.relative_to(root))
+    return archive

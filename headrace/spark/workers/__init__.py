@@ -1,0 +1,1 @@
+"""TaskManagers as Spark jobs: requested, watched and stopped one at a time, and their processes."""

@@ -1,0 +1,207 @@
+"""SparkResourceDriver: TaskManagers as single-task Spark jobs, requested, released and lost one at a time.
+
+One thread owns the lifecycles and talks to the JVM; the ResourceManager's requests reach it through a queue, so its
+main thread never waits for Spark. Source: Flink ResourceManagerDriver; runtime on Spark: docs/architecture.
+"""
+
+import logging
+import queue
+import threading
+from typing import Final
+
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.core.clock import Clock
+from headrace.core.errors import HostError
+from headrace.core.ids import ResourceId
+from headrace.core.threads import run_in_thread, start_thread
+from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.jvm import JvmGoneError
+from headrace.spark.session.spark_errors import unusable_worker
+from headrace.spark.workers.worker_jobs import WorkerJob, WorkerJobs
+from headrace.spark.workers.worker_lifecycle import (
+    CancelJob,
+    ClockRead,
+    JobEnded,
+    ReleaseRequested,
+    ReportStarted,
+    ReportTerminated,
+    SubmitJob,
+    TaskActive,
+    WorkerAction,
+    WorkerEvent,
+    WorkerLifecycles,
+    WorkerRequested,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+
+POLL_INTERVAL_S: Final = 0.1
+"""How often ended jobs are looked for: the most that a loss may stay unnoticed where Spark is the one to see it."""
+
+KEPT_FREE_COUNT: Final = 1
+"""Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""
+
+_CLOSE_TIMEOUT_S: Final = 30.0
+
+
+class SparkHostLostError(HostError):
+    """The driver's JVM is gone, and with it every executor."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the Spark application is gone: {reason}")
+
+
+class _Close:
+    """Queued by `close`: release everything and end the thread once nothing is left."""
+
+
+class SparkResourceDriver:
+    """The ResourceManager's hand in Spark."""
+
+    def __init__(self, jobs: WorkerJobs, clock: Clock, *, stop_grace_ms: float) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._lifecycles = WorkerLifecycles(stop_grace_ms)
+        self._queue: queue.SimpleQueue[WorkerEvent | _Close] = queue.SimpleQueue()
+        self._running: dict[ResourceId, WorkerJob] = {}
+        self._listener: WorkerListener | None = None
+        self._is_closing = False
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._slot_count: int | None = jobs.slot_count()
+
+    @property
+    def max_worker_count(self) -> int | None:
+        """Slots of the application less the spare one, or None where executors come on demand."""
+        return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
+
+    def describe_shortage(self) -> str:
+        slot_count = self._slot_count
+        if slot_count is None:
+            return (
+                "Spark has not given this application an executor for them yet; the job goes on as soon as it has: "
+                "has the cluster free cores and memory?"
+            )
+        if not slot_count:
+            return (
+                "Spark has no executor for this application; the job goes on as soon as it has one: are the cluster's "
+                "workers up, and have they free cores and memory?"
+            )
+        return (
+            f"Spark's executors have {slot_count} slot(s), of which {KEPT_FREE_COUNT} is kept free for Spark's own "
+            "jobs; the job goes on as soon as there are more: give the application more executors or cores, end other "
+            "jobs, or lower the parallelism"
+        )
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the thread that talks to Spark before it was closed: no worker comes any more."""
+        return self._failure
+
+    def initialize(self, listener: WorkerListener) -> None:
+        """Start the thread that talks to Spark."""
+        assert self._listener is None, "initialized twice"
+        self._listener = listener
+        start_thread("headrace-spark-workers", self._run)
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        """Ask for a worker; returns at once."""
+        self._queue.put(WorkerRequested(worker_id, profile))
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        """Give a worker up; returns at once."""
+        self._queue.put(ReleaseRequested(worker_id))
+
+    async def close(self) -> None:
+        """Release every worker and wait until the last Spark job has ended."""
+        self._queue.put(_Close())
+        if self._listener is None:
+            return
+        # Not by a thread of the default pool: while the interpreter exits there is none.
+        await run_in_thread(
+            "headrace-spark-workers-end", lambda: self._ended.wait(_CLOSE_TIMEOUT_S)
+        )
+
+    # The rest runs on the driver's own thread.
+
+    def _run(self) -> None:
+        try:
+            while not (self._is_closing and not self._lifecycles.live_worker_ids):
+                self._step()
+        except JvmGoneError as error:
+            self._host_failed(SparkHostLostError(str(error)))
+        except Exception as error:
+            _LOG.exception("the thread that talks to Spark has failed")
+            self._host_failed(error)
+        finally:
+            self._ended.set()
+
+    def _step(self) -> None:
+        try:
+            self._take(self._queue.get(timeout=POLL_INTERVAL_S))
+        except queue.Empty:
+            self._watch()
+
+    def _take(self, received: WorkerEvent | _Close) -> None:
+        if isinstance(received, _Close):
+            self._is_closing = True
+            for worker_id in self._lifecycles.live_worker_ids:
+                self._handle(ReleaseRequested(worker_id))
+        elif self._is_closing and isinstance(received, WorkerRequested):
+            self._report().worker_terminated(received.worker_id, "the host is closing")
+        else:
+            self._handle(received)
+
+    def _watch(self) -> None:
+        for worker_id, job in list(self._running.items()):
+            if job.is_done():
+                del self._running[worker_id]
+                self._ended_with(worker_id, job.error())
+            elif job.is_active():
+                self._handle(TaskActive(worker_id))
+        self._handle(ClockRead())
+        self._slot_count = self._jobs.slot_count()
+
+    def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
+        unusable = None if error is None else unusable_worker(error)
+        if unusable is not None:
+            # Trying again would only make the user wait for the same answer.
+            self._report().host_failed(unusable)
+        self._handle(JobEnded(worker_id, error))
+
+    def _handle(self, event: WorkerEvent) -> None:
+        for action in self._lifecycles.handle(event, self._clock.monotonic_ms()):
+            self._perform(action)
+
+    def _perform(self, action: WorkerAction) -> None:
+        match action:
+            case SubmitJob(worker_id, profile):
+                self._submit(worker_id, profile)
+            case CancelJob(worker_id):
+                self._jobs.cancel(worker_id)
+            case ReportStarted(worker_id):
+                self._report().worker_started(worker_id)
+            case ReportTerminated(worker_id, diagnostics):
+                _LOG.info("worker %s is gone: %s", worker_id, diagnostics.split("\n", 1)[0])
+                self._report().worker_terminated(worker_id, diagnostics)
+
+    def _submit(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        try:
+            self._running[worker_id] = self._jobs.submit(worker_id, profile)
+        except JvmGoneError:
+            raise
+        except Exception as error:
+            # Refused profiles land here; the ResourceManager decides what is next.
+            self._handle(JobEnded(worker_id, f"Spark refused its job: {error}"))
+
+    def _host_failed(self, error: BaseException) -> None:
+        report = self._report()
+        if not self._is_closing:
+            self._failure = error
+            report.host_failed(error)
+        for worker_id in self._lifecycles.live_worker_ids:
+            report.worker_terminated(worker_id, str(error))
+
+    def _report(self) -> WorkerListener:
+        assert self._listener is not None
+        return self._listener

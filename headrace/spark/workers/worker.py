@@ -1,0 +1,141 @@
+"""The body of a TaskManager's Spark task: a TaskExecutor on the main thread, and watches that end the process.
+
+The forked process is Spark's; SIGHUP keeps its default action, because that is how Spark ends its workers when an
+executor goes. The task returns normally after a graceful stop; Spark then throws the process away, because its
+input was not read.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyspark import TaskContext
+
+from headrace.cluster.task_executor.cpu_affinity import take_place
+from headrace.cluster.task_executor.output_sender import PrintedOutput
+from headrace.cluster.task_executor.task_manager_runner import (
+    TaskManagerConfiguration,
+    run_task_manager,
+)
+from headrace.cluster.versions import software_versions
+from headrace.core.config import Settings
+from headrace.core.process.interpreter import settle_interpreter
+from headrace.core.threads import share_interpreter
+from headrace.spark.workers.task_secrets import received_secrets
+from headrace.spark.workers.worker_output import collected_output, redirect_standard_output
+from headrace.spark.workers.worker_process import (
+    own_streams,
+    routable_address,
+    scratch_directory,
+    socket_directory,
+)
+from headrace.spark.workers.worker_watch import (
+    ParentWatch,
+    connected_stream_descriptors,
+    die_with_parent,
+    end_process,
+    is_spark_process,
+)
+
+SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
+"""Where Spark gives executors its secret; their children inherit it."""
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """What the closure carries.
+
+    `configuration` lacks what only the worker knows, addresses and directories, and what no closure may hold: secret,
+    key and settings. An empty `bind_host` stands for the address under which others reach this host. Lines of standard
+    output go to `output_pipe` where it is not empty, else to the endpoint at `output_address`. `log_levels`: those that
+    the program gave to loggers of its own, by name; that of the root logger has none.
+    """
+
+    configuration: TaskManagerConfiguration
+    driver_host: str
+    log_level: int
+    output_pipe: str = ""
+    output_address: str = ""
+    log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass
+class _ProcessUse:
+    """A process hosts one TaskManager in its life: threads and modules of another one would be in the way."""
+
+    is_used: bool = field(default=False)
+
+
+_process: _ProcessUse = _ProcessUse()
+
+
+def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
+    """Run a TaskManager until it is stopped; the one result is the reason of its end. `rows` is left unread."""
+    parent_pid = os.getppid()
+    descriptors = connected_stream_descriptors()
+    task_context = TaskContext.get()
+    if task_context is not None and task_context.attemptNumber() > 0:
+        # What to restart is the ResourceManager's to decide; it asks for a new worker with a new id.
+        return iter(["rerun refused"])
+    if _process.is_used:
+        raise RuntimeError("this Python process has hosted a TaskManager before")
+    _process.is_used = True
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if not (die_with_parent(parent_pid) and is_spark_process(parent_pid) and descriptors):
+        # Nobody is there to return to, or to be killed by.
+        end_process("its Spark executor was gone before it began")
+    share_interpreter()
+    settle_interpreter()
+    # Before any thread is started: those have the cores of the one that starts them.
+    configuration = _with_secrets(spec.configuration)
+    place = take_place(Settings(configuration.settings))
+    watch = ParentWatch(parent_pid, descriptors)
+    try:
+        return iter([_host_task_manager(spec, configuration)])
+    finally:
+        watch.stop()
+        if place is not None:
+            place.release()
+
+
+def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfiguration:
+    secrets = received_secrets()
+    # Programs that user code starts have no use for Spark's own secret.
+    os.environ.pop(SPARK_SECRET_VARIABLE, None)
+    return replace(configuration, secret=secrets.secret, tls=secrets.tls, settings=secrets.settings)
+
+
+@contextlib.contextmanager
+def _standard_output(spec: WorkerSpec) -> Generator[PrintedOutput | None, None, None]:
+    """Lead what is printed to the driver; give what its TaskManager is to send there, if there is no other way."""
+    if spec.output_address and not spec.output_pipe:
+        with collected_output(spec.output_address) as output:
+            yield output
+    else:
+        with redirect_standard_output(spec.output_pipe):
+            yield None
+
+
+def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
+    with (
+        own_streams(spec.log_level, spec.log_levels),
+        _standard_output(spec) as output,
+        scratch_directory(os.environ) as scratch,
+    ):
+        own_address = given.advertised_host or routable_address(spec.driver_host)
+        configuration = replace(
+            given,
+            bind_host=given.bind_host or own_address,
+            advertised_host=own_address,
+            socket_directory=socket_directory(scratch),
+            scratch_directory=scratch,
+            versions=software_versions(),
+        )
+        logging.getLogger(__name__).debug(
+            "TaskManager in process %d, scratch %s", os.getpid(), scratch
+        )
+        return run_task_manager(configuration, output=output)

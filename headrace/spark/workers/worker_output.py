@@ -1,0 +1,233 @@
+"""Carries what user code prints from workers to the standard output of the user's own process.
+
+Spark sends a worker's standard output to its executor's standard error. Where both ends share a host, a named pipe
+brings the lines home: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects them
+from a pipe of its own, and its TaskManager sends them as calls.
+"""
+
+import contextlib
+import fcntl
+import io
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.cluster.task_executor.output_sender import PrintedOutput
+from headrace.core.threads import start_thread
+
+_LOG = logging.getLogger(__name__)
+
+_READ_SIZE_BYTES: Final = 1 << 16
+
+
+class StandardOutput:
+    """The standard output of the driver. Lines appear on `sys.stdout` as it is at that moment; from any thread.
+
+    Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C.
+    """
+
+    def __init__(self) -> None:
+        self._is_refused = self._is_closing = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """From now on it is no news that nobody reads."""
+        self._is_closing = True
+
+    def show(self, lines: bytes) -> None:
+        """Write whole lines; waits for whoever reads them."""
+        with self._lock:
+            if lines and not self._is_refused:
+                self._write(lines.decode(errors="replace"))
+
+    def _write(self, text: str) -> None:
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        try:
+            # What the user's terminal has no character for must not end the program.
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
+        except (OSError, ValueError) as error:
+            # Take lines all the same: workers would wait for ever for room in the pipe.
+            self._is_refused = True
+            _LOG.error("standard output takes nothing any more: %s", error)
+            _forget_standard_output()
+            if self._is_closing:
+                return
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            # A real signal: the main thread waits for the job's end, and nothing less ends that.
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+
+class OutputPipe:
+    """The reading end, in the driver."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._standard_output = StandardOutput()
+        os.mkfifo(path, 0o600)
+        # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._end_read, self._end_write = os.pipe()
+        self._is_closing = False
+        self._thread = start_thread("headrace-output", self._run)
+
+    def close(self) -> None:
+        """Read what was written so far, then end."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._standard_output.close()
+        os.close(self._end_write)
+        self._thread.join(timeout=5)
+        if not self._thread.is_alive():
+            os.close(self._descriptor)
+            os.close(self._end_read)
+        # Else whoever reads our output takes their time, and the thread still needs both.
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+
+    def _run(self) -> None:
+        pending = b""
+        is_ended = False
+        # `select.select` takes no descriptor from 1024 on, and a program may have opened as many files.
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        poll.register(self._end_read, select.POLLIN)
+        while not is_ended:
+            is_ended = any(descriptor == self._end_read for descriptor, _ in poll.poll())
+            while (content := self._read()) is not None:
+                pending += content
+                whole, newline, pending = pending.rpartition(b"\n")
+                self._standard_output.show(whole + newline)
+        self._standard_output.show(pending)
+
+    def _read(self) -> bytes | None:
+        try:
+            return os.read(self._descriptor, _READ_SIZE_BYTES)
+        except BlockingIOError:
+            return None
+
+
+def _forget_standard_output() -> None:
+    """Have what else is written there go nowhere: the interpreter flushes it when it ends, and would complain."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class _WholeLines(io.RawIOBase):
+    """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._begun = b""
+        # Threads of this process share one open file, between which a lock of the file makes no difference.
+        self._lock = threading.Lock()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, content: Any) -> int:
+        with self._lock:
+            whole, newline, rest = bytes(content).rpartition(b"\n")
+            if newline:
+                self._send(self._begun + whole + newline)
+                self._begun = rest
+            else:
+                self._begun += rest
+        return len(content)
+
+    def flush(self) -> None:
+        """Lines that are not whole yet wait for their end, or for `close`."""
+
+    def close(self) -> None:
+        with self._lock:
+            if not self.closed:
+                try:
+                    self._send(self._begun)
+                finally:
+                    self._begun = b""
+                    super().close()
+                    os.close(self._descriptor)
+
+    def _send(self, lines: bytes) -> None:
+        if not lines:
+            return
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            rest = memoryview(lines)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
+    """Send this process's standard output to `pipe`; nothing happens where it is empty or cannot be opened.
+
+    Both the file descriptor and `sys.stdout` are led there. What goes through `sys.stdout` comes home in whole lines;
+    what is written to the descriptor itself does as far as the system writes it at once (4 KB).
+    """
+    descriptor = _open_for_writing(pipe)
+    if descriptor is None:
+        yield
+        return
+    with _standard_output_to(descriptor):
+        yield
+
+
+@contextlib.contextmanager
+def collected_output(receiver_address: str) -> Generator[PrintedOutput, None, None]:
+    """Collect this process's standard output, as above, for whoever sends it to `receiver_address`."""
+    reading_end, writing_end = os.pipe()
+    try:
+        with contextlib.ExitStack() as redirection:
+            redirection.enter_context(_standard_output_to(writing_end))
+            yield PrintedOutput(reading_end, receiver_address, redirection.close)
+    finally:
+        os.close(reading_end)
+
+
+@contextlib.contextmanager
+def _standard_output_to(descriptor: int) -> Generator[None, None, None]:
+    """Lead standard output to `descriptor`, which is closed at the end."""
+    previous, stream = os.dup(1), sys.stdout
+    os.dup2(descriptor, 1)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_WholeLines(descriptor)),
+        encoding="utf-8",
+        errors="replace",
+        line_buffering=True,
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        sys.stdout = stream
+        os.dup2(previous, 1)
+        os.close(previous)
+
+
+def _open_for_writing(pipe: str) -> int | None:
+    if not pipe:
+        return None
+    try:
+        # Not waiting for a reader: where there is none, the driver is gone.
+        descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    os.set_blocking(descriptor, True)
+    return descriptor

@@ -1,0 +1,1 @@
+"""Keyed state in memory: entries, handles, timers, and what ages."""

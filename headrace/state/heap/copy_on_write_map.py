@@ -1,0 +1,242 @@
+"""Entries of a state while snapshots of them are being written: what was frozen stays, changes lie on top.
+
+Freezing costs nothing but a new dict. What is read out of a frozen layer and can be changed is copied first, so that
+even changes in place stay out of the snapshot. Once a snapshot is written its layer may change again; the layers above
+then sink into it, a few entries at each access, until one dict is left and takes the place of all this.
+
+Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
+
+The form in which map states keep and look up their keys, and the error for what has none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse, repeat
+from typing import Any, Final
+
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.record_copies import UNCHANGING, private_copy
+from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.functions.state import MapStateDescriptor, StateDescriptor
+from headrace.state.backend import StateAccessError
+
+_SUNK_PER_ACCESS: Final = 8
+
+Entries = dict[Any, Any]
+
+
+class _Mark:
+    """Stands for an entry that is not there."""
+
+
+_MISSING: Final = _Mark()
+_GONE: Final = _Mark()
+"""In a layer: the entry was removed, whatever lower layers hold."""
+
+
+class FrozenEntries:
+    """Entries as they were when they were frozen. Any thread; `release` ends it."""
+
+    def __init__(self, layers: tuple[Entries, ...]) -> None:
+        self._layers = layers
+        self.depth = len(layers)
+        # Set by the writing thread, read by the mailbox: one assignment, nothing to lock.
+        self.is_released = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self._layers) == 1:
+            return iter(self._layers[0])  # the lowest layer has no marks
+        return self._all_entries()
+
+    def _all_entries(self) -> Iterator[Any]:
+        """From top to bottom, each layer without what higher ones say; loops in C, as the task goes on meanwhile."""
+        for index in range(len(self._layers) - 1, -1, -1):
+            layer = self._layers[index]
+            left: Iterator[Any] = iter(layer) if index == 0 else _not_gone(layer)
+            for higher in self._layers[index + 1 :]:
+                left = filterfalse(higher.__contains__, left)
+            yield from left
+
+    def __contains__(self, entry: Any) -> bool:
+        for layer in reversed(self._layers):
+            value = layer.get(entry, _MISSING)
+            if value is not _MISSING:
+                return value is not _GONE
+        return False
+
+    def values_of(self, entries: Sequence[Any]) -> list[Any]:
+        """What the entries, all of them there, hold: in their order."""
+        if len(self._layers) == 1:
+            return list(map(self._layers[0].__getitem__, entries))
+        values: list[Any] = [_MISSING] * len(entries)
+        for layer in reversed(self._layers):
+            lower = [index for index, value in enumerate(values) if value is _MISSING]
+            found = map(layer.get, map(entries.__getitem__, lower), repeat(_MISSING))
+            for index, value in zip(lower, found, strict=True):
+                values[index] = value
+        return values
+
+    def release(self) -> None:
+        """Let the entries change again. Idempotent."""
+        self._layers = ()
+        self.is_released = True
+
+
+def _not_gone(layer: Entries) -> Iterator[Any]:
+    return (entry for entry, value in layer.items() if value is not _GONE)
+
+
+class LayeredEntries:
+    """Used like the dict whose place it takes. Mailbox thread only.
+
+    `on_settled` is called with the one dict that is left in the end.
+    """
+
+    def __init__(self, base: Entries, on_settled: Callable[[Entries], None]) -> None:
+        self._layers = [base]
+        self._top: Entries = {}
+        self._frozen: list[FrozenEntries] = []
+        self._on_settled = on_settled
+
+    def freeze(self) -> FrozenEntries:
+        """Return the entries as they are now."""
+        if self._top:
+            self._layers.append(self._top)
+            self._top = {}
+        frozen = FrozenEntries(tuple(self._layers))
+        self._frozen.append(frozen)
+        return frozen
+
+    # Settling comes last in each method: it may end the layers, and whoever still holds this object then goes on in
+    # the dict that is left.
+
+    def get(self, entry: Any, default: Any = None) -> Any:
+        value = self._top.get(entry, _MISSING)
+        if value is _MISSING:
+            value = self._below(entry)
+            if type(value) not in UNCHANGING and type(value) is not _Mark:
+                copied = private_copy(value)
+                if copied is not value:
+                    self._top[entry] = value = copied
+        self._settle()
+        return default if type(value) is _Mark else value
+
+    def __contains__(self, entry: Any) -> bool:
+        value = self._top.get(entry, _MISSING)
+        if value is _MISSING:
+            value = self._below(entry)
+        return type(value) is not _Mark
+
+    def __getitem__(self, entry: Any) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            raise KeyError(entry)
+        return value
+
+    def __setitem__(self, entry: Any, value: Any) -> None:
+        self._top[entry] = value
+        self._settle()
+
+    def __delitem__(self, entry: Any) -> None:
+        if entry not in self:
+            raise KeyError(entry)
+        self._remove(entry)
+        self._settle()
+
+    def pop(self, entry: Any, default: Any = None) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            return default
+        self._remove(entry)
+        return value
+
+    def setdefault(self, entry: Any, default: Any) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            self._top[entry] = value = default
+        return value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(FrozenEntries((*self._layers, self._top))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _remove(self, entry: Any) -> None:
+        if self._layers:
+            self._top[entry] = _GONE
+        else:
+            del self._top[entry]
+
+    def _below(self, entry: Any) -> Any:
+        for layer in reversed(self._layers):
+            value = layer.get(entry, _MISSING)
+            if value is not _MISSING:
+                return value
+        return _MISSING
+
+    def _settle(self) -> None:
+        """Let some entries sink into the lowest layer that no snapshot looks at."""
+        frozen = self._frozen
+        while frozen and frozen[-1].is_released:
+            frozen.pop()
+        depth = frozen[-1].depth if frozen else 0
+        layers = self._layers
+        if depth == len(layers):
+            return
+        target = layers[depth]
+        source = layers[depth + 1] if depth + 1 < len(layers) else self._top
+        for _ in range(min(_SUNK_PER_ACCESS, len(source))):
+            entry, value = source.popitem()
+            if value is _GONE and depth == 0:
+                target.pop(entry, None)
+            else:
+                target[entry] = value
+        if source:
+            return
+        if source is not self._top:
+            del layers[depth + 1]
+        elif depth == 0:
+            self._layers, self._top = [], target
+            self._on_settled(target)
+
+
+def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+    """Return the error for a value that is not of the declared type."""
+    return StateAccessError(
+        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
+        f"{error.reason}",
+        descriptor.get_name(),
+        error,
+    )
+
+
+class KeyForms:
+    """The form in which a map state keeps its keys, and looks them up."""
+
+    def __init__(self, descriptor: MapStateDescriptor) -> None:
+        self._descriptor = descriptor
+        check = ValueCheck.of(descriptor.key_type, is_key=True)
+        self.converts = not check.keeps_all
+        """Whether there is anything to ask: not of undeclared types."""
+        self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())
+        """Classes of keys that are looked up as they are."""
+        self.fitting, self._keep = check.fitting, check.keep
+        self._lowest, self._highest = check.lowest, check.highest
+
+    def kept(self, key: Any) -> Any:
+        """Return the form to be kept; StateAccessError where `key` is not of the declared type."""
+        if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
+            return key
+        try:
+            return self._keep(key)
+        except RecordTypeError as error:
+            raise misfit(self._descriptor, error) from None
+
+    def looked_up(self, key: Any) -> Any:
+        """Return the form that is kept of `key`, or `key` itself where none is: then nothing is found."""
+        if type(key) in self.plain:
+            return key
+        try:
+            return self._keep(key)
+        except RecordTypeError:
+            return key

@@ -1,0 +1,1 @@
+"""State of running tasks, read in pieces by their own threads."""

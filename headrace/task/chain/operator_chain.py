@@ -1,0 +1,382 @@
+"""OperatorChain: the operators of one task, wired together and to the network. Source: Flink OperatorChain."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from headrace.checkpoint.handles import (
+    Committable,
+    StateChunk,
+)
+from headrace.core.barriers import CheckpointOptions
+from headrace.core.elements import MAX_WATERMARK, LatencyMarker
+from headrace.core.errors import (
+    UNKNOWN_LOCATION,
+    RecordTypeError,
+    UserCodeError,
+    wrap_user_error,
+)
+from headrace.core.ids import OperatorId
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.graph.job_graph import ChainedOperator
+from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
+from headrace.metrics.latency import LatencyStats
+from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.operators.registry import create_operator
+from headrace.operators.runtime.operator import (
+    OneInputOperator,
+    Operator,
+    OperatorContext,
+    SourceOperator,
+)
+from headrace.operators.runtime.user_code import user_error
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.snapshots import FrozenState
+from headrace.task.chain.outputs import (
+    ChainedTarget,
+    ChainEnd,
+    NetworkTarget,
+    OperatorOutput,
+    PacedTarget,
+    Target,
+)
+from headrace.task.chain.queryable_state import ReadOperator
+from headrace.task.chain.state_initializer import StateInitializer, watermark_chunk
+from headrace.task.environment import TaskEnvironment
+from headrace.task.mailbox import Mailbox, MailboxTimers
+from headrace.task.metrics import TaskCounters
+from headrace.task.time_slicing import PacedRows
+
+
+@dataclass(frozen=True)
+class FrozenOperator:
+    """One operator's states as they were, and what it has prepared."""
+
+    operator_id: OperatorId
+    states: Sequence[FrozenState]
+    watermarks: StateChunk
+    committables: Sequence[Committable]
+
+
+class OperatorChain:
+    """Builds, opens, finishes and closes the operators of a vertex.
+
+    `head` is fed by the task; everything behind it is reached through outputs. `types` and `specs` belong to the
+    vertex's operators, `writers` to the environment's outputs, in their order.
+    """
+
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        types: Sequence[OperatorTypes],
+        specs: Sequence[Any],
+        writers: Sequence[RecordWriter],
+        timers: MailboxTimers,
+        counters: TaskCounters,
+        mailbox: Mailbox,
+        back_pressured_ms: Callable[[], float],
+    ) -> None:
+        self._environment = environment
+        self._initializer = StateInitializer(environment)
+        self._timers = timers
+        self._counters = counters
+        self._mailbox = mailbox
+        self._back_pressured_ms = back_pressured_ms
+        self._writers = writers
+        self._takes_mail = True
+        vertex = environment.vertex
+        self._described = {operator.operator_id: operator for operator in vertex.operators}
+        ids = [operator.operator_id for operator in vertex.operators]
+        self._types = dict(zip(ids, types, strict=True))
+        self._operators: dict[OperatorId, Operator] = {
+            operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
+        }
+        # Asked before each batch: of most operators the answer is known.
+        self._refusing = [
+            operator
+            for operator in self._operators.values()
+            if type(operator).can_take_input is not Operator.can_take_input
+        ]
+        self._outputs = _create_outputs(environment, mailbox)
+        self._metrics = {
+            operator.operator_id: environment.metrics.add_group(operator.name)
+            for operator in vertex.operators
+        }
+        self._latencies = _create_latencies(environment)
+        self._states: dict[OperatorId, StatesOfOperator] = {}
+        self._paced: list[PacedRows] = []
+        restore = environment.restore
+        self.is_finished = restore is not None and restore.is_finished
+        """Whether the operators had finished when the restored checkpoint was taken: none of them is opened again."""
+        self.head_id = vertex.operators[0].operator_id
+        self._end = ChainEnd(
+            [(operator, self._outputs[key]) for key, operator in self._operators.items()]
+        )
+        self._wire(writers)
+
+    @property
+    def head(self) -> Operator:
+        """The operator that the task feeds."""
+        return self._operators[self.head_id]
+
+    @property
+    def head_output(self) -> OperatorOutput:
+        """The head's output."""
+        return self._outputs[self.head_id]
+
+    @property
+    def is_per_record(self) -> bool:
+        """Whether user code of the chain sees records one by one."""
+        return any(operator.is_per_record for operator in self._operators.values())
+
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether a batch of the source at the head is not worked off yet."""
+        return any(rows.is_amid_batch for rows in self._paced)
+
+    def go_on_with_batch(self) -> None:
+        """Work off the next part of it."""
+        for rows in self._paced:
+            if rows.is_amid_batch:
+                rows.go_on()
+
+    def rows_wanted(self) -> int:
+        """Rows that the head should emit at once at most, a source: a checkpoint waits for what it emitted."""
+        limits = [writer.rows_wanted for writer in self._writers]
+        limits += [rows.rows_wanted for rows in self._paced]
+        return min(limits, default=UNLIMITED_ROWS)
+
+    def open(self) -> None:
+        """Open from tail to head, so that nobody emits into an operator that is not open; then go on in event time."""
+        if self.is_finished:
+            return
+        for described in reversed(self._environment.vertex.operators):
+            operator = self._operators[described.operator_id]
+            operator.open(self._context(described))
+            if self._environment.restore is not None:
+                reach(Failpoint.RESTORE_HALF)
+        self._restore_watermarks()
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
+        """Let every operator emit what belongs before the barrier, head to tail."""
+        for operator_id, operator in self._operators.items():
+            operator.prepare_snapshot_pre_barrier(checkpoint_id, self._outputs[operator_id])
+
+    def emit_held(self) -> None:
+        """Let every operator emit what it holds back, head to tail: nothing may follow the end of the data."""
+        for operator_id, operator in self._operators.items():
+            operator.emit_held(self._outputs[operator_id])
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenOperator]:
+        """Take the synchronous part of a checkpoint, tail to head."""
+        frozen: list[FrozenOperator] = []
+        for described in reversed(self._environment.vertex.operators):
+            operator_id = described.operator_id
+            operator = self._operators[operator_id]
+            committables = operator.snapshot_state(checkpoint_id)
+            states = self._states[operator_id].freeze(checkpoint_id, options)
+            output_watermark = self._outputs[operator_id].watermark
+            watermarks = watermark_chunk(operator.current_watermark, output_watermark)
+            frozen.append(FrozenOperator(operator_id, states, watermarks, committables))
+        return frozen
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is published."""
+        for operator_id, states in self._states.items():
+            states.checkpoint_completed(checkpoint_id)
+            self._operators[operator_id].notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """A checkpoint came to nothing."""
+        for operator_id, states in self._states.items():
+            states.checkpoint_aborted(checkpoint_id)
+            self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
+
+    def _restore_watermarks(self) -> None:
+        """Bring operators and outputs to the event time of the checkpoint, so that lateness is judged as it was.
+
+        Head to tail: what a head passes on reaches those behind it, and what they had sent themselves follows. No timer
+        is due by it: those had fired before the checkpoint.
+        """
+        for operator_id, operator in self._operators.items():
+            for watermark, output_watermark in self._initializer.watermarks_of(operator_id):
+                output = self._outputs[operator_id]
+                if operator.current_watermark < watermark < MAX_WATERMARK:
+                    operator.process_watermark(watermark, output)
+                if output_watermark < MAX_WATERMARK:
+                    output.emit_watermark(output_watermark)
+
+    def end_head_input(self, input_number: int) -> None:
+        """Tell the head that one of its inputs has ended."""
+        self.head.end_input(input_number, self.head_output)
+
+    @property
+    def can_take_input(self) -> bool:
+        """Whether no operator asks to be spared for a while."""
+        return all(operator.can_take_input for operator in self._refusing)
+
+    def finish(self) -> bool:
+        """Let every operator emit what it still holds; MAX_WATERMARK went through before.
+
+        False where one is still waiting for results: to be called again when the task was woken.
+        """
+        return self._end.proceed()
+
+    def stop_mail(self) -> None:
+        """All rows were emitted: what operators still mail to themselves must not emit any behind them.
+
+        Where the data ended without a drain, what such mail is about lies in the states, and so in the savepoint.
+        """
+        self._takes_mail = False
+
+    def emit_end_of_time(self) -> None:
+        """Send the last watermark from the head (sources; others receive it)."""
+        self.head_output.emit_watermark(MAX_WATERMARK)
+
+    def pass_latency_marker(self, operator_id: OperatorId, marker: LatencyMarker) -> None:
+        """Note how old a marker is that comes to an operator, and send it on from there."""
+        self._latencies[operator_id].report(marker, self._environment.clock.now_ms())
+        self._outputs[operator_id].emit_latency_marker(marker)
+
+    def close(self) -> None:
+        """Close every operator, whatever the others do; the first error is raised at the end."""
+        first_error: BaseException | None = None
+        for closed in (*self._operators.values(), *self._states.values()):
+            try:
+                closed.close()
+            except Exception as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+
+    def deliver_event(self, operator_id: OperatorId, payload: bytes) -> None:
+        """Hand an event of a coordinator to its operator."""
+        self._operators[operator_id].handle_event(payload)
+
+    def read_operator(self, operator_id: OperatorId) -> ReadOperator:
+        """Return an operator as its state is read."""
+        return ReadOperator(self._operators[operator_id], self._states.get(operator_id))
+
+    def metrics_snapshot(self) -> dict[str, float]:
+        """Return the metrics of each operator as `<operator name>.<metric>`, and their latencies by operator id."""
+        values: dict[str, float] = LatencyStats.snapshot_of(self._environment.metrics)
+        for described in self._environment.vertex.operators:
+            group = self._metrics[described.operator_id]
+            for name, value in group.snapshot().items():
+                values[f"{described.name}.{name}"] = value
+        return values
+
+    def blame(self, error: UserCodeError) -> UserCodeError:
+        """Return `error` with the location of its operator's function where the traceback held none."""
+        if error.location != UNKNOWN_LOCATION:
+            return error
+        for described in self._described.values():
+            if described.name == error.operator_name and described.location:
+                return error.at(described.location)
+        return error
+
+    @property
+    def _paces_source(self) -> bool:
+        """Whether batches of the head pass in parts: what comes from a gate is parted before the head."""
+        return isinstance(self.head, SourceOperator) and self.is_per_record
+
+    def _wire(self, writers: Sequence[RecordWriter]) -> None:
+        for edge in self._environment.vertex.chain_edges:
+            operator = self._operators[edge.target_id]
+            assert isinstance(operator, OneInputOperator)
+            target: Target = ChainedTarget(
+                operator,
+                self._outputs[edge.target_id],
+                partial(self.pass_latency_marker, edge.target_id),
+            )
+            if edge.source_id == self.head_id and self._paces_source:
+                target = PacedTarget(target, self._environment.clock)
+                self._paced.append(target.rows)
+            self._outputs[edge.source_id].add_target(target, edge.side_output_tag)
+        for output, writer in zip(self._environment.outputs, writers, strict=True):
+            source_id = output.edge.source_operator_id
+            is_blocking = output.edge.result_type.traits.is_blocking
+            target = NetworkTarget(
+                writer,
+                self._timers,
+                self._counters,
+                self._blame_record(self._described[source_id]),
+                # How long a result lies until its consumers start is no latency.
+                None if is_blocking else self._environment.random,
+            )
+            self._outputs[source_id].add_target(target, output.edge.side_output_tag)
+
+    def _context(self, described: ChainedOperator) -> OperatorContext:
+        environment = self._environment
+        operator_id = described.operator_id
+
+        def send_event(payload: bytes) -> None:
+            environment.listener.operator_event(environment.attempt_id, operator_id, payload)
+
+        states = self._states[operator_id] = self._initializer.states_of(
+            described, self._types[operator_id], self._metrics[operator_id]
+        )
+        return OperatorContext(
+            state=states,
+            operator_id=operator_id,
+            operator_name=described.name,
+            task_name=environment.vertex.name,
+            subtask_index=environment.attempt_id.subtask_index,
+            parallelism=environment.vertex.parallelism,
+            max_parallelism=environment.vertex.max_parallelism,
+            attempt_number=environment.attempt_id.attempt_number,
+            types=self._types[operator_id],
+            settings=environment.settings,
+            job_parameters=global_job_parameters(environment.settings),
+            clock=environment.clock,
+            timers=self._timers,
+            metrics=self._metrics[operator_id],
+            output=self._outputs[operator_id],
+            send_event=send_event,
+            wake=self._mailbox.wake,
+            ingest=environment.ingest,
+            attempt_id=environment.attempt_id,
+            mail=self._mail,
+            back_pressured_ms=self._back_pressured_ms,
+            rows_wanted=self.rows_wanted,
+        )
+
+    def _mail(self, call: Callable[[], None]) -> bool:
+        return self._mailbox.put(lambda: call() if self._takes_mail else None)
+
+    @staticmethod
+    def _blame_record(described: ChainedOperator) -> Callable[[BaseException], BaseException]:
+        def blame(error: BaseException) -> BaseException:
+            if not isinstance(error, RecordTypeError):
+                return user_error(error, described.name)
+            return wrap_user_error(error, described.name, described.location, with_traceback=False)
+
+        return blame
+
+
+def _create_outputs(
+    environment: TaskEnvironment, mailbox: Mailbox
+) -> dict[OperatorId, OperatorOutput]:
+    return {
+        operator.operator_id: OperatorOutput(
+            mailbox.check_interrupted,
+            reuses_objects=environment.settings.get_option(OBJECT_REUSE),
+            random=environment.random,
+        )
+        for operator in environment.vertex.operators
+    }
+
+
+def _create_latencies(environment: TaskEnvironment) -> dict[OperatorId, LatencyStats]:
+    return {
+        operator.operator_id: LatencyStats(
+            environment.metrics,
+            operator.operator_id,
+            environment.attempt_id.subtask_index,
+            environment.settings,
+        )
+        for operator in environment.vertex.operators
+    }

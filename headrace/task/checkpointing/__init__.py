@@ -1,0 +1,1 @@
+"""A subtask's part of a checkpoint: barriers, snapshots and data in flight."""

@@ -1,0 +1,386 @@
+"""Decides when a subtask takes its part of a checkpoint, which channels go on, and what in-flight data belongs to it.
+
+    exactly once         WAITING --first barrier or announcement--> COLLECTING --last barrier or end--> WAITING
+                         COLLECTING --newer barrier, cancellation, abort--> WAITING, and every blocked channel goes on
+      aligned            the snapshot is taken with the last barrier; until then early channels are blocked
+      unaligned          it is taken with the first; until the last, what is in flight is captured
+      with time-out      aligned, until the time is over or a barrier comes that has overtaken: then unaligned
+
+Nobody blocks a channel here: its producer does so by itself after a barrier that did not overtake, until it is resumed.
+Which of the three ways it is, each barrier says in its options: one handler serves them all, savepoints too, which are
+always aligned. There is no clock: a barrier says how long ago its checkpoint was triggered, and the shell's timer
+comes back as an event. Channels are numbered over all inputs of the subtask.
+Source: Flink SingleCheckpointBarrierHandler and its states; Chandy and Lamport 1985; Carbone et al. 2015.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierReceived:
+    """The task reached a barrier on a channel, in order or because it has priority."""
+
+    channel: int
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncementReceived:
+    """A barrier that may time out has come to a channel; element `sequence` there, data may stand in front of it."""
+
+    channel: int
+    barrier: CheckpointBarrier
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMarkerReceived:
+    """No barrier `checkpoint_id` will come on this channel any more."""
+
+    channel: int
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEnded:
+    """The channel delivered its EndOfPartition."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """The coordinator gave a checkpoint up."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentTimedOut:
+    """The timer that ScheduleAlignmentTimeout asked for fired; that of a checkpoint which is over changes nothing."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTriggered:
+    """The coordinator asks a task with inputs directly: as the barrier on each of its open channels."""
+
+    barrier: CheckpointBarrier
+
+
+BarrierEvent = (
+    BarrierReceived
+    | AnnouncementReceived
+    | CancelMarkerReceived
+    | ChannelEnded
+    | CheckpointAborted
+    | AlignmentTimedOut
+    | CheckpointTriggered
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAlignment:
+    """The first barrier or announcement of a checkpoint is here: from now on its alignment is measured."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleAlignmentTimeout:
+    """Hand in AlignmentTimedOut after `delay_ms`."""
+
+    checkpoint_id: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSnapshot:
+    """Take the checkpoint now. `options`: as this subtask takes it and tells it to those behind it."""
+
+    barrier: CheckpointBarrier
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeChannels:
+    """Have the producers of these channels go on; each of them is blocked."""
+
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartChannelCapture:
+    """Keep what stands in front of barrier `checkpoint_id` on every channel, and what comes until it does.
+
+    Comes right before its TriggerSnapshot.
+    """
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopChannelCapture:
+    """`is_complete`: every barrier is here, the captured data can be stored. Otherwise it is dropped."""
+
+    checkpoint_id: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritiseAnnounced:
+    """Have the announced barrier, element `sequence` of the channel, handed out before what stands in front of it."""
+
+    channel: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeclineCheckpoint:
+    """Tell the coordinator and the operators, and those behind by a cancel marker. Once per checkpoint."""
+
+    checkpoint_id: int
+    reason: CheckpointFailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastCancelMarker:
+    """Tell those behind that no barrier will come; the coordinator knows."""
+
+    checkpoint_id: int
+
+
+BarrierAction = (
+    BeginAlignment
+    | ScheduleAlignmentTimeout
+    | TriggerSnapshot
+    | ResumeChannels
+    | StartChannelCapture
+    | StopChannelCapture
+    | PrioritiseAnnounced
+    | DeclineCheckpoint
+    | BroadcastCancelMarker
+)
+
+
+class BarrierHandler(Protocol):
+    """Events in, actions out, to be performed in their order."""
+
+    def handle(self, event: BarrierEvent) -> list[BarrierAction]:
+        """Take note of an event."""
+        ...
+
+    def missing(self, checkpoint_id: int) -> frozenset[int] | None:
+        """Channels whose barrier is still to come; None where none of this checkpoint is awaited. Any thread."""
+        ...
+
+
+def blocks_upstream(barrier: CheckpointBarrier) -> bool:
+    """Whether the producer of a channel stops behind this barrier until it is resumed."""
+    options = barrier.options
+    return options.is_exactly_once and not options.is_unaligned
+
+
+class ExactlyOnceBarrierHandler:
+    """See BarrierHandler. One checkpoint at a time: a newer one ends it.
+
+    A cancel marker ends the checkpoint it names also where that was only announced: Flink waits for a barrier on
+    another channel then, and holds that channel up until the coordinator's abort comes.
+    """
+
+    def __init__(self, channel_count: int, *, counts_ended_channels: bool = True) -> None:
+        """`counts_ended_channels`: checkpoints go on after some channels ended; otherwise an end aborts one."""
+        self._open: Final = set(range(channel_count))
+        self._counts_ended_channels = counts_ended_channels
+        self.checkpoint_id = 0
+        """The newest checkpoint that was met, pending or over."""
+        self._pending: CheckpointBarrier | None = None
+        self._waiting: set[int] = set()  # channels whose barrier or end is still to come
+        self._blocked: set[int] = set()
+        self._announced: dict[int, int] = {}
+        self._is_unaligned = False
+        self._is_triggered = False
+        self._has_barrier = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a checkpoint has begun here and barriers are still to come."""
+        return self._pending is not None
+
+    def missing(self, checkpoint_id: int) -> frozenset[int] | None:
+        # One look at each, as another thread may ask; copying a set of numbers is one step of the interpreter.
+        waiting, pending = frozenset(self._waiting), self._pending
+        return waiting if pending is not None and pending.checkpoint_id == checkpoint_id else None
+
+    def handle(self, event: BarrierEvent) -> list[BarrierAction]:
+        match event:
+            case BarrierReceived(channel, barrier):
+                return self._barrier_received(channel, barrier)
+            case AnnouncementReceived(channel, barrier, sequence):
+                return self._announced_on(channel, barrier, sequence)
+            case CancelMarkerReceived(_, checkpoint_id):
+                return self._cancelled(checkpoint_id)
+            case ChannelEnded(channel):
+                return self._channel_ended(channel)
+            case CheckpointAborted(checkpoint_id):
+                return self._aborted(checkpoint_id)
+            case AlignmentTimedOut(checkpoint_id):
+                is_meant = self._is_current(checkpoint_id) and not self._is_unaligned
+                return self._switch() if is_meant else []
+            case CheckpointTriggered(barrier):
+                return self._triggered(barrier)
+
+    def _barrier_received(self, channel: int, barrier: CheckpointBarrier) -> list[BarrierAction]:
+        is_blocked = blocks_upstream(barrier)
+        is_new = barrier.checkpoint_id > self.checkpoint_id
+        actions = self._begin(barrier) if is_new else []
+        if not self._is_current(barrier.checkpoint_id) or channel not in self._waiting:
+            # Too late: aborted, subsumed or taken without this channel.
+            return [ResumeChannels((channel,))] if is_blocked else []
+        if is_blocked:
+            self._blocked.add(channel)
+        actions += self._arrived((channel,), barrier)
+        return actions + self._timer(barrier) if is_new else actions
+
+    def _arrived(self, channels: Iterable[int], barrier: CheckpointBarrier) -> list[BarrierAction]:
+        """Barriers of the pending checkpoint are here."""
+        self._waiting.difference_update(channels)
+        for channel in channels:
+            self._announced.pop(channel, None)
+        self._has_barrier = True
+        has_overtaken = barrier.options.is_unaligned
+        if not self._is_unaligned and (has_overtaken or (self._waiting and _is_overdue(barrier))):
+            return self._switch()
+        return self._advance()
+
+    def _announced_on(
+        self, channel: int, barrier: CheckpointBarrier, sequence: int
+    ) -> list[BarrierAction]:
+        is_new = barrier.checkpoint_id > self.checkpoint_id
+        actions = self._begin(barrier) if is_new else []
+        if not self._is_current(barrier.checkpoint_id) or channel not in self._waiting:
+            return []
+        if self._is_unaligned:
+            return [PrioritiseAnnounced(channel, sequence)]
+        self._announced[channel] = sequence
+        return actions + self._timer(barrier) if is_new else actions
+
+    def _cancelled(self, checkpoint_id: int) -> list[BarrierAction]:
+        if checkpoint_id < self.checkpoint_id or (
+            checkpoint_id == self.checkpoint_id and not self.is_pending
+        ):
+            return []
+        reason = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+        if self._is_current(checkpoint_id):
+            return self._give_up(reason)
+        actions = self._give_up(CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED)
+        self.checkpoint_id = checkpoint_id
+        return [*actions, DeclineCheckpoint(checkpoint_id, reason)]
+
+    def _channel_ended(self, channel: int) -> list[BarrierAction]:
+        self._open.discard(channel)
+        self._announced.pop(channel, None)
+        self._blocked.discard(channel)
+        if not self.is_pending or channel not in self._waiting:
+            return []
+        if not self._counts_ended_channels:
+            reason = CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM
+            return self._give_up(reason)
+        self._waiting.discard(channel)
+        return self._advance()
+
+    def _aborted(self, checkpoint_id: int) -> list[BarrierAction]:
+        if not self._is_current(checkpoint_id):
+            return []
+        is_triggered = self._is_triggered
+        actions = self._let_go(is_complete=False)
+        return actions if is_triggered else [*actions, BroadcastCancelMarker(checkpoint_id)]
+
+    def _triggered(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
+        if barrier.checkpoint_id > self.checkpoint_id:
+            return self._begin(barrier) + self._arrived(self._open, barrier)
+        if self._is_current(barrier.checkpoint_id):
+            return self._arrived(tuple(self._waiting), barrier)
+        return []
+
+    def _begin(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
+        actions = self._give_up(CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED)
+        self.checkpoint_id = barrier.checkpoint_id
+        self._pending = barrier
+        self._waiting = set(self._open)
+        self._is_unaligned = self._is_triggered = self._has_barrier = False
+        return [*actions, BeginAlignment(barrier)]
+
+    def _timer(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
+        """When the checkpoint that has just begun turns unaligned, if it can and is not over yet."""
+        options = barrier.options
+        if not self.is_pending or self._is_unaligned or not options.is_timeoutable:
+            return []
+        delay_ms = max(0, options.aligned_timeout_ms - barrier.elapsed_ms)
+        return [ScheduleAlignmentTimeout(barrier.checkpoint_id, delay_ms)]
+
+    def _switch(self) -> list[BarrierAction]:
+        """From here on barriers of this checkpoint overtake."""
+        self._is_unaligned = True
+        actions: list[BarrierAction] = [
+            PrioritiseAnnounced(channel, sequence)
+            for channel, sequence in sorted(self._announced.items())
+        ]
+        self._announced.clear()
+        return actions + self._advance() if self._has_barrier else actions
+
+    def _advance(self) -> list[BarrierAction]:
+        """Take the checkpoint if it is time, and end it if nothing is awaited any more."""
+        pending = self._pending
+        assert pending is not None
+        actions: list[BarrierAction] = []
+        if (
+            self._is_unaligned
+            and not self._is_triggered
+            and (self._has_barrier or not self._waiting)
+        ):
+            actions.append(StartChannelCapture(pending.checkpoint_id))
+            actions.append(TriggerSnapshot(pending, pending.options.with_unaligned()))
+            self._is_triggered = True
+        if self._waiting:
+            return actions
+        if not self._is_triggered:
+            options = pending.options.with_unaligned_supported()
+            actions.append(TriggerSnapshot(pending, options))
+        return actions + self._let_go(is_complete=True)
+
+    def _give_up(self, reason: CheckpointFailureReason) -> list[BarrierAction]:
+        """Decline the pending checkpoint, if there is one."""
+        if self._pending is None:
+            return []
+        checkpoint_id = self._pending.checkpoint_id
+        return [*self._let_go(is_complete=False), DeclineCheckpoint(checkpoint_id, reason)]
+
+    def _let_go(self, *, is_complete: bool) -> list[BarrierAction]:
+        """Nothing is pending any more: no channel stays blocked, nothing is captured."""
+        pending = self._pending
+        assert pending is not None
+        actions: list[BarrierAction] = []
+        if self._is_unaligned and self._is_triggered:
+            actions.append(StopChannelCapture(pending.checkpoint_id, is_complete))
+        if self._blocked:
+            actions.append(ResumeChannels(tuple(sorted(self._blocked))))
+        self._pending = None
+        self._waiting.clear()
+        self._blocked.clear()
+        self._announced.clear()
+        return actions
+
+    def _is_current(self, checkpoint_id: int) -> bool:
+        return self._pending is not None and self._pending.checkpoint_id == checkpoint_id
+
+
+def _is_overdue(barrier: CheckpointBarrier) -> bool:
+    options = barrier.options
+    return options.is_timeoutable and barrier.elapsed_ms >= options.aligned_timeout_ms

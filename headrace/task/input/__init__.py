@@ -1,0 +1,1 @@
+"""From a task's gates to its operators: batches in turn, watermarks, debloating."""

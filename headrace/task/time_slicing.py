@@ -1,0 +1,117 @@
+"""Pacing: a batch is handed to per-record user functions in parts, so that mail and timers have their turns between.
+
+A function that waits for something outside may need a quarter of a second for each record, and a batch has thousands:
+worked off in one piece, nothing would be flushed, no timer would fire and nobody could cancel meanwhile. How many rows
+take about TURN_MS is learned from those before. Columns are computed whole: there a part costs what the whole does.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.clock import Clock
+from headrace.core.elements import LatencyMarker
+from headrace.core.record_batch import RecordBatch
+from headrace.operators.runtime.operator import TURN_MS
+
+_GROWTH: Final = 8
+_ROWS_MAX: Final = 1 << 20
+_TURN_NS: Final = TURN_MS * 1_000_000
+
+
+class Pace:
+    """How many rows are worked off in one go. Begins with one: nobody knows what a record costs."""
+
+    def __init__(self) -> None:
+        self._row_count = 1
+
+    def rows_now(self, row_count: int) -> int:
+        """Of so many rows, how many to take now; what would leave little behind is taken whole."""
+        return row_count if row_count <= 2 * self._row_count else self._row_count
+
+    @property
+    def rows_wanted(self) -> int:
+        """Rows that should come at once at most: their rest waits, and barriers behind it."""
+        return 2 * self._row_count
+
+    def took(self, row_count: int, duration_ns: int) -> None:
+        """So many rows took so long. What was slow once is believed at once, what was fast step by step."""
+        fitting = _TURN_NS * row_count // max(1, duration_ns)
+        self._row_count = max(1, min(self._row_count * _GROWTH, fitting, _ROWS_MAX))
+
+
+class PacedRows:
+    """Hands on batches in parts, and what comes behind one in its order. Mailbox thread only.
+
+    A batch that was begun is finished by `go_on`, as often as it is called while `is_amid_batch`; nothing that draws a
+    line between records (a barrier, the end of the data) may be handled before.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        on_batch: Callable[[RecordBatch], None],
+        on_watermark: Callable[[int], None],
+        on_status: Callable[[bool], None],
+        on_latency_marker: Callable[[LatencyMarker], None],
+    ) -> None:
+        self._clock: Final = clock
+        self._on_batch: Final = on_batch
+        self._on_watermark: Final = on_watermark
+        self._on_status: Final = on_status
+        self._on_latency_marker: Final = on_latency_marker
+        self._pace: Final = Pace()
+        self._waiting: deque[RecordBatch | Callable[[], None]] = deque()
+
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether rows wait that belong before everything that comes."""
+        return bool(self._waiting)
+
+    @property
+    def rows_wanted(self) -> int:
+        return self._pace.rows_wanted
+
+    def batch(self, batch: RecordBatch) -> None:
+        """Take rows."""
+        self._waiting.append(batch)
+        if len(self._waiting) == 1:
+            self.go_on()
+
+    def watermark(self, timestamp_ms: int) -> None:
+        """Take a watermark."""
+        if self._waiting:
+            self._waiting.append(lambda: self._on_watermark(timestamp_ms))
+        else:
+            self._on_watermark(timestamp_ms)
+
+    def status(self, is_idle: bool) -> None:
+        """Take a change of idleness."""
+        if self._waiting:
+            self._waiting.append(lambda: self._on_status(is_idle))
+        else:
+            self._on_status(is_idle)
+
+    def latency_marker(self, marker: LatencyMarker) -> None:
+        """Take a latency marker."""
+        if self._waiting:
+            self._waiting.append(lambda: self._on_latency_marker(marker))
+        else:
+            self._on_latency_marker(marker)
+
+    def go_on(self) -> None:
+        """Work off the next part of the rows that wait, and what stands between it and the next rows."""
+        batch = self._waiting[0]
+        assert isinstance(batch, RecordBatch)
+        count = self._pace.rows_now(batch.num_rows)
+        started_ns = self._clock.monotonic_ns()
+        self._on_batch(batch.slice(0, count))
+        self._pace.took(count, self._clock.monotonic_ns() - started_ns)
+        if count < batch.num_rows:
+            self._waiting[0] = batch.slice(count)
+            return
+        self._waiting.popleft()
+        while self._waiting and not isinstance(self._waiting[0], RecordBatch):
+            step = self._waiting.popleft()
+            assert not isinstance(step, RecordBatch)
+            step()

@@ -1,0 +1,85 @@
+"""StallWatch: tells in the log of a task that has work and does not get on, with what its exchange looks like.
+
+A deadlock and a slow consumer look alike from outside, full output and no checkpoint; which queue holds what, and who
+waits for whose credit, tells them apart.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.network.diagnostics import describe_exchange
+from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.task.mailbox import MailboxTimers
+
+STALL_TIMEOUT: Final = ConfigOption(
+    "headrace.task.stall-timeout", timedelta, timedelta(minutes=1),
+    "A task that has input or a full output, and neither takes nor gives anything for so long, is described in the "
+    "log of its worker; 0 s for never.",
+)  # fmt: skip
+_LOG: Final = logging.getLogger(__name__)
+
+
+class StallDetector:
+    """Decides whether a task stands still; time is an argument."""
+
+    def __init__(self, timeout_ms: float, now_ms: float) -> None:
+        self._timeout_ms = timeout_ms
+        self._progress = -1
+        self._since_ms = now_ms
+        self._is_told = False
+
+    def look(self, now_ms: float, progress: int, has_work: bool) -> bool:
+        """Return True once for each time that nothing moved for the timeout although there was work throughout."""
+        if progress != self._progress or not has_work:
+            self._progress, self._since_ms, self._is_told = progress, now_ms, False
+        elif not self._is_told and now_ms - self._since_ms >= self._timeout_ms:
+            self._is_told = True
+            return True
+        return False
+
+
+class StallWatch:
+    """Of one task; everything runs on its mailbox thread."""
+
+    def __init__(
+        self,
+        name: str,
+        gates: Sequence[SingleInputGate],
+        writers: Sequence[RecordWriter],
+        settings: Settings,
+        timers: MailboxTimers,
+        tell: Callable[[str], None] = _LOG.warning,
+    ) -> None:
+        self._name = name
+        self._gates = gates
+        self._writers = writers
+        self._timers = timers
+        self._tell = tell
+        self._timeout_ms = settings.duration_ms(STALL_TIMEOUT)
+        self._detector: StallDetector | None = None
+
+    def start(self) -> None:
+        """Begin to look, four times within the timeout."""
+        if self._timeout_ms > 0:
+            self._detector = StallDetector(self._timeout_ms, self._timers.now_ms())
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._timers.schedule(self._timers.now_ms() + round(self._timeout_ms / 4), self._look)
+
+    def _look(self, _time_ms: int) -> None:
+        assert self._detector is not None
+        progress = sum(gate.buffers_in for gate in self._gates)
+        progress += sum(writer.buffers_out for writer in self._writers)
+        is_full = any(not writer.is_available for writer in self._writers)
+        has_work = is_full or any(gate.queue_length for gate in self._gates)
+        if self._detector.look(self._timers.now_ms(), progress, has_work):
+            exchange = describe_exchange(self._gates, [each.partition for each in self._writers])
+            self._tell(
+                f"task '{self._name}' has not moved for {self._timeout_ms / 1000:g} s:\n{exchange}"
+            )
+        self._schedule()

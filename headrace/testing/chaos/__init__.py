@@ -1,6 +1,0 @@
-"""Chaos: a job with a known answer is run while processes die, and what it committed is compared with that answer.
-
-Duty: two jobs with their oracles, the table of moments, the runner on real Spark, planted bugs that must be caught.
-Neighbours: uses everything as a user's program does; failpoints are `core/failpoints`.
-Start reading: `scenarios`, then `runner`. Run it: `make chaos`, or `python -m headrace.testing.chaos --help`.
-"""

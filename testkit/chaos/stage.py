@@ -1,0 +1,149 @@
+"""One run of a job: where it happens, how it is started and waited for, and what may be done to it."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.core.configuration import Configuration
+from headrace.core.lifecycle import JobStatus
+from testkit.chaos.jobs import OUTPUT, ChaosJob
+from testkit.chaos.watches import RecoveryWatch
+
+STALLED_AFTER_S: Final = 30.0
+"""A job whose tasks all run and that commits nothing for so long has stalled: named long before any time-out."""
+_POLL_S: Final = 0.02
+_COMMITS_FIRST: Final = 3
+
+
+class StalledError(AssertionError):
+    """The job neither ends nor commits."""
+
+
+@dataclass
+class Stage:
+    """`directory` is the run's own; everything that is drawn comes from `seed`. `settings` are the job's.
+
+    A play sets `job` before it submits, `note` for what is worth telling, and `is_partial` where rows may be missing
+    in the end. Whatever disturbs the job leaves a token, and a sign where something else happened.
+    """
+
+    directory: Path
+    seed: int
+    job: ChaosJob
+    settings: Mapping[str, str]
+    timeout_s: float
+    is_partial: bool = False
+    note: str = ""
+    generator: random.Random = field(init=False)
+    watch: RecoveryWatch = field(init=False)
+    clients: list[JobClient] = field(default_factory=list[JobClient])
+
+    def __post_init__(self) -> None:
+        self.generator = random.Random(self.seed)
+        self.watch = RecoveryWatch(lambda: self.tokens)
+
+    @property
+    def output(self) -> Path:
+        """Where the job commits to."""
+        return self.directory / OUTPUT
+
+    @property
+    def tokens(self) -> list[Path]:
+        """One file for each disturbance: a kill, a freeze, or what a failpoint did (an error, a delay, a crash)."""
+        return sorted(self.directory.glob("token*"))
+
+    def leave_token(self, name: str = "") -> None:
+        """Note a disturbance."""
+        (self.directory / f"token-{name or len(self.tokens)}").touch()
+
+    @property
+    def happened_count(self) -> int:
+        """How many tokens and signs there are."""
+        return len(self.tokens) + len(list(self.directory.glob("sign-*")))
+
+    def leave_sign(self, name: str) -> None:
+        """Note something else that was to happen, and did."""
+        (self.directory / f"sign-{name}").touch()
+
+    def submit(self, settings: Mapping[str, str] | None = None) -> JobClient:
+        """Start the job."""
+        env = StreamExecutionEnvironment.get_execution_environment(
+            Configuration.from_dict({**self.settings, **(settings or {})})
+        )
+        self.job.build(env, self.directory)
+        client = env.execute_async(f"{self.job.name} {self.directory.name}")
+        self.clients.append(client)
+        self.watch.client = client
+        return client
+
+    def finish(self, client: JobClient) -> None:
+        """Wait for the end; raises what the job failed of, or StalledError."""
+        result = client.get_job_execution_result()
+        count, since = self.committed_count, time.monotonic()
+        deadline = since + self.timeout_s
+        while not result.done():
+            time.sleep(_POLL_S * 5)
+            now, found = time.monotonic(), self.committed_count
+            # How long a recovery takes is measured by itself; one without an end ends with the time-out.
+            if found != count or self.watch.is_recovering:
+                count, since = found, now
+            if now - since > STALLED_AFTER_S:
+                said = f"nothing was committed for {STALLED_AFTER_S:g} s: {_say(client)}"
+                raise StalledError(said)
+            if now > deadline:
+                raise TimeoutError(f"no end within {self.timeout_s:g} s: {_say(client)}")
+        result.result(self.timeout_s)
+
+    def wait_for_commits(self, count: int = _COMMITS_FIRST) -> None:
+        """Wait until the job has committed more than `count` files."""
+        wait_until(lambda: self.committed_count > count, "the job commits")
+
+    def has_ended(self, client: JobClient) -> bool:
+        """Whether the job is over, in whichever way."""
+        return client.get_job_status().result(30).is_terminal_state()
+
+    def end_all(self) -> None:
+        """Cancel whatever still runs, so that no later run is disturbed."""
+        for client in self.clients:
+            if not self.has_ended(client):
+                client.cancel_at_once().result(30)
+                wait_until(lambda client=client: self.has_ended(client), "the job is cancelled")
+
+    @property
+    def committed_count(self) -> int:
+        """How many files are committed."""
+        return len(list(self.output.glob("part-*")))
+
+
+Play = Callable[[Stage], None]
+"""Runs the job of a stage to its end, and does something to it meanwhile. Raises what was wrong."""
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
+    """Wait for something that other processes do. TimeoutError names it."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        time.sleep(_POLL_S)
+
+
+def _say(client: JobClient) -> str:
+    """What people would look at first."""
+    details = client.get_job_details().result(30)
+    if details.status is not JobStatus.RUNNING:
+        return f"{details.status.name}; {details.explanation}"
+    states = [
+        f"{vertex.name}: {', '.join(subtask.state.name for subtask in vertex.subtasks)}"
+        for vertex in details.vertices
+    ]
+    counts = details.checkpoints.counts
+    return (
+        f"RUNNING; {'; '.join(states)}; checkpoints: {counts.completed} complete, {counts.failed} failed, "
+        f"{counts.in_progress} under way"
+    )

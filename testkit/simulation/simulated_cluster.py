@@ -1,0 +1,350 @@
+"""SimulatedCluster: a whole cluster on one thread, from one seed: virtual time, lossy network, workers that die.
+
+Dispatcher, ResourceManager, JobMasters, TaskExecutors and their tasks are the real ones; clock, event loop, carriers
+and the drivers of the task loops are the simulation's. Everything that happens on the network goes into a trace whose
+hash is the same for the same seed. In idea: FoundationDB's and TigerBeetle's simulators.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from headrace.cluster.blob.transfer import prepare, submit_job
+from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.workers import worker_names
+from headrace.cluster.task_executor.deployment import StreamTaskFactory
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.versions import software_versions
+from headrace.core.clock import Cancellable, Clock, ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId, ResourceId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import JobAlreadyEndedError
+from headrace.gateways.messages import ResourceProfile
+from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
+from headrace.graph.job_graph import JobGraph
+from headrace.metrics.groups import MetricGroup
+from headrace.network.memory.local_buffer_pool import NeverWait
+from headrace.network.stored.io_pool import PostingIo
+from headrace.network.trace.simulated_transport import SimulatedNetwork
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.rpc.proxies import with_timeout
+from headrace.task.task_runner import CooperativeTaskRunner
+from testkit.simulation.exchange_scan import ExchangeScan
+from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
+from testkit.simulation.simulated_delivery import OrderedDelay, Trace, TracedDelivery
+from testkit.simulation.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+MASTER: Final = "master"
+_START_MS: Final = 1_000_000
+# Memory is only counted; a cooperative task must never have to wait for it.
+_MEMORY: Final = {"taskmanager.memory.network.min": "1g", "taskmanager.memory.network.max": "1g"}
+
+
+class SimulatedTaskManager:
+    """One worker process: its RpcService, data plane and TaskExecutor, which live and die together."""
+
+    def __init__(self, simulation: "SimulatedCluster", worker_id: ResourceId) -> None:
+        self.worker_id: Final = worker_id
+        self.is_alive = True
+        self._simulation: Final = simulation
+        settings, random = simulation.settings, simulation.random
+        clock = simulation.clock_of(worker_id.name, simulation.clock)
+        self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name, clock=clock)
+        transport = simulation.data_network.create_transport()
+        self._shuffle: Final = simulation.exchanges.create_exchange(
+            resource_id=worker_id,
+            settings=settings,
+            secret=b"simulation".ljust(32),
+            bind_host="",
+            advertised_host="",
+            clock=clock,
+            random=random,
+            socket_directory=None,
+            transport=transport,
+            wait=NeverWait(),
+            io=PostingIo(transport.post),
+        )
+        location = self._shuffle.start()
+        factory = StreamTaskFactory(
+            resource_id=worker_id,
+            shuffle=self._shuffle,
+            runner=CooperativeTaskRunner(self._schedule_while_alive),
+            settings=settings,
+            clock=clock,
+            random=random,
+            metrics=MetricGroup(clock),
+            run_blocking=lambda _, body: body(),
+        )
+        setup = TaskExecutorSetup(
+            resource_id=worker_id,
+            location=location,
+            resource_manager_address=simulation.cluster.resource_manager.address,
+            resource_manager_id=simulation.cluster.resource_manager.fencing_token,
+            slot_count=settings.get_option(NUMBER_OF_TASK_SLOTS),
+            slot_profile=ResourceProfile(),
+            versions=software_versions(),
+            pid=0,
+            attempt_number=0,
+            task_factory=factory,
+            run_blocking=_run_at_once,
+            exit_process=lambda reason: self.die(f"exit: {reason}"),
+            on_terminated=self._ended,
+            partitions=self._shuffle.partitions,
+        )
+        self.executor: Final = TaskExecutor(self.rpc_service, setup)
+        self.executor.start()
+
+    def exchange_leaks(self) -> list[str]:
+        """What its data plane still holds, once no task is left."""
+        return self._shuffle.leaks()
+
+    def die(self, reason: str) -> None:
+        """End on the spot, as a killed process does: nothing more is sent, its connections break."""
+        if self.is_alive:
+            self.is_alive = False
+            self._simulation.trace.add(f"{self.worker_id} dies: {reason}")
+            self.rpc_service.abort()
+            self._simulation.data_network.kill(self.worker_id.name)
+            self._simulation.exchanges.killed(self._shuffle)
+            self._simulation.driver.process_ended(self.worker_id, reason)
+
+    def _ended(self, reason: str) -> None:
+        """The endpoint has stopped itself; the process goes when its last messages have left."""
+        self._simulation.later(0, lambda: self.die(reason))
+
+    def _schedule_while_alive(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """A dead process runs no task any more."""
+
+        def run() -> None:
+            if self.is_alive:
+                callback()
+
+        return self._simulation.later(delay_ms, run)
+
+
+class SimulatedDriver:
+    """Starts workers after a while, and tells of their end after another. Implements ResourceManagerDriver."""
+
+    def __init__(self, simulation: "SimulatedCluster", max_worker_count: int) -> None:
+        self._simulation = simulation
+        self._max_worker_count = max_worker_count
+        self._listener: WorkerListener | None = None
+        self.workers: dict[ResourceId, SimulatedTaskManager] = {}
+        self._given_up: set[ResourceId] = set()
+        # A host that obeys nobody any more: what a stopped master asks for does not happen.
+        self.is_deaf = False
+
+    @property
+    def max_worker_count(self) -> int | None:
+        """As many as the simulated host has room for."""
+        return self._max_worker_count
+
+    def describe_shortage(self) -> str:
+        return f"the simulated host has room for {self._max_worker_count}"
+
+    def initialize(self, listener: WorkerListener) -> None:
+        self._listener = listener
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        if self.is_deaf:
+            return
+        delay_ms = self._simulation.random.uniform(10, 2_000)
+        self._simulation.later(delay_ms, lambda: self._start(worker_id))
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        """See ResourceManagerDriver. A little later, so that a graceful stop comes first."""
+        if self.is_deaf:
+            return
+        self._given_up.add(worker_id)
+        worker = self.workers.get(worker_id)
+        if worker is not None:
+            self._simulation.later(1_000, lambda: worker.die("released"))
+
+    async def close(self) -> None:
+        for worker in list(self.workers.values()):
+            worker.die("the host was closed")
+
+    def live_workers(self) -> list[SimulatedTaskManager]:
+        """Processes that run, in order of their start."""
+        return [worker for worker in self.workers.values() if worker.is_alive]
+
+    def process_ended(self, worker_id: ResourceId, reason: str) -> None:
+        """The host notices the end of a process after a moment."""
+        listener = self._listener
+        assert listener is not None
+        delay_ms = self._simulation.random.uniform(1, 500)
+        self._simulation.later(delay_ms, lambda: listener.worker_terminated(worker_id, reason))
+
+    def _start(self, worker_id: ResourceId) -> None:
+        assert self._listener is not None
+        if worker_id in self._given_up:
+            self._listener.worker_terminated(worker_id, "released before it started")
+            return
+        self._listener.worker_started(worker_id)
+        self.workers[worker_id] = SimulatedTaskManager(self._simulation, worker_id)
+
+
+class SimulatedCluster:
+    """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records.
+
+    `clock_of` gives each TaskManager, by name, a clock that runs as the simulation's does and may show other times.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        settings: dict[str, str] | None = None,
+        slots_per_task_manager: int = 1,
+        max_worker_count: int = 4,
+        faults: LinkFaults | None = None,
+        max_data_delay_ms: float = 5.0,
+        clock_of: Callable[[str, ManualClock], Clock] = lambda name, clock: clock,
+    ) -> None:
+        self.clock_of: Final = clock_of
+        self.seed: Final = seed
+        self.random: Final = SeededRandom(seed)
+        self.clock: Final = ManualClock(_START_MS)
+        self.loop: Final = VirtualLoop(self.clock)
+        self.trace: Final = Trace()
+        slots = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
+        self.settings: Final = Settings({**_MEMORY, **slots, **(settings or {})})
+        # A generator of its own, so that what components draw does not change the fate of messages.
+        self.faults: Final = LossyNetwork(self.clock, SeededRandom(seed + 1), faults)
+        self.rpc_network: Final = LoopbackNetwork(
+            self.clock,
+            self.random,
+            loop=self.loop,
+            policy=TracedDelivery(self.faults, self.trace, self.clock),
+            settings=self.settings,
+        )
+        delays = SeededRandom(seed + 2)
+        self.data_network: Final = SimulatedNetwork(
+            self.later, OrderedDelay(self.clock, delays, max_data_delay_ms)
+        )
+        self.exchanges: Final = ExchangeScan(self._counts_on)
+        self.driver: Final = SimulatedDriver(self, max_worker_count)
+        self.cluster: Final = Cluster(
+            self.rpc_network.create_service(MASTER),
+            self.driver,
+            {},
+            worker_name=worker_names("sim"),
+            on_shut_down=lambda: None,
+            run_blocking=_run_at_once,
+        )
+        self.dispatcher: Final = with_timeout(
+            self.cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
+        )
+        self.cluster.start()
+
+    def later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Run `callback` after `delay_ms` of virtual time."""
+        return self.loop.call_later(delay_ms / 1000, callback)
+
+    def new_job_id(self) -> JobId:
+        """Draw the id of a job."""
+        return JobId.generate(self.random)
+
+    def submit(self, graph: JobGraph) -> None:
+        """Submit a job, with its big payloads brought to the blob server before."""
+        job = prepare(graph, self.settings)
+        blob_server = self.cluster.blob_server.self_gateway(BlobServerGateway)
+        self.loop.run_until(submit_job(job, self.dispatcher, blob_server, self.settings))
+
+    def cancel(self, job_id: JobId) -> None:
+        """Cancel a job, unless it has ended."""
+
+        async def ask() -> None:
+            with contextlib.suppress(JobAlreadyEndedError):
+                await self.dispatcher.cancel_job(job_id)
+
+        self.cluster.dispatcher.spawn(ask(), "a client cancels")
+
+    def await_result(self, job_id: JobId, max_virtual_ms: float = 3_600_000) -> JobResult:
+        """Run until the job has ended."""
+        return self.loop.run_until(self.dispatcher.request_job_result(job_id), max_virtual_ms)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let virtual time pass."""
+        self.loop.run_for(duration_ms)
+
+    def resources(self) -> ResourceOverview:
+        """What the ResourceManager sees."""
+        manager = self.cluster.resource_manager.self_gateway(ResourceManagerGateway)
+        return self.loop.run_until(manager.request_resource_overview())
+
+    def kill_some_worker(self) -> None:
+        """Kill one of the live workers, drawn from the seed; without effect where there is none."""
+        live = self.driver.live_workers()
+        if live:
+            live[self.random.randrange(len(live))].die("killed by the simulation")
+
+    def cut_off_some_worker(self, duration_ms: float) -> None:
+        """Lose every message between the master and one of the live workers for a while."""
+        live = self.driver.live_workers()
+        if live:
+            name = live[self.random.randrange(len(live))].worker_id.name
+            self.trace.add(f"{name} is cut off")
+            self.faults.partition([MASTER], [name])
+            self.later(duration_ms, self.faults.heal)
+
+    def silence_master(self) -> None:
+        """Let nobody hear of the master again, as if its process were stopped: no word arrives, nothing breaks."""
+        self.trace.add(f"{MASTER} falls silent")
+        self.driver.is_deaf = True
+        self.faults.partition(
+            [MASTER], [each.worker_id.name for each in self.driver.live_workers()]
+        )
+
+    def _counts_on(self, job_id: JobId, name: str) -> bool:
+        """Whether a job goes on, and it and a TaskManager take each other for connected."""
+        job = self.cluster.dispatcher._jobs.get(job_id)  # pyright: ignore[reportPrivateUsage]
+        return (
+            job is not None
+            and job.job_master.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
+            and job.job_master.task_managers.is_registered(ResourceId(name))
+            and self.driver.workers[ResourceId(name)].executor.follows(job_id)
+        )
+
+    def leaks(self) -> list[str]:
+        """What live TaskManagers still hold of jobs, for a cluster on which all jobs have ended."""
+        found: list[str] = []
+        for worker in self.driver.live_workers():
+            for attempt_id in worker.executor.attempt_ids:
+                found.append(f"{worker.worker_id} runs {attempt_id}")
+            for slot in worker.executor.slot_report().slots:
+                if slot.allocation_id is not None:
+                    found.append(f"slot {slot.slot_id.slot_index} of {worker.worker_id} is taken")
+            found += worker.exchange_leaks()
+        for info in self.resources().task_managers:
+            if info.free_slot_count != info.slot_count:
+                found.append(f"the ResourceManager takes slots of {info.resource_id} for taken")
+        return found
+
+    def close(self) -> None:
+        """End the cluster and its loop."""
+        self.loop.run_until(self.cluster.close())
+        self.loop.close()
+
+
+async def _run_at_once(name: str, body: Callable[[], T]) -> T:
+    return body()
+
+
+def failure_note(seed: int) -> Callable[[str], str]:
+    """Return what turns an assertion's text into one that says how to see the failure again."""
+    return functools.partial(_note, seed)
+
+
+def _note(seed: int, text: str) -> str:
+    return f"seed {seed}: {text} (again with: make sim SEED={seed})"

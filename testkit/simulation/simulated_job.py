@@ -1,0 +1,192 @@
+"""A job whose output is known: paced numbers, counted per key behind a shuffle, and kept for the check."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import Types
+from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
+from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.watermarks import WatermarkStrategy
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph_generator import generate_job_graph
+
+KEY_COUNT: Final = 7
+BATCH_ROWS: Final = 10
+_SPLIT_SIZE: Final = 20
+
+Counted = tuple[int, int]
+
+# What sink subtasks brought out at their end, by job name: the last attempt of each counts.
+_outputs: Final[dict[str, dict[int, list[Counted]]]] = {}
+
+
+class PacedSource(Source):
+    """Subtask i of n emits i, i+n, i+2n … below `count`, ten rows every `interval_ms` of processing time."""
+
+    def __init__(self, count: int, interval_ms: int, fail_at: int | None = None) -> None:
+        self.count = count
+        self.interval_ms = interval_ms
+        self.fail_at = fail_at
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        return _PacedReader(self, context)
+
+
+class _PacedReader(SourceReader):
+    """Its splits are (next number, step); each that is not at its end has its turn."""
+
+    def __init__(self, source: PacedSource, context: SubtaskContext) -> None:
+        self._source = source
+        self._context = context
+        self._splits = deque([(context.subtask_index, context.parallelism)])
+        self._due_ms = context.clock.now_ms()
+
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        while self._splits and self._splits[0][0] >= self._source.count:
+            self._splits.popleft()
+        if not self._splits:
+            return InputStatus.END_OF_INPUT
+        if self._context.clock.now_ms() < self._due_ms:
+            return InputStatus.NOTHING_AVAILABLE
+        first, step = self._splits.popleft()
+        rows = list(range(first, min(first + BATCH_ROWS * step, self._source.count), step))
+        if self._source.fail_at in rows and self._context.attempt_number == 0:
+            raise ValueError(f"{self._source.fail_at} was to fail")
+        self._splits.append((first + len(rows) * step, step))
+        output.emit(RecordBatch.of_rows(self._context.types.output, rows))
+        self._due_ms += self._source.interval_ms
+        self._context.timers.schedule(self._due_ms, lambda _: self._context.wake())
+        return InputStatus.NOTHING_AVAILABLE
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(split) for split in self._splits]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        self._splits = deque(
+            msgspec.msgpack.decode(split, type=tuple[int, int]) for split in splits
+        )
+
+
+class RecordingSink(Sink):
+    """Keeps rows until the end of input and then brings them out under the job's name."""
+
+    def __init__(self, job_name: str) -> None:
+        self.job_name = job_name
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        return _RecordingWriter(self.job_name, context.subtask_index)
+
+
+class _RecordingWriter(SinkWriter):
+    def __init__(self, job_name: str, subtask_index: int) -> None:
+        self._job_name = job_name
+        self._subtask_index = subtask_index
+        self._rows: list[Counted] = []
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        self._rows.extend(batch.rows())
+
+    def flush(self, end_of_input: bool) -> None:
+        if end_of_input:
+            _outputs.setdefault(self._job_name, {})[self._subtask_index] = self._rows
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(_tuples(self._rows))]
+
+    def restore_state(self, items: Sequence[bytes]) -> None:
+        for item in items:
+            self._rows += msgspec.msgpack.decode(item, type=list[Counted])
+
+
+def counting_job(
+    job_id: JobId,
+    name: str,
+    *,
+    count: int,
+    interval_ms: int,
+    parallelism: int,
+    settings: dict[str, str],
+    fail_at: int | None = None,
+    numbers_path: str | None = None,
+    is_sliced: bool = False,
+) -> JobGraph:
+    """Return the job: for each number its key and how many of that key there were up to it.
+
+    `numbers_path`: a file of the numbers, one per line, in place of the paced source; it is cut into many splits.
+    `is_sliced`: no subtask exchanges rows with another slice, so that each slice restarts alone.
+    """
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism)
+    source: Source = PacedSource(count, interval_ms, fail_at)
+    if numbers_path is not None:
+        lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), numbers_path)
+        source = lines.with_split_size(_SPLIT_SIZE).build()
+    pair = Types.TUPLE([Types.INT(), Types.INT()])
+    numbers = env.from_source(
+        source, WatermarkStrategy.no_watermarks(), "Paced", source.produced_type or Types.INT()
+    )
+    if is_sliced:
+        numbers.map(_counted, output_type=pair).disable_chaining().sink_to(RecordingSink(name))
+    else:
+        (
+            numbers.map(_with_key if numbers_path is None else _line_with_key, output_type=pair)
+            .key_by(_key_of, key_type=Types.INT())
+            .reduce(_add)
+            .sink_to(RecordingSink(name))
+        )
+    return generate_job_graph(env.get_stream_graph(name), job_id, Settings(settings))
+
+
+def expected_output(count: int) -> Counter[Counted]:
+    """What the job must bring out, whatever the order of arrival."""
+    per_key = Counter(number % KEY_COUNT for number in range(count))
+    return Counter((key, n) for key, total in per_key.items() for n in range(1, total + 1))
+
+
+def output_of(job_name: str) -> Counter[Counted]:
+    """What the job's sinks brought out."""
+    return Counter(row for rows in _outputs.get(job_name, {}).values() for row in _tuples(rows))
+
+
+def forget_output(job_name: str) -> None:
+    """Forget what a job of that name brought out."""
+    _outputs.pop(job_name, None)
+
+
+def _tuples(rows: Iterable[Any]) -> list[Counted]:
+    return [(int(row[0]), int(row[1])) for row in rows]
+
+
+def _with_key(number: int) -> Counted:
+    return number % KEY_COUNT, 1
+
+
+def _line_with_key(line: str) -> Counted:
+    return _with_key(int(line))
+
+
+def _counted(number: int) -> Counted:
+    """What counting would come to, by the number alone."""
+    return number % KEY_COUNT, number // KEY_COUNT + 1
+
+
+def _key_of(pair: Counted) -> int:
+    return pair[0]
+
+
+def _add(one: Counted, other: Counted) -> Counted:
+    return one[0], one[1] + other[1]

@@ -1,0 +1,133 @@
+"""Rooms as a table: the folders inside a folder of `headrace/`, from the lowest layer to the highest.
+
+A room may import those of the layers below it, and nothing else of its house. A module beside the rooms is the house's
+own: it may import every room, and no room may import it, but for those that stand in a layer themselves.
+docs/generated/floor_plan.md is made from this table.
+"""
+
+from typing import Final
+
+from tests.architecture.floor_plan import PACKAGE, Import, module_of
+
+Layers = tuple[tuple[str, ...], ...]
+
+ROOMS: Final[dict[str, Layers]] = {
+    "network": (
+        ("errors",),
+        ("memory", "flow"),
+        ("wire",),
+        ("batches",),
+        ("partitions",),
+        ("stored", "sessions"),
+        ("writers", "transport"),
+        ("gates", "ingest"),
+    ),
+    "cluster.job_master": (
+        ("options", "job_notices"),
+        ("slots", "results"),
+        ("executions",),
+        ("failover",),
+        ("scheduler",),
+        ("connections",),
+        ("coordinators",),
+        ("checkpointing",),
+    ),
+    "cluster.job_master.checkpointing": (
+        ("protocol", "assignment", "commits"),
+        ("store",),
+    ),
+    "task": (
+        ("environment", "mailbox", "metrics", "time_slicing"),
+        ("chain", "input"),
+        ("checkpointing",),
+    ),
+    "operators": (
+        ("runtime",),
+        ("async_io", "columns", "record", "sources_sinks", "windowing"),
+        ("joins",),
+    ),
+    "state": (
+        ("columns", "evolution", "snapshots", "timer_queue", "ttl"),
+        ("backend", "keyed_chunks"),
+        ("restored",),
+        ("queryable",),
+        ("heap",),
+        ("rocksdb",),
+    ),
+    "checkpoint": (
+        ("errors",),
+        ("handles", "options"),
+        ("metadata",),
+        ("storage",),
+        ("retention",),
+    ),
+    "connectors.files": (
+        ("paths",),
+        ("formats",),
+        ("source", "sink"),
+    ),
+    "spark": (
+        ("options",),
+        ("session",),
+        ("workers",),
+        ("dataframes",),
+    ),
+    "api": (
+        ("transformations", "dataframe_bridges"),
+        ("executors+client+settings", "function_checks"),
+        ("streams+columns+environment+stream_graph_generator",),
+    ),
+}
+"""What `+` joins knows each other: streams make columns, columns make streams, and both know their environment."""
+
+
+def house_of(module: str) -> str:
+    """Return the innermost house that a module ("headrace.network.wire.frames") is in, or nothing."""
+    parts = module.split(".")[1:]
+    for length in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:length])
+        if name in ROOMS:
+            return name
+    return ""
+
+
+def room_of(house: str, module: str) -> str:
+    """Return the room of a house, or the module beside its rooms, that a module belongs to."""
+    return module.removeprefix(f"headrace.{house}.").split(".")[0]
+
+
+def layer_of(house: str, room: str) -> int | None:
+    """Return the layer of a room, counted from the lowest; None for the house's own modules."""
+    for number, layer in enumerate(ROOMS[house]):
+        if any(room in names.split("+") for names in layer):
+            return number
+    return None
+
+
+def _are_joined(house: str, one: str, other: str) -> bool:
+    return any({one, other} <= set(names.split("+")) for layer in ROOMS[house] for names in layer)
+
+
+def room_violations(imported: Import) -> list[str]:
+    """Say what is wrong with an import within one house or several; nothing where it leads down."""
+    source, target = module_of(imported.file), imported.module
+    found: list[str] = []
+    for house in ROOMS:
+        prefix = f"headrace.{house}."
+        if not (f"{source}.".startswith(prefix) and target.startswith(prefix)):
+            continue
+        of, to = room_of(house, source), room_of(house, target)
+        if of == to or source == f"headrace.{house}":
+            continue
+        high, low = layer_of(house, of), layer_of(house, to)
+        if high is None:
+            continue
+        if low is None or (low >= high and not _are_joined(house, of, to)):
+            found.append(f"{imported}: {of} is not above {to} in {house}")
+    return found
+
+
+def folders_with(house: str) -> set[str]:
+    """Return the folders of a house that hold modules."""
+    root = PACKAGE.joinpath(*house.split("."))
+    return {path.name for path in root.iterdir() if (path / "__init__.py").exists()}

@@ -1,0 +1,148 @@
+"""SlotPool and slot sharing: which slots a job wants, takes, keeps and returns."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cluster.job_master.slots.slot_pool import SlotPool
+from headrace.cluster.job_master.slots.slot_sharing import share_slots
+from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.gateways.resource_manager import ResourceRequirement
+from headrace.graph.execution_graph import expand
+from headrace.graph.job_graph import JobVertex, PartitionerKind
+from tests.unit.cluster.cluster_samples import (
+    ANY_PROFILE,
+    SLOT_PROFILE,
+    TM_1,
+    TM_2,
+    allocation,
+    edge,
+    job_graph,
+    vertex,
+)
+
+
+def offer(number: int, profile: ResourceProfile = SLOT_PROFILE) -> SlotOffer:
+    return SlotOffer(allocation(number), 0, profile)
+
+
+def new_pool(count: int) -> SlotPool:
+    pool = SlotPool()
+    pool.require([ANY_PROFILE] * count)
+    return pool
+
+
+def test_requirements_count_equal_profiles_together() -> None:
+    pool = SlotPool()
+    pool.require([ANY_PROFILE, SLOT_PROFILE, ANY_PROFILE])
+    assert pool.requirements == (
+        ResourceRequirement(ANY_PROFILE, 2),
+        ResourceRequirement(SLOT_PROFILE, 1),
+    )
+
+
+def test_no_more_slots_are_taken_than_are_wanted() -> None:
+    pool = new_pool(1)
+    assert pool.offer(TM_1, [offer(1), offer(2)], 0) == (allocation(1),)
+    assert pool.missing_count == 0
+
+
+def test_a_slot_that_is_held_is_accepted_again() -> None:
+    pool = new_pool(1)
+    pool.offer(TM_1, [offer(1)], 0)
+    assert pool.offer(TM_1, [offer(1)], 0) == (allocation(1),)
+    assert pool.offer(TM_2, [offer(1)], 0) == ()
+
+
+def test_a_slot_that_is_too_small_is_refused() -> None:
+    pool = SlotPool()
+    pool.require([ResourceProfile(2.0, 0)])
+    assert pool.offer(TM_1, [offer(1)], 0) == ()
+
+
+def test_slots_are_reserved_all_or_none() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1)], 0)
+    assert pool.reserve([ANY_PROFILE] * 2) is None
+    pool.offer(TM_2, [offer(2)], 0)
+    reserved = pool.reserve([ANY_PROFILE] * 2)
+    assert reserved is not None
+    assert [slot.allocation_id for slot in reserved] == [allocation(1), allocation(2)]
+
+
+def test_a_reserved_slot_is_not_given_twice_and_a_lost_one_is_not_held() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1)], 0)
+    assert pool.reserve([ANY_PROFILE]) is not None
+    assert pool.reserve([ANY_PROFILE]) is None
+    assert pool.holds(allocation(1))
+    pool.fail_slot(allocation(1))
+    assert not pool.holds(allocation(1))
+
+
+def test_slots_of_a_lost_task_manager_are_wanted_again() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1)], 0)
+    pool.offer(TM_2, [offer(2)], 0)
+    assert [slot.allocation_id for slot in pool.fail_task_manager(TM_1)] == [allocation(1)]
+    assert pool.missing_count == 1
+    assert pool.offer(TM_2, [offer(3)], 0) == (allocation(3),)
+
+
+def test_slots_that_nobody_needs_are_returned_after_a_while() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1), offer(2)], 0)
+    pool.require([ANY_PROFILE])
+    assert pool.take_idle(49, 50) == ()
+    assert [slot.allocation_id for slot in pool.take_idle(50, 50)] == [allocation(1)]
+    assert len(pool.slots) == 1
+
+
+def test_reserved_slots_are_never_returned() -> None:
+    pool = new_pool(1)
+    pool.offer(TM_1, [offer(1)], 0)
+    pool.reserve([ANY_PROFILE])
+    pool.require([])
+    assert pool.take_idle(10**6, 50) == ()
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.lists(st.booleans(), max_size=5))
+def test_sharing_needs_the_largest_parallelism_of_each_group_and_never_doubles_a_vertex(
+    parallelisms: list[int], other_groups: list[bool]
+) -> None:
+    groups = [*other_groups, *[False] * 5]
+    vertices: list[JobVertex] = [
+        vertex(number + 1, parallelism, group="other" if groups[number] else "default")
+        for number, parallelism in enumerate(parallelisms)
+    ]
+    edges = tuple(
+        edge(number, number + 1, PartitionerKind.REBALANCE) for number in range(1, len(vertices))
+    )
+    graph = expand(job_graph(tuple(vertices), edges))
+    shared = share_slots(graph)
+    assert Counter(each.slot_sharing_group for each in shared) == graph.slots_by_group
+    placed = [subtask for slot in shared for subtask in slot.execution_vertices]
+    assert len(placed) == len(set(placed)) == sum(parallelisms)
+    for slot in shared:
+        ids = [subtask.vertex_id for subtask in slot.execution_vertices]
+        assert len(ids) == len(set(ids))
+
+
+def test_a_consumer_runs_beside_the_producer_of_its_index() -> None:
+    shared = share_slots(expand(job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2),))))
+    assert [[s.subtask_index for s in slot.execution_vertices] for slot in shared] == [
+        [0, 0],
+        [1, 1],
+    ]
+
+
+def test_a_consumer_runs_beside_a_producer_that_it_reads_from() -> None:
+    rescaled = job_graph((vertex(1, 4), vertex(2, 2)), (edge(1, 2, PartitionerKind.RESCALE),))
+    shared = share_slots(expand(rescaled))
+    assert [[s.subtask_index for s in slot.execution_vertices] for slot in shared] == [
+        [0, 0],
+        [1],
+        [2, 1],
+        [3],
+    ]

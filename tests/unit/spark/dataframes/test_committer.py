@@ -1,0 +1,412 @@
+"""Exactly once through Spark writers: a session that is played by pyarrow, killed wherever a commit may be."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace.connectors.dataframe.directory_commit as directory_commit
+from headrace.connectors.dataframe.directory_commit import TargetExistsError
+from headrace.connectors.dataframe.messages import CommitPayload
+from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
+from headrace.connectors.files.sink.notes import NoteLostError
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.types.type_info import Types
+from headrace.functions.sink import CommitterContext, DeliveryGuarantee, Sink, commit_key
+from headrace.spark.dataframes.commit import SinkCommitError
+from headrace.spark.dataframes.committer import DataFrameCommitter, check_can_commit
+from tests.unit.connectors.connector_contexts import ConnectorContext
+from tests.unit.connectors.sink_world import (
+    WITH_CHECKPOINTS,
+    Crash,
+    FailingFileSystem,
+    SinkWorld,
+    key,
+)
+
+ROW = Types.ROW_NAMED(["subtask", "number"], [Types.INT(), Types.INT()])
+Row = tuple[int, int]
+
+
+@dataclass
+class ArrowSession:
+    """What the committer uses of a SparkSession. `tables`: rows by path, of formats that are no files."""
+
+    tables: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
+    versions: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    saves: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    numbers: Iterator[int] = field(default_factory=count)
+    fails_after_write: bool = False
+
+    @property
+    def read(self) -> Any:
+        return self
+
+    @property
+    def sparkContext(self) -> Any:
+        return self
+
+    def setJobGroup(self, *_: Any) -> None:
+        """Jobs have no groups here."""
+
+    def parquet(self, *paths: str) -> Any:
+        return ArrowFrame(self, pa.concat_tables([pq.read_table(path) for path in paths]))
+
+
+@dataclass
+class ArrowFrame:
+    session: ArrowSession
+    table: pa.Table
+    format_name: str = ""
+    mode_name: str = ""
+    chosen: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def write(self) -> Any:
+        return self
+
+    def format(self, name: str) -> Any:
+        self.format_name = name
+        return self
+
+    def mode(self, name: str) -> Any:
+        self.mode_name = name
+        return self
+
+    def options(self, **options: str) -> Any:
+        self.chosen = options
+        return self
+
+    @property
+    def rows(self) -> list[Row]:
+        return list(zip(*self.table.to_pydict().values(), strict=True))
+
+    def save(self, path: str) -> None:
+        session = self.session
+        session.saves.append((self.mode_name, self.format_name))
+        if self.format_name == "parquet":
+            Path(path).mkdir(parents=True)
+            pq.write_table(self.table, f"{path}/part-{next(session.numbers)}.parquet")
+            Path(path, "_SUCCESS").touch()
+        else:
+            self._save_to_table(path)
+        if session.fails_after_write:
+            session.fails_after_write = False
+            raise Crash
+
+    def _save_to_table(self, path: str) -> None:
+        session = self.session
+        if "txnAppId" in self.chosen:
+            application = (path, self.chosen["txnAppId"])
+            version = int(self.chosen["txnVersion"])
+            if version <= session.versions.get(application, -1):
+                return
+            session.versions[application] = version
+        kept = [] if self.mode_name == "overwrite" else session.tables.get(path, [])
+        session.tables[path] = [*kept, *self.rows]
+
+
+def world_of(sink: Sink, session: ArrowSession, **more: Any) -> SinkWorld:
+    committer = sink.committer()
+    assert committer is not None
+    payload: Any = msgspec.msgpack.decode(committer[1], type=CommitPayload)
+    new_committer: Callable[[], Any] = lambda: DataFrameCommitter(  # noqa: E731
+        "results", payload, lambda: session, key
+    )
+    return SinkWorld(sink, ROW, new_committer, lambda s, n: (s, n), **more)
+
+
+def rows_in(path: Path) -> list[Row]:
+    found = [pq.read_table(file) for file in path.rglob("part-*.parquet")]
+    return [row for table in found for row in zip(*table.to_pydict().values(), strict=True)]
+
+
+def left_beside(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir() if one != path)
+
+
+def test_each_checkpoint_s_rows_join_the_folder_and_nothing_is_left_beside_it(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.write(0, 2)
+    world.write(1, 1)
+    assert world.last_committed() is None
+    world.checkpoint()
+    assert sorted(rows_in(target)) == [(0, 0), (0, 1), (1, 0)]
+    assert world.last_committed() == 1
+    world.write(0, 1)
+    world.finish()
+    assert Counter(rows_in(target)) == Counter(world.expected)
+    assert left_beside(target) == []
+
+
+def test_overwriting_holds_for_the_first_checkpoint_only(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "part-old.parquet").touch()
+    world = world_of(DataFrameSink(target, mode="overwrite"), ArrowSession())
+    world.write(0, 1)
+    world.checkpoint()
+    world.crash()
+    world.write(0, 1)
+    world.checkpoint()
+    assert sorted(rows_in(target)) == [(0, 0), (0, 1)]
+
+
+def test_results_that_are_there_are_an_error_or_left_as_they_are(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "old.csv").touch()
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.write(0, 1)
+    with pytest.raises(SinkCommitError, match="holds results already") as caught:
+        world.checkpoint()
+    assert isinstance(caught.value.__cause__, TargetExistsError)
+    assert not caught.value.recoverable
+    ignoring = world_of(DataFrameSink(target, mode="ignore"), ArrowSession())
+    ignoring.write(0, 1)
+    ignoring.checkpoint()
+    assert rows_in(target) == []
+
+
+def test_a_job_without_a_row_leaves_an_empty_result_with_the_schema(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.checkpoint()
+    assert not target.exists()
+    world.finish()
+    (file,) = target.rglob("part-*.parquet")
+    assert pq.read_table(file).schema.names == ["subtask", "number"]
+
+
+def test_a_file_that_was_taken_away_after_its_commit_is_not_missed(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.write(0, 1)
+    checkpoint_id = world.publish()
+    assert world.latest is not None
+    contents = world.latest.pending[checkpoint_id]
+    key = commit_key("l", "s", checkpoint_id)
+    world.committer.commit(key, checkpoint_id, contents)
+    for file in target.rglob("part-*.parquet"):
+        file.unlink()
+    world.new_committer().commit(key, checkpoint_id, contents)
+    assert rows_in(target) == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
+def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
+    tmp_path: Path, mode: str, is_restarted: bool
+) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target, mode=mode), ArrowSession())
+    world.write(0, 2)
+    world.checkpoint()
+    (note,) = [one for one in target.glob(".headrace-commits-*") if one.suffix != ".made"]
+    note.unlink()
+    if is_restarted:
+        with pytest.raises(NoteLostError, match="cannot be known"):
+            world.crash()
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(SinkCommitError, match="cannot be known") as caught:
+        world.commit()
+    assert isinstance(caught.value.__cause__, NoteLostError)
+    assert not caught.value.recoverable
+    # Taken for the first commit, mode overwrite would delete them, and ignore drop what follows.
+    assert rows_in(target) == [(0, 0), (0, 1)]
+
+
+def test_a_table_s_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "table"
+    sink = DataFrameSink(target, format="delta", mode="overwrite")
+    session = ArrowSession()
+    world = world_of(sink, session)
+    world.write(0, 2)
+    world.checkpoint()
+    (note,) = [one for one in tmp_path.glob(".table.headrace-*") if one.suffix != ".made"]
+    note.unlink()
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(SinkCommitError, match="cannot be known"):
+        world.commit()
+    assert session.tables[str(target)] == [(0, 0), (0, 1)]
+
+
+def test_rows_under_a_number_that_was_used_are_an_error_instead_of_a_loss(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.write(0, 1)
+    world.checkpoint()
+    world.write(0, 1)
+    world.checkpoint()
+    for reused in (2, 1):
+        world.next_id = reused
+        world.write(0, 1)
+        world.publish()
+        with pytest.raises(SinkCommitError, match="and not with these rows") as caught:
+            world.commit()
+        assert not caught.value.recoverable
+        assert world.latest is not None
+        world.latest.pending.clear()
+    assert sorted(rows_in(target)) == [(0, 0), (0, 1)]
+
+
+def test_what_a_dead_attempt_staged_is_swept_once_its_successor_commits(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    sink = DataFrameSink(target)
+    world = world_of(sink, ArrowSession())
+    world.write(0, 1)
+    world.abort()
+    assert len(list(Path(sink.staging_directory).glob("part-*"))) == 1
+    world.crash()
+    world.write(0, 2)
+    world.finish()
+    assert left_beside(target) == []
+    assert sorted(rows_in(target)) == [(0, 0), (0, 1)]
+
+
+def test_a_delta_table_passes_over_the_version_that_it_has(tmp_path: Path) -> None:
+    target, session = tmp_path / "table", ArrowSession()
+    world = world_of(DataFrameSink(target, format="delta", mode="overwrite"), session)
+    session.tables[str(target)] = [(9, 9)]
+    world.write(0, 1)
+    world.publish()
+    session.fails_after_write = True
+    with pytest.raises(SinkCommitError) as caught:
+        world.commit()
+    assert caught.value.recoverable
+    world.crash()
+    world.write(0, 1)
+    world.checkpoint()
+    assert session.tables[str(target)] == [(0, 0), (0, 1)]
+    assert [mode for mode, _ in session.saves] == ["overwrite", "overwrite", "append"]
+    assert session.versions == {(str(target), "lineage/sink"): 2}
+
+
+def test_a_target_that_cannot_say_what_it_was_given_needs_the_program_s_word() -> None:
+    context = CommitterContext("results", WITH_CHECKPOINTS)
+    with pytest.raises(ProgramError, match=r"AT_LEAST_ONCE, or take IdempotentForeachBatchSink"):
+        check_can_commit(context, CommitPayload("out", "jdbc", "append"))
+    sink = DataFrameSink("out", "jdbc", "append", guarantee=DeliveryGuarantee.AT_LEAST_ONCE)
+    payload: Any = msgspec.msgpack.decode(sink.committer()[1], type=CommitPayload)
+    check_can_commit(context, payload)
+    check_can_commit(
+        CommitterContext("results", Settings()), CommitPayload("out", "jdbc", "append")
+    )
+    assert payload.is_at_least_once
+
+
+def test_a_function_gets_the_rows_of_each_checkpoint_with_its_id(tmp_path: Path) -> None:
+    calls: list[tuple[int, list[Row]]] = []
+    sink = IdempotentForeachBatchSink(
+        lambda df, checkpoint_id: calls.append((checkpoint_id, sorted(df.rows))), str(tmp_path)
+    )
+    world = world_of(sink, ArrowSession())
+    world.write(0, 1)
+    world.write(1, 1)
+    world.checkpoint()
+    world.checkpoint()
+    world.write(1, 1)
+    world.checkpoint()
+    assert calls == [(1, [(0, 0), (1, 0)]), (3, [(1, 1)])]
+
+
+def test_a_function_needs_checkpoints_and_its_own_driver(tmp_path: Path) -> None:
+    sink = IdempotentForeachBatchSink(lambda df, checkpoint_id: None, str(tmp_path))
+    with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.interval"):
+        sink.create_writer(ConnectorContext(ROW))
+    committer = DataFrameCommitter(
+        "results", CommitPayload(function_id="elsewhere"), lambda: ArrowSession(), key
+    )
+    world = world_of(sink, ArrowSession())
+    world.write(0, 1)
+    world.committer = committer
+    with pytest.raises(SinkCommitError, match="submitted by the process that made it"):
+        world.checkpoint()
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.integers(0, 1), st.integers(0, 3)),
+    st.sampled_from([("checkpoint",), ("abort",), ("publish",), ("crash",), ("fail",)]),
+    st.tuples(st.just("crash within"), st.integers(0, 12)),
+    st.just(("crash after write",)),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=20))
+def test_every_row_is_in_the_folder_once_whatever_comes_between(steps: list[Any]) -> None:
+    with TemporaryDirectory() as folder:
+        target, session = Path(folder) / "out", ArrowSession()
+        world = world_of(DataFrameSink(target), session)
+        for step in steps:
+            take(world, session, step)
+        world.finish()
+        assert Counter(rows_in(target)) == Counter(world.expected)
+
+
+def take(world: SinkWorld, session: ArrowSession, step: tuple[Any, ...]) -> None:
+    match step:
+        case ("write", subtask, row_count):
+            world.write(subtask, row_count)
+        case ("checkpoint",):
+            world.checkpoint()
+        case ("abort",):
+            world.abort()
+        case ("publish",):
+            world.publish()
+        case ("crash",):
+            world.crash()
+        case ("fail",):
+            world.crash(is_sudden=False)
+        case ("crash after write",):
+            session.fails_after_write = True
+            commit_or_crash(world)
+            session.fails_after_write = False
+        case ("crash within", calls_left):
+            with failing_after(calls_left):
+                commit_or_crash(world, restart=False)
+            world.crash()
+        case _:
+            raise AssertionError(step)
+
+
+def commit_or_crash(world: SinkWorld, *, restart: bool = True) -> None:
+    world.publish()
+    try:
+        world.commit()
+    except SinkCommitError as error:
+        assert isinstance(error.__cause__, Crash)
+        if restart:
+            world.crash()
+
+
+@contextmanager
+def failing_after(calls_left: int) -> Iterator[None]:
+    """Every file system of the commit together makes so many changes."""
+    found = directory_commit.file_system_of
+
+    def failing(path: str) -> tuple[Any, str]:
+        file_system, place = found(path)
+        return FailingFileSystem(file_system, calls_left), place
+
+    with patch.object(directory_commit, "file_system_of", failing):
+        yield

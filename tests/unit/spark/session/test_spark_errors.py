@@ -1,0 +1,87 @@
+"""The one line that a person needs, out of Spark's pages."""
+
+from headrace.spark.session.spark_errors import tidy, unusable_worker, user_location_in
+
+PYTHON_FAILURE = """\
+Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
+(TID 7) (host executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+ModuleNotFoundError: No module named 'airports'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Driver stacktrace:"""
+
+LOST_EXECUTOR = """\
+Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
+(TID 7) (10.0.0.7 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: \
+Command exited with code 137
+Driver stacktrace:"""
+
+
+def test_a_python_exception_comes_first() -> None:
+    text = tidy(PYTHON_FAILURE)
+    assert text.split("\n", 1)[0] == "ModuleNotFoundError: No module named 'airports'"
+    assert "in main" in text
+    assert "PythonRunner" not in text
+
+
+def test_a_lost_executor_is_named_first() -> None:
+    assert tidy(LOST_EXECUTOR).startswith("ExecutorLostFailure (executor 1 exited")
+
+
+def test_other_texts_stay_as_they_are() -> None:
+    assert tidy("Job 3 cancelled part of cancelled job group x") == (
+        "Job 3 cancelled part of cancelled job group x"
+    )
+
+
+FAILED_FUNCTION = """\
+An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2107, in main
+    process()
+  File "/programs/flights.py", line 12, in hours
+    return halve(minutes)
+  File "/programs/times.py", line 3, in halve
+    return 60 // minutes
+  File "/usr/lib/site-packages/pyspark/serializers.py", line 9, in dump
+    write()
+ZeroDivisionError: integer division or modulo by zero
+"""
+
+
+def test_the_user_s_own_line_is_found_between_spark_s() -> None:
+    assert user_location_in(FAILED_FUNCTION) == "/programs/times.py, line 3"
+    assert user_location_in(LOST_EXECUTOR) == ""
+    assert user_location_in('  File "/programs/times.py", line 3, in no_traceback') == ""
+
+
+def test_a_worker_without_our_package_can_only_be_mended_by_the_user() -> None:
+    error = unusable_worker("ModuleNotFoundError: No module named 'headrace'\n...")
+    assert error is not None
+    assert "No module named 'headrace'" in str(error)
+    assert "PYSPARK_PYTHON" in str(error)
+
+
+def test_another_python_is_named_with_both_versions() -> None:
+    said = (
+        "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than that in "
+        "driver: 3.11, PySpark cannot run with different minor versions.\n..."
+    )
+    error = unusable_worker(said)
+    assert error is not None
+    assert "Python in worker has different version: 3.10 than that in driver: 3.11" in str(error)
+
+
+def test_a_module_of_the_user_s_is_no_fault_of_the_workers() -> None:
+    assert unusable_worker("ModuleNotFoundError: No module named 'rules'") is None
+    assert unusable_worker("Python worker exited unexpectedly (crashed)") is None
+
+
+def test_a_port_that_is_taken_on_a_worker_would_be_taken_again() -> None:
+    error = unusable_worker(
+        "headrace.core.errors.PortInUseError: port 50100 on 127.0.0.1 is in use: choose another one\n..."
+    )
+    assert str(error) == (
+        "a TaskManager cannot start: port 50100 on 127.0.0.1 is in use: choose another one"
+    )

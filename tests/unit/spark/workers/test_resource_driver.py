@@ -1,0 +1,155 @@
+"""The resource driver over scripted jobs: requests reach Spark, ends reach the ResourceManager exactly once."""
+
+import asyncio
+import queue
+from dataclasses import dataclass, field
+
+from headrace.core.clock import ManualClock
+from headrace.core.ids import ResourceId
+from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.jvm import JvmGoneError
+from headrace.spark.workers.resource_driver import SparkHostLostError, SparkResourceDriver
+
+ONE = ResourceId("tm-1")
+ANY = ResourceProfile()
+REPORT_TIMEOUT_S = 20
+
+
+@dataclass
+class ScriptedJob:
+    active: bool = True
+    done: bool = False
+    reason: str | None = None
+
+    def is_active(self) -> bool:
+        return self.active
+
+    def is_done(self) -> bool:
+        return self.done
+
+    def error(self) -> str | None:
+        return self.reason
+
+
+@dataclass
+class ScriptedJobs:
+    jobs: dict[ResourceId, ScriptedJob] = field(default_factory=dict)
+    cancelled: list[ResourceId] = field(default_factory=list)
+    refusal: Exception | None = None
+    slots: int | None = 4
+
+    def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> ScriptedJob:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.jobs.setdefault(worker_id, ScriptedJob())
+
+    def cancel(self, worker_id: ResourceId) -> None:
+        self.cancelled.append(worker_id)
+        self.jobs[worker_id].reason = "cancelled"
+        self.jobs[worker_id].done = True
+
+    def slot_count(self) -> int | None:
+        return self.slots
+
+
+class Reports:
+    def __init__(self) -> None:
+        self._queue: queue.Queue[tuple[str, str]] = queue.Queue()
+
+    def worker_started(self, worker_id: ResourceId) -> None:
+        self._queue.put(("started", worker_id.name))
+
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
+        self._queue.put(("terminated", diagnostics))
+
+    def host_failed(self, error: BaseException) -> None:
+        self._queue.put(("host failed", type(error).__name__))
+
+    def next(self) -> tuple[str, str]:
+        return self._queue.get(timeout=REPORT_TIMEOUT_S)
+
+    def is_empty(self) -> bool:
+        return self._queue.empty()
+
+
+def driver_over(
+    jobs: ScriptedJobs, *, stop_grace_ms: float = 0
+) -> tuple[SparkResourceDriver, Reports]:
+    driver = SparkResourceDriver(jobs, ManualClock(), stop_grace_ms=stop_grace_ms)
+    reports = Reports()
+    driver.initialize(reports)
+    return driver, reports
+
+
+def test_one_slot_is_left_to_spark_s_own_jobs() -> None:
+    driver, _ = driver_over(ScriptedJobs())
+    assert driver.max_worker_count == 3
+    asyncio.run(driver.close())
+
+
+def test_a_requested_worker_is_reported_started_and_its_crash_once() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    jobs.jobs[ONE].reason = "Python worker exited unexpectedly"
+    jobs.jobs[ONE].done = True
+    assert reports.next() == ("terminated", "Python worker exited unexpectedly")
+    asyncio.run(driver.close())
+    assert reports.is_empty()
+
+
+def test_a_release_cancels_the_job_once_the_grace_is_over() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    driver.release_worker(ONE)
+    assert reports.next() == ("terminated", "released")
+    assert jobs.cancelled == [ONE]
+    asyncio.run(driver.close())
+
+
+def test_a_refused_submission_is_a_termination_that_says_why() -> None:
+    driver, reports = driver_over(ScriptedJobs(refusal=ValueError("profiles are not supported")))
+    driver.request_worker(ONE, ANY)
+    kind, diagnostics = reports.next()
+    assert kind == "terminated"
+    assert "profiles are not supported" in diagnostics
+    asyncio.run(driver.close())
+
+
+def test_closing_releases_every_worker_and_waits_for_its_end() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    asyncio.run(driver.close())
+    assert reports.next() == ("terminated", "released")
+
+
+def test_a_dead_jvm_is_a_failure_of_the_host_and_ends_every_worker() -> None:
+    jobs = ScriptedJobs()
+    driver, reports = driver_over(jobs)
+    driver.request_worker(ONE, ANY)
+    assert reports.next() == ("started", "tm-1")
+    jobs.refusal = JvmGoneError("no answer")
+    driver.request_worker(ResourceId("tm-2"), ANY)
+    assert reports.next() == ("host failed", SparkHostLostError.__name__)
+    assert reports.next()[0] == "terminated"
+    assert isinstance(driver.failure, SparkHostLostError)
+    asyncio.run(driver.close())
+
+
+def test_a_shortage_is_told_with_what_to_do() -> None:
+    jobs = ScriptedJobs()
+    texts: list[str] = []
+    for slot_count in (None, 0, 4):
+        jobs.slots = slot_count
+        driver = SparkResourceDriver(jobs, ManualClock(), stop_grace_ms=0)
+        texts.append(driver.describe_shortage().split(";", 1)[0])
+    assert texts == [
+        "Spark has not given this application an executor for them yet",
+        "Spark has no executor for this application",
+        "Spark's executors have 4 slot(s), of which 1 is kept free for Spark's own jobs",
+    ]
