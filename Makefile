@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
@@ -95,8 +97,15 @@ bench: setup  ## answer the questions of benchmarks/ (or one, also those that ta
 bench-quick: setup  ## compare a few ratios with the stored ones, below two minutes; ACCEPT=1 stores new ones
 	$(BIN)/python -m benchmarks.quick $(if $(ACCEPT),--accept)
 
-docs: setup  ## regenerate docs/generated from the code
+docs: setup $(DOCS_STAMP)  ## regenerate docs/generated from the code, then build the site into site/
 	$(BIN)/python tools/generate_docs.py
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict
+	@echo "open site/index.html"
+
+$(DOCS_STAMP): requirements/docs.txt
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
 
 demo: setup  ## the New York departures program, on a local Spark
 	$(BIN)/headrace run examples/new_york_departures.py
@@ -104,5 +113,5 @@ demo: setup  ## the New York departures program, on a local Spark
 wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
-clean:  ## remove the environment and the caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+clean:  ## remove the environments, the site and the caches
+	rm -rf $(VENV) $(DOCS_VENV) site .pytest_cache .ruff_cache .hypothesis

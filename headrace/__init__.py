@@ -20,7 +20,7 @@ from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
 from headrace.functions.watermarks import WatermarkStrategy
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "__version__",

@@ -14,21 +14,26 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 BASE: Final = "requirements/base.txt"
 DEV: Final = "requirements/dev.txt"
+DOCS: Final = "requirements/docs.txt"
 EXTRAS: Final = ("dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb")
 _COMPILE: Final = (
     "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--no-emit-index-url",
-    "--no-header", "--no-annotate", "--generate-hashes", "pyproject.toml",
+    "--no-header", "--no-annotate", "--generate-hashes",
 )  # fmt: skip
 _HOST: Final = re.compile(r"https?:|--(extra-)?index-url|--find-links")
 
 
 def main() -> int:
-    """Write both files; the second one is held to the versions of the first."""
+    """Write the files: each is held to the versions of the one before it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--upgrade", action="append", default=[], metavar="PACKAGE")
     upgrades = [f"--upgrade-package={name}" for name in parser.parse_args().upgrade]
     extras = [f"--extra={name}" for name in EXTRAS]
-    for file, more in ((BASE, []), (DEV, [*extras, "-c", BASE])):
+    for file, more in (
+        (BASE, ["pyproject.toml"]),
+        (DEV, ["pyproject.toml", *extras, "-c", BASE]),
+        (DOCS, ["--group", "pyproject.toml:docs", "-c", DEV]),
+    ):
         try:
             subprocess.run([*_COMPILE, *more, *upgrades, "-o", file], cwd=ROOT, check=True)
         except FileNotFoundError:

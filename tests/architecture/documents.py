@@ -7,6 +7,8 @@ from typing import Final
 
 from tests.architecture.floor_plan import ROOT
 
+GUIDES: Final = ("docs/getting_started/", "docs/how_to/")
+"""Pages whose blocks run one after the other, as a reader types them in."""
 _FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -20,14 +22,20 @@ class PythonBlock:
     outcome: str
 
     @property
+    def is_in_a_guide(self) -> bool:
+        """Whether it stands on a page whose blocks run one after the other."""
+        return self.document.startswith(GUIDES)
+
+    @property
     def is_program(self) -> bool:
-        """Whether it is said to run as it stands; else it is a fragment of a program."""
-        return "env.execute(" in self.code
+        """Whether it runs as it stands, on Spark; else it is a fragment of a program, or a part of a guide."""
+        return ("spark_session(" if self.is_in_a_guide else "env.execute(") in self.code
 
 
 def python_blocks() -> Iterator[PythonBlock]:
-    """Every Python block of README.md and of what lies below docs/, in order."""
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    """Every Python block of README.md, CONTRIBUTING.md and of what lies below docs/, in order."""
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    for file in [*documents, *sorted((ROOT / "docs").rglob("*.md"))]:
         text = file.read_text(encoding="utf-8")
         blocks = list(_FENCED.finditer(text))
         for block, following in zip(blocks, [*blocks, None][1:], strict=True):

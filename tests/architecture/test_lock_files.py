@@ -11,7 +11,7 @@ _PINNED = re.compile(r"[a-z0-9._-]+==[^ ;]+( ; .+)?")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
-@pytest.mark.parametrize("name", ["base.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["base.txt", "dev.txt", "docs.txt"])
 def test_every_package_is_pinned_with_hashes(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text(encoding="ascii").replace(" \\\n    ", "\n")
     packages: dict[str, int] = {}
@@ -25,8 +25,10 @@ def test_every_package_is_pinned_with_hashes(name: str) -> None:
     assert [line for line, hash_count in packages.items() if not hash_count] == []
 
 
-def test_setup_installs_nothing_without_its_hash() -> None:
-    (line,) = re.findall(r".*-r requirements/dev\.txt.*", (ROOT / "Makefile").read_text("utf-8"))
+@pytest.mark.parametrize("name", ["dev.txt", "docs.txt"])
+def test_make_installs_nothing_without_its_hash(name: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (line,) = re.findall(rf".*-r requirements/{re.escape(name)}.*", makefile)
     assert "--require-hashes" in line
 
 

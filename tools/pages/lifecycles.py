@@ -21,11 +21,12 @@ def lifecycles_page() -> str:
 
 
 def state_drawing(title: str, transitions: Mapping[enum.Enum, frozenset[enum.Enum]]) -> list[str]:
-    """One lifecycle as a Mermaid state diagram; terminal states lead to the end mark."""
-    lines = [f"## {title}", "", "```mermaid", "stateDiagram-v2"]
+    """One lifecycle as a picture in characters: an arrow from each state to those that may follow it."""
     order = list(transitions)
+    width = max(len(state.name) for state in order)
+    lines = [f"## {title}", "", "```"]
     for state, following in transitions.items():
-        lines += [f"    {state.name} --> {to.name}" for to in sorted(following, key=order.index)]
-        if not following:
-            lines.append(f"    {state.name} --> [*]")
+        names = " | ".join(to.name for to in sorted(following, key=order.index))
+        arrow = f"──► {names}" if following else "──■ end"
+        lines.append(f"{state.name:<{width}} {arrow}")
     return [*lines, "```", ""]

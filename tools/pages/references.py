@@ -12,8 +12,10 @@ _NAME_AFTER_FILE: Final = re.compile(r"`((?:\w+/)+\w+\.py)`,\s+`([A-Za-z_][\w.]*
 
 
 def broken_references(root: Path) -> list[str]:
-    """Return one line per reference of README and docs that leads nowhere."""
-    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Return one line per reference of README, CONTRIBUTING and docs that leads nowhere."""
+    pages = [root / "README.md", root / "CONTRIBUTING.md"]
+    for folder in (".", "getting_started", "how_to", "operations"):
+        pages += sorted((root / "docs" / folder).glob("*.md"))
     return [
         f"{page.relative_to(root)}: {reference}"
         for page in pages

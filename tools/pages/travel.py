@@ -35,30 +35,33 @@ _PLACES: Final[dict[str, Callable[[Reading], int]]] = {
     "held_exclusive": lambda reading: reading.held_exclusive,
 }
 _PLACE_NAMES: Final = {
-    "pool": "pool of the gate<br>(floating, free)",
-    "idle_floating": "set aside for the channel<br>(floating)",
-    "held_floating": "holds a batch<br>(floating)",
-    "idle_exclusive": "set aside for the channel<br>(exclusive)",
-    "held_exclusive": "holds a batch<br>(exclusive)",
+    "pool": "floating, in the pool of the gate",
+    "idle_floating": "floating, set aside for the channel",
+    "held_floating": "floating, holds a batch",
+    "idle_exclusive": "exclusive, set aside for the channel",
+    "held_exclusive": "exclusive, holds a batch",
 }
 
 
 def frames_drawing() -> str:
     """Every frame between two TaskManagers as an arrow between consumer and producer."""
-    lines = ["```mermaid", "sequenceDiagram", "    participant C as consumer"]
-    lines.append("    participant P as producer")
+    arrows = {"Consumer → producer": "──►", "Producer → consumer": "◄──"}
+    drawn: list[tuple[str, str, str]] = []
     both: list[str] = []
     for frame in framing.declared_frames():
         direction = (inspect.getdoc(frame) or "").partition(",")[0].partition(":")[0]
         fields = [name for name in frame.__struct_fields__ if name not in ("body", "markers")]
-        text = f"{frame.__name__}({', '.join(fields)})"
-        if direction.startswith("Consumer → producer"):
-            lines.append(f"    C->>P: {text}")
-        elif direction.startswith("Producer → consumer"):
-            lines.append(f"    P->>C: {text}")
+        arrow = next((drawn for start, drawn in arrows.items() if direction.startswith(start)), "")
+        if arrow:
+            drawn.append((arrow, frame.__name__, ", ".join(fields)))
         elif direction.startswith("Both ways"):
             both.append(frame.__name__)
-    lines.append(f"    Note over C,P: both ways: {', '.join(both)}")
+    width = max(len(name) for _, name, _ in drawn)
+    lines = ["```", f"consumer     {'frame':<{width}}   producer   fields"]
+    lines += [
+        f"   │   {arrow}   {name:<{width}}      │       {text}" for arrow, name, text in drawn
+    ]
+    lines.append(f"   │  ◄──►   {', '.join(both)}")
     return "\n".join([*lines, "```"])
 
 
@@ -113,9 +116,12 @@ def segments_drawing() -> str:
         steps = [step for step in trace_exchange(settings) if step.reading is not None]
         for before, after in pairwise(steps):
             moves.update(_moves(before, after))
-    lines = ["```mermaid", "flowchart LR"]
-    lines += [f'    {place}["{name}"]' for place, name in _PLACE_NAMES.items()]
-    lines += [f"    {source} -- {cause} --> {target}" for source, target, cause in sorted(moves)]
+    from_width = max(map(len, _PLACE_NAMES.values()))
+    cause_width = max(len(cause) for _, _, cause in moves)
+    lines = ["```"]
+    for source, target, cause in sorted(moves):
+        arrow = f"── {cause} {'─' * (cause_width - len(cause))}─►"
+        lines.append(f"{_PLACE_NAMES[source]:<{from_width}}  {arrow}  {_PLACE_NAMES[target]}")
     return "\n".join([*lines, "```"])
 
 
