@@ -23,7 +23,7 @@ from headrace.cluster.entrypoint import Cluster, ClusterHandle
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.task_executor import TaskExecutor
-from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import SystemClock
@@ -114,7 +114,7 @@ class LoopbackDriver:
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         assert self.cluster is not None and self._listener is not None
-        setup = TaskExecutorSetup(
+        setup = TaskManagerServices(
             resource_id=worker_id,
             location=TaskManagerLocation(worker_id, "loopback", 1, None, "host"),
             resource_manager_address=self.cluster.resource_manager.address,

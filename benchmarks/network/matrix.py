@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.network.peer import Peers
-from headrace.network.batches.partition_buffer import UnsplitRows
+from headrace.network.batches.partition_buffer import PartitionBuffer
 
 CHANNELS = (1, 16, 128, 512)
 ROW_BYTES = (16, 200, 10_000)
@@ -139,7 +139,7 @@ def measure_latency(peers: Peers, cell: dict[str, Any], seconds: float) -> dict[
 
 def measure_split(rows: RowMaker, row_bytes: int, channels: int) -> dict[str, Any]:
     """What the splitting takes of a processor, as the record writer does it. Nothing is split for one channel."""
-    selector, unsplit = key_group_selector(channels), UnsplitRows(channels)
+    selector, unsplit = key_group_selector(channels), PartitionBuffer(channels)
     count, spent_s = 0, 0.0
     end = time.perf_counter() + SPLIT_SECONDS
     while channels > 1 and (time.perf_counter() < end or not count):

@@ -14,7 +14,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.snapshots import FrozenState
 
 VALUE_BYTES = 100
@@ -50,7 +50,7 @@ class FilledState:
         self.directory = tempfile.mkdtemp(prefix="headrace-bench-")
         self.settings = Settings(BACKENDS[backend])
         pickled = Types.PICKLED_BYTE_ARRAY()
-        self.states = StatesOfOperator(
+        self.states = OperatorStates(
             key_groups=key_groups,
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(pickled, Types.LONG()),), BatchType(pickled)),

@@ -18,7 +18,7 @@ from headrace.core.security.hmac_handshake import (
     NONCE_SIZE,
     PROOF_SIZE,
     FrameSeal,
-    MutualProof,
+    HmacHandshake,
     Role,
 )
 from headrace.rpc.codec import PROTOCOL_VERSION
@@ -54,7 +54,7 @@ class Authentication:
     ) -> None:
         """`acceptor`: the `host:port` that is dialled, or that this side is reached at."""
         self._role = role
-        self._proof = MutualProof(_PLANE, role, secret, acceptor)
+        self._proof = HmacHandshake(_PLANE, role, secret, acceptor)
         self.remote = remote
         self.hello = _HELLO.pack(
             _MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(NONCE_SIZE)

@@ -27,7 +27,7 @@ from headrace.network.errors import (
     RecordTooLargeError,
 )
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.subpartition import SubpartitionView
 from headrace.network.transport.blocking_connection import BlockingConnection
 from headrace.network.wire.frames import (
@@ -273,7 +273,7 @@ class RemoteResultPartition:
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> OutputCapture:
+    ) -> InFlightOutput:
         """See ResultPartition. Jobs with stored results take no checkpoints."""
         raise AssertionError(f"{barrier} for a stored result")
 

@@ -18,7 +18,7 @@ from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
@@ -49,7 +49,7 @@ class ColumnarRows:
         self._freeze_rows = freeze_rows
         self._max_parallelism = 0
 
-    def restore(self, states: StatesOfOperator) -> list[pa.Table]:
+    def restore(self, states: OperatorStates) -> list[pa.Table]:
         """Be part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
         chunks = states.register(self._name, self)
         self._max_parallelism = states.key_space.max_parallelism

@@ -1,4 +1,4 @@
-"""StatesOfOperator: everything that one operator on one subtask keeps, as checkpoints see it.
+"""OperatorStates: everything that one operator on one subtask keeps, as checkpoints see it.
 
 Operators ask it for a keyed backend, for operator state, and register whatever else they keep; the task freezes all of
 it at a checkpoint's barrier and writes it on another thread. Source: Flink StreamOperatorStateHandler,
@@ -79,7 +79,7 @@ def _key_type_of(types: OperatorTypes) -> TypeInformation:
     return key_types.pop() if len(key_types) == 1 else PickledBytesTypeInfo()
 
 
-class StatesOfOperator:
+class OperatorStates:
     """The states of one operator on one subtask. Mailbox thread only.
 
     `key_groups`: the subtask's own; `restored`: what it starts from, or None for a fresh start. `scratch`: a directory

@@ -43,14 +43,14 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
 )
 from headrace.task.chain.operator_chain import OperatorChain
-from headrace.task.chain.queryable_state import StateRead, StateReads
+from headrace.task.chain.queryable_state import QueryableState, StateRead
 from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input.debloating import GateDebloating, register_debloating_metrics
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types
-from headrace.task.watchdog import StallWatch
+from headrace.task.watchdog import TaskWatchdog
 
 
 class EndOfTask:
@@ -184,7 +184,7 @@ class StreamTask(ABC):
             gates, environment.settings, timers, self.times.active_ms
         )
         self._register_metrics(gates)
-        self._stall_watch: Final = StallWatch(
+        self._stall_watch: Final = TaskWatchdog(
             f"{environment.vertex.name} ({environment.attempt_id.subtask_index + 1})",
             gates,
             self._writers,
@@ -204,7 +204,9 @@ class StreamTask(ABC):
         self.checkpoints: Final = SubtaskCheckpoints(
             environment, self.chain, self._writers, timers, self._fail_soon
         )
-        self._reads: Final = StateReads(self.chain.read_operator, environment.clock, mailbox.put)
+        self._reads: Final = QueryableState(
+            self.chain.read_operator, environment.clock, mailbox.put
+        )
         self._ending: Final = EndOfTask(
             self._writers,
             mailbox.wake,

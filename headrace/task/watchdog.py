@@ -1,4 +1,4 @@
-"""StallWatch: tells in the log of a task that has work and does not get on, with what its exchange looks like.
+"""TaskWatchdog: tells in the log of a task that has work and does not get on, with what its exchange looks like.
 
 A deadlock and a slow consumer look alike from outside, full output and no checkpoint; which queue holds what, and who
 waits for whose credit, tells them apart.
@@ -42,7 +42,7 @@ class StallDetector:
         return False
 
 
-class StallWatch:
+class TaskWatchdog:
     """Of one task; everything runs on its mailbox thread."""
 
     def __init__(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateChunk, StateFile
 from headrace.core.barriers import CheckpointOptions
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.snapshots import FrozenState
 
 
@@ -47,7 +47,7 @@ def write_frozen(
 
 
 def snapshot(
-    states: StatesOfOperator,
+    states: OperatorStates,
     checkpoint_id: int = 1,
     options: CheckpointOptions | None = None,
     committables: tuple[Committable, ...] = (),

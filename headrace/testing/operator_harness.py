@@ -29,7 +29,7 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
     TwoInputOperator,
 )
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 
 HARNESS_KEY_GROUPS: Final = 128
@@ -239,7 +239,7 @@ class OperatorHarness:
         restored: OperatorSubtaskState | None,
     ) -> None:
         """Make and open an operator, beginning with what was restored."""
-        self.states = StatesOfOperator(
+        self.states = OperatorStates(
             operator_name=self._operator_name,
             key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
             max_parallelism=HARNESS_KEY_GROUPS,

@@ -20,7 +20,7 @@ from headrace.connectors.datagen import source as datagen
 from headrace.connectors.files.sink import file_commit
 from headrace.connectors.files.sink.file_writer import FileWriter
 from headrace.core.elements import MAX_WATERMARK
-from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.operators.runtime.timed_operator import LateRecords
 from headrace.operators.runtime.timers import InternalTimerService
@@ -119,7 +119,7 @@ def wrong_key_group() -> None:
 
 def leak_credit() -> None:
     """Credit is given back for only some of the batches."""
-    original: Any = GateReceiver.batch_taken
+    original: Any = BufferManager.batch_taken
     counts = {"taken": 0}
 
     def batch_taken(self: Any, index: int, charge: Any) -> None:
@@ -127,7 +127,7 @@ def leak_credit() -> None:
         if counts["taken"] % 3:
             original(self, index, charge)
 
-    _replace(GateReceiver, "batch_taken", batch_taken)
+    _replace(BufferManager, "batch_taken", batch_taken)
 
 
 def name_a_file_twice() -> None:

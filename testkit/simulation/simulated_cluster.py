@@ -17,7 +17,7 @@ from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.task_executor import TaskExecutor
-from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Cancellable, Clock, ManualClock
 from headrace.core.config import Settings
@@ -85,7 +85,7 @@ class SimulatedTaskManager:
             metrics=MetricGroup(clock),
             run_blocking=lambda _, body: body(),
         )
-        setup = TaskExecutorSetup(
+        setup = TaskManagerServices(
             resource_id=worker_id,
             location=location,
             resource_manager_address=simulation.cluster.resource_manager.address,

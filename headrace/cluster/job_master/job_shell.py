@@ -14,9 +14,11 @@ from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
 from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
 from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
-from headrace.cluster.job_master.connections.slot_requests import JobSlots
+from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinatorHandler,
+)
 from headrace.cluster.job_master.executions.executions import Execution
 from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
@@ -70,7 +72,7 @@ class JobShell:
         )
         scheduler = self.scheduler
         self.task_managers: Final = _open_task_managers(endpoint, scheduler, settings, services)
-        self.coordination: Final = JobCoordination(
+        self.coordination: Final = OperatorCoordinatorHandler(
             endpoint,
             scheduler,
             self.task_managers,
@@ -97,7 +99,7 @@ class JobShell:
         )
         self.resource_manager: Final = _open_resource_manager(endpoint, scheduler, services)
         self._data_sets: Final = DataSetLookup(endpoint, scheduler, self.resource_manager, settings)
-        self.slots: Final = JobSlots(
+        self.slots: Final = SlotRequests(
             endpoint, scheduler, self.task_managers, self.resource_manager, settings
         )
         self.partitions: Final = PartitionRegistrar(

@@ -1,4 +1,4 @@
-"""DataSets: learns of results that outlive their jobs, lists them and has them released.
+"""ClusterPartitionRelease: learns of results that outlive their jobs, lists them and has them released.
 
 A data set can stay incomplete: its JobMaster ended amid promoting, or a TaskManager before it could tell. It is
 released once nobody led its job for `resourcemanager.job.timeout`; till then what is missing may be on its way. Main
@@ -24,7 +24,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG = logging.getLogger(__name__)
 
 
-class DataSets:
+class ClusterPartitionRelease:
     """`gateway_of` finds a TaskManager that is registered, or None; `is_led` knows whether a job has a JobMaster."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.resource_manager.cluster_partition_release import DataSets
+from headrace.cluster.resource_manager.cluster_partition_release import ClusterPartitionRelease
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
@@ -110,7 +110,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._slots: Final = SlotManager(
             self, resource_manager_id, self._task_managers, self._job_masters, self._workers.handle
         )
-        self._data_sets: Final = DataSets(
+        self._data_sets: Final = ClusterPartitionRelease(
             self,
             self._task_managers.gateway_of,
             lambda job_id: self._job_masters.find(job_id) is not None,

@@ -1,4 +1,4 @@
-"""ProcessorPlace: TaskManagers of one host keep to processor cores of their own.
+"""CpuAffinity: TaskManagers of one host keep to processor cores of their own.
 
 Two TaskManagers that exchange batches wake each other with every one of them, and Linux takes whoever is woken over a
 socket to the core of the waker, which it expects to fall asleep: both then take turns on one core while others idle.
@@ -33,7 +33,7 @@ _TAKERS_PER_CORE_MAX: Final = 16
 
 
 @dataclass(frozen=True)
-class ProcessorPlace:
+class CpuAffinity:
     """The cores of one place, held as long as `holder` is open."""
 
     cores: tuple[int, ...]
@@ -58,7 +58,7 @@ def width_of_places(core_count: int, settings: Settings) -> int:
     return max(usual, slots, math.ceil(settings.get_option(CPU_CORES)))
 
 
-def take_place(settings: Settings) -> ProcessorPlace | None:
+def take_place(settings: Settings) -> CpuAffinity | None:
     """Take a place for this process, on its main thread, before it starts others.
 
     None where it is switched off, where the system knows no such thing, or where there is nothing to choose from.
@@ -72,7 +72,7 @@ def take_place(settings: Settings) -> ProcessorPlace | None:
     for place_index in range(len(cores) * _TAKERS_PER_CORE_MAX):
         holder = _hold(place_index)
         if holder is not None:
-            place = ProcessorPlace(cores_of_place(place_index, cores, width), holder)
+            place = CpuAffinity(cores_of_place(place_index, cores, width), holder)
             os.sched_setaffinity(0, place.cores)
             _LOG.debug("keeping to processor cores %s", place.cores)
             return place

@@ -12,12 +12,12 @@ from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
-from headrace.cluster.task_executor.queryable_state import LiveReads
+from headrace.cluster.task_executor.queryable_state import PendingStateReads
 from headrace.cluster.task_executor.slots import FreedSlot, TaskSlots, TaskSlotTable
 from headrace.cluster.task_executor.task_listener import TaskReporter
 from headrace.cluster.task_executor.task_manager_services import (
     JobMasterLostError,
-    TaskExecutorSetup,
+    TaskManagerServices,
 )
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, SlotId
@@ -35,7 +35,7 @@ class JobTable:
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        setup: TaskExecutorSetup,
+        setup: TaskManagerServices,
         on_slot_freed: Callable[[SlotId, AllocationId], None],
     ) -> None:
         self._setup: Final = setup
@@ -48,7 +48,7 @@ class JobTable:
         self.reporter: Final = TaskReporter(endpoint, self, self.tasks, self.connections)
         cache = BlobCache(endpoint, setup.run_blocking, setup.scratch)
         self.payloads: Final = PayloadLoader(endpoint, self.tasks, self.connections, cache)
-        self.reads: Final = LiveReads(endpoint)
+        self.reads: Final = PendingStateReads(endpoint)
 
     async def close(self) -> None:
         """The TaskManager ends, and its JobMasters know it."""

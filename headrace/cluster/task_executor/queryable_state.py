@@ -1,4 +1,4 @@
-"""LiveReads: reads of tasks' states that wait for an answer of their task.
+"""PendingStateReads: reads of tasks' states that wait for an answer of their task.
 
 A task answers on its own thread, between two batches, or never if it ends before: the endpoint keeps who waits, for a
 bounded time. Main thread only.
@@ -21,7 +21,7 @@ _MARGIN_MS: Final = 1_000.0
 _Answer = asyncio.Future[StateReadResult]
 
 
-class LiveReads:
+class PendingStateReads:
     """One per TaskExecutor."""
 
     def __init__(self, endpoint: RpcEndpoint) -> None:

@@ -16,8 +16,8 @@ from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
 from headrace.cluster.task_executor.task_manager_services import (
-    TaskExecutorSetup,
     TaskManagerEndsError,
+    TaskManagerServices,
 )
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.cluster.task_executor.task_table import TaskEntry
@@ -64,7 +64,7 @@ _LOG = logging.getLogger(__name__)
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     """One per TaskManager."""
 
-    def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
+    def __init__(self, rpc_service: RpcService, setup: TaskManagerServices) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
         self._job_table: Final = JobTable(self, setup, self._slot_freed)

@@ -19,7 +19,7 @@ from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLO
 from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
-from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -173,7 +173,7 @@ class LocalTaskManager:
             local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
-        setup = TaskExecutorSetup(
+        setup = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
             resource_manager_address=configuration.resource_manager_address,

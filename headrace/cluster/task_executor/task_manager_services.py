@@ -1,4 +1,4 @@
-"""TaskExecutorSetup: all that a TaskExecutor is given, and the errors with which it stops tasks."""
+"""TaskManagerServices: all that a TaskExecutor is given, and the errors with which it stops tasks."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class NoPartitions:
 
 
 @dataclass(frozen=True)
-class TaskExecutorSetup:
+class TaskManagerServices:
     """All that a TaskExecutor is given.
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped

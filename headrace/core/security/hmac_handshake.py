@@ -36,7 +36,7 @@ class Role(enum.Enum):
         return Role.ACCEPTOR if self is Role.DIALLER else Role.DIALLER
 
 
-class MutualProof:
+class HmacHandshake:
     """One side's part of it, on the plane called `plane`.
 
     `acceptor` names the accepting process: the dialler says whom it dials, the acceptor who it is.

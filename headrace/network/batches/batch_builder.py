@@ -1,4 +1,4 @@
-"""PendingRows: rows and markers that wait to be sealed into one batch for one channel."""
+"""BatchBuilder: rows and markers that wait to be sealed into one batch for one channel."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +32,7 @@ class WireRows:
         return cls(arrow, arrow.schema, size_bytes, size_bytes)
 
 
-class PendingRows:
+class BatchBuilder:
     """Slices in their wire form, all of one schema, with their totals."""
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""UnsplitRows: rows of many channels that wait to be split together. Pure.
+"""PartitionBuffer: rows of many channels that wait to be split together. Pure.
 
 To split a batch costs some microseconds for each channel, however few rows it has for it: with hundreds of channels
 more than everything else that happens to a row. So batches wait here until they are enough rows, or bytes, per
@@ -43,7 +43,7 @@ class _UnplacedMarker:
     channel: int | None
 
 
-class UnsplitRows:
+class PartitionBuffer:
     """Batches with the channel of each row, and the markers between them."""
 
     def __init__(self, channel_count: int, rows_per_channel: int = ROWS_PER_CHANNEL) -> None:

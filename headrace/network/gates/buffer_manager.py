@@ -1,4 +1,4 @@
-"""GateReceiver: the receiving side of one gate's remote channels, their credits and the thread they live on.
+"""BufferManager: the receiving side of one gate's remote channels, their credits and the thread they live on.
 
 The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
 lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
@@ -22,7 +22,7 @@ class CreditedChannel(Protocol):
         ...
 
 
-class GateReceiver:
+class BufferManager:
     """Credits of the remote channels of one gate, numbered from 0 within it."""
 
     def __init__(

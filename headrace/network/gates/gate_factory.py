@@ -9,10 +9,10 @@ from functools import partial
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, InputGateDescriptor
-from headrace.network.gates.buffer_manager import CreditedChannel, GateReceiver
+from headrace.network.gates.buffer_manager import BufferManager, CreditedChannel
 from headrace.network.gates.gate import InputChannel
 from headrace.network.gates.local_channel import LocalInputChannel
-from headrace.network.gates.partition_requests import PartitionRequestRetry
+from headrace.network.gates.partition_requests import PartitionRequestBackoff
 from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.gates.unknown_channel import UnknownInputChannel
@@ -54,7 +54,7 @@ class InputGateFactory:
 
     def _place_channel(
         self,
-        receiver: GateReceiver | None,
+        receiver: BufferManager | None,
         remote: dict[int, CreditedChannel],
         gate: SingleInputGate,
         index: int,
@@ -63,7 +63,7 @@ class InputGateFactory:
         """Make channel `index` of a gate: local, remote, or unknown as long as nobody knows which."""
         if channel.shuffle.location is None:
             return UnknownInputChannel()
-        retry = PartitionRequestRetry.from_settings(self.settings)
+        retry = PartitionRequestBackoff.from_settings(self.settings)
         notify = partial(gate.notify, index)
         if self._is_local(channel):
             return LocalInputChannel(
@@ -88,7 +88,7 @@ class InputGateFactory:
         location = channel.shuffle.location
         return location is not None and location.resource_id == self.resource_id
 
-    def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> GateReceiver:
+    def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> BufferManager:
         exclusive = self.settings.get_option(BUFFERS_PER_CHANNEL)
         floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
         reservation = self.buffer_pool.reserve(
@@ -97,4 +97,4 @@ class InputGateFactory:
             wanted_segment_size(channel_count, self.buffer_pool.page_bytes),
             self.settings.get_option(PINNED_BUFFERS_PER_GATE),
         )
-        return GateReceiver(self.transport, channel_count, exclusive, floating, reservation)
+        return BufferManager(self.transport, channel_count, exclusive, floating, reservation)

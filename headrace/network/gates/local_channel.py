@@ -16,7 +16,7 @@ from headrace.network.gates.gate import ChannelElement, ReceivedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
-    PartitionRequestRetry,
+    PartitionRequestBackoff,
     ProducerVerdict,
 )
 from headrace.network.partitions.partition_manager import ResultPartitionManager
@@ -44,7 +44,7 @@ class LocalInputChannel:
         partitions: ResultPartitionManager,
         transport: Transport,
         task_events: TaskEventDispatcher,
-        retry: PartitionRequestRetry,
+        retry: PartitionRequestBackoff,
         notify: Callable[[], None],
         check_producer: CheckProducer,
     ) -> None:

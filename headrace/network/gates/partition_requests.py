@@ -1,6 +1,6 @@
-"""PartitionRequestRetry: how long a consumer asks for a partition that its producer has not registered yet.
+"""PartitionRequestBackoff: how long a consumer asks for a partition that its producer has not registered yet.
 
-ReadOn: whether and when a channel goes on reading a stored result after its connection ended. Pure.
+ReconnectPolicy: whether and when a channel goes on reading a stored result after its connection ended. Pure.
 
     reading --lost--> waiting --delay--> connecting --connected--> reading, from the element that is next
                          ^                    |
@@ -46,7 +46,7 @@ def to_ms(duration: timedelta) -> float:
     return duration.total_seconds() * 1000
 
 
-class PartitionRequestRetry:
+class PartitionRequestBackoff:
     """Waits between requests, doubling up to a maximum; ends after `total_ms`, the time parked there included.
 
     Source: Flink RemoteInputChannel's back-off.
@@ -61,7 +61,7 @@ class PartitionRequestRetry:
         self._spent_ms = 0.0
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "PartitionRequestRetry":
+    def from_settings(cls, settings: Settings) -> "PartitionRequestBackoff":
         """Read the options."""
         return cls(
             to_ms(settings.get_option(REQUEST_BACKOFF_INITIAL)),
@@ -69,9 +69,9 @@ class PartitionRequestRetry:
             to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT)),
         )
 
-    def unparked(self) -> "PartitionRequestRetry":
+    def unparked(self) -> "PartitionRequestBackoff":
         """Return a new one for who waits for a connection: nobody keeps its requests meanwhile."""
-        return PartitionRequestRetry(self._initial_ms, self._max_ms, 0.0)
+        return PartitionRequestBackoff(self._initial_ms, self._max_ms, 0.0)
 
     def next_delay_ms(self) -> float | None:
         """A request came back unserved: return the wait before the next one, or None to give up."""
@@ -84,10 +84,10 @@ class PartitionRequestRetry:
         return delay_ms
 
 
-class ReadOn:
+class ReconnectPolicy:
     """Of one channel; on the transport's thread."""
 
-    def __init__(self, retry: PartitionRequestRetry, *, is_external: bool) -> None:
+    def __init__(self, retry: PartitionRequestBackoff, *, is_external: bool) -> None:
         self._retry = retry
         self._is_external = is_external
         self._waits = retry

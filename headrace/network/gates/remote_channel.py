@@ -21,20 +21,23 @@ from headrace.network.errors import (
     TaskEventRefusedError,
 )
 from headrace.network.flow.credit import CreditExceeded
-from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import ChannelElement, ReceivedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
-    PartitionRequestRetry,
+    PartitionRequestBackoff,
     ProducerVerdict,
-    ReadOn,
+    ReconnectPolicy,
 )
 from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.memory.segments import Segment
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
-from headrace.network.sessions.pending_channel_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
+from headrace.network.sessions.pending_channel_messages import (
+    EARLY_TASK_EVENTS_MAX,
+    PendingChannelMessages,
+)
 from headrace.network.sessions.transport import Cancellable
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Backlog, Data, ErrorCode, Event, EventTrait, Schema
@@ -58,8 +61,8 @@ class RemoteInputChannel:
         self,
         descriptor: InputChannelDescriptor,
         index: int,
-        receiver: GateReceiver,
-        retry: PartitionRequestRetry,
+        receiver: BufferManager,
+        retry: PartitionRequestBackoff,
         notify: Callable[[], None],
         check_producer: CheckProducer,
     ) -> None:
@@ -78,11 +81,11 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
-        self._early = EarlyMessages()
+        self._early = PendingChannelMessages()
         # Said since the channel was opened, until something comes of it: nobody has heard them where there turns out
         # to be no partition. One more than may be early, so that it shows where some are missing.
         self._told_events: list[bytes] = []
-        self._read_on = ReadOn(retry, is_external=descriptor.shuffle.is_external)
+        self._read_on = ReconnectPolicy(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
         self._channel = _NOT_REQUESTED

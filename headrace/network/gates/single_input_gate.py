@@ -18,7 +18,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
 from headrace.network.flow.buffer_debloater import BATCHES_IN_FLIGHT
-from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import (
     BatchElement,
     DeliveredElement,
@@ -135,7 +135,7 @@ class SingleInputGate:
     `read_as`, `request_partitions`, `update_channel` and `poll` are for the task's thread, the rest for any.
     """
 
-    def __init__(self, receiver: GateReceiver | None, place_channel: "PlaceChannel") -> None:
+    def __init__(self, receiver: BufferManager | None, place_channel: "PlaceChannel") -> None:
         self._batch_type: BatchType | None = None
         self._check_producer: CheckProducer | None = None
         self._receiver = receiver
@@ -282,7 +282,7 @@ class SingleInputGate:
         return self.buffers_in_local + self.buffers_in_remote
 
     @property
-    def receiver(self) -> GateReceiver | None:
+    def receiver(self) -> BufferManager | None:
         """Segments and credits of the remote channels; None where every channel is local."""
         return self._receiver
 
@@ -354,7 +354,7 @@ class SingleInputGate:
         if self._receiver is not None:
             self._receiver.limit_in_flight(self._segments_of(share, self._receiver))
 
-    def _segments_of(self, row_count: int, receiver: GateReceiver) -> int:
+    def _segments_of(self, row_count: int, receiver: BufferManager) -> int:
         """Segments of so many rows, which are as large as those until now; at least one for each of their batches."""
         size_bytes = row_count * self.bytes_in // max(1, self.records_in)
         return max(min(BATCHES_IN_FLIGHT, row_count), -(-size_bytes // receiver.segment_size))

@@ -1,4 +1,4 @@
-r"""OutputCapture: what a barrier overtakes on its way out of one partition, known at once or later.
+r"""InFlightOutput: what a barrier overtakes on its way out of one partition, known at once or later.
 
     OPEN --every subpartition has answered--> COMPLETE
       \--abandon--> ABANDONED
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from headrace.network.batches.sealed_batch import SealedBatch
 
 
-class OutputCapture:
+class InFlightOutput:
     """Answers of the subpartitions. Answered, abandoned and asked from any thread."""
 
     def __init__(self, subpartition_count: int) -> None:

@@ -13,7 +13,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.subpartition import SubpartitionView
 
 
@@ -83,7 +83,7 @@ class ResultPartition(Protocol):
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> OutputCapture:
+    ) -> InFlightOutput:
         """Give a barrier to every subpartition as its options say; return what it overtakes.
 
         `unsealed`: by subpartition, what the writer has and will only emit behind it.

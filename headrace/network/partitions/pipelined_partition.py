@@ -12,7 +12,7 @@ from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.partition import ResultPartition, cannot_read_on, describe_cause
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.subpartition import SubpartitionView
@@ -115,8 +115,8 @@ class PipelinedResultPartition:
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> OutputCapture:
-        capture = OutputCapture(self.subpartition_count)
+    ) -> InFlightOutput:
+        capture = InFlightOutput(self.subpartition_count)
         for subpartition in self.subpartitions:
             subpartition.add_barrier(barrier, capture, unsealed.get(subpartition.index))
         return capture

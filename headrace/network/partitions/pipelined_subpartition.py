@@ -17,7 +17,7 @@ from headrace.core.elements import EndOfOutputChannelState, StreamEvent
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
@@ -101,7 +101,7 @@ class PipelinedSubpartition:
         self._is_recovering = False
         self._held: list[QueuedEvent] = []  # with priority, until then
         # The barrier in the queue that may still overtake, and who is to hear what becomes of it: at most one.
-        self._timeoutable: tuple[CheckpointBarrier, OutputCapture] | None = None
+        self._timeoutable: tuple[CheckpointBarrier, InFlightOutput] | None = None
         self._in_flight_rows: int | None = None
         self._data_bytes = self._data_rows = 0
         # Of a consumer that lacks credit: what it was told of. It is told again once much more waits.
@@ -177,7 +177,7 @@ class PipelinedSubpartition:
             call()
 
     def add_barrier(
-        self, barrier: CheckpointBarrier, capture: OutputCapture, unsealed: SealedBatch | None
+        self, barrier: CheckpointBarrier, capture: InFlightOutput, unsealed: SealedBatch | None
     ) -> None:
         """Add a barrier as its options say, and have `capture` answered; `unsealed` is to be added behind it only.
 
@@ -313,7 +313,7 @@ class PipelinedSubpartition:
 
     def poll(self, credit: int) -> Element | Stalled | None:
         calls: list[Callable[[], None]] = []
-        capture: OutputCapture | None = None
+        capture: InFlightOutput | None = None
         with self._lock:
             if self._failure is not None:
                 raise self._failure

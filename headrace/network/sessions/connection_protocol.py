@@ -1,4 +1,4 @@
-"""WireEndpoint: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
+"""ConnectionProtocol: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
 
 Pure: sockets and the simulation drive the same object.
 """
@@ -10,7 +10,7 @@ from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.sessions.peer_session import Session, last_words
 from headrace.network.sessions.transport import Link, TransportHost
-from headrace.network.wire.control_frame_limiter import FrameBudget
+from headrace.network.wire.control_frame_limiter import ControlFrameLimiter
 from headrace.network.wire.frame_decoder import FrameAssembler
 from headrace.network.wire.frames import Close, Feature, KeepAlive
 from headrace.network.wire.framing import Body, encode
@@ -18,7 +18,7 @@ from headrace.network.wire.handshake import OPENING_BYTES_MAX, Established, Hand
 from headrace.network.wire.keepalive import Liveness, LivenessAction
 
 
-class WireEndpoint:
+class ConnectionProtocol:
     """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
 
     `expected_name` is who a dialler wants to speak with; an acceptor calls `on_claimed` with the name of a peer that
@@ -54,7 +54,7 @@ class WireEndpoint:
         self._assembler: FrameAssembler | None = None
         self._output: list[Body] = []
         self._liveness: Liveness | None = None
-        self._budget: FrameBudget | None = None
+        self._budget: ControlFrameLimiter | None = None
         self.read_pause_ms = 0.0
         """For how long nothing is to be read after the last `received`: the peer sends more than its share."""
         self.session: Session | None = None
@@ -177,7 +177,7 @@ class WireEndpoint:
         self._assembler = FrameAssembler(
             name, session.check_body, needs_checksums=bool(established.features & Feature.CHECKSUM)
         )
-        self._budget = FrameBudget(self._host.clock.monotonic_ns())
+        self._budget = ControlFrameLimiter(self._host.clock.monotonic_ns())
         if session.is_kept_alive and self._host.keep_alive.interval_ns:
             self._liveness = Liveness(self._host.keep_alive, self._host.clock.monotonic_ns())
         self._on_established(name, session)

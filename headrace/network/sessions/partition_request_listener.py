@@ -1,4 +1,4 @@
-"""ParkedRequest: a partition that was requested before it was registered is waited for.
+"""PartitionRequestListener: a partition that was requested before it was registered is waited for.
 
 Source: Flink PartitionRequestListener.
 """
@@ -11,7 +11,7 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.sessions.transport import Transport
 
 
-class ParkedRequest:
+class PartitionRequestListener:
     """Waits until the partition is registered or the time is over, whichever is first, or until it is dropped.
 
     `on_registered` and `on_timeout` are called on the transport's thread, on which all else runs too; the former also

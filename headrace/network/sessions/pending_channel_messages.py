@@ -1,4 +1,4 @@
-"""EarlyMessages: what the consumer of a channel says before there is anybody to hear it.
+"""PendingChannelMessages: what the consumer of a channel says before there is anybody to hear it.
 
 Either side may be early: the consumer before its connection stands, the producer's connection before the partition is
 there. The newest wish for rows in flight counts; task events are told in their order. Source: Flink
@@ -11,7 +11,7 @@ from typing import Final
 EARLY_TASK_EVENTS_MAX: Final = 64
 
 
-class EarlyMessages:
+class PendingChannelMessages:
     """Of one channel. The transport's thread."""
 
     __slots__ = ("_task_events", "in_flight_rows")

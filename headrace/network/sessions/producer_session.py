@@ -31,8 +31,8 @@ from headrace.network.partitions.subpartition import (
     SubpartitionView,
     refuse_if_too_large,
 )
-from headrace.network.sessions.partition_request_listener import ParkedRequest
-from headrace.network.sessions.pending_channel_messages import EarlyMessages
+from headrace.network.sessions.partition_request_listener import PartitionRequestListener
+from headrace.network.sessions.pending_channel_messages import PendingChannelMessages
 from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.wire.frames import (
@@ -88,8 +88,8 @@ class _Reader:
         # As the consumer knows it: such an event was sent, and no resume has come.
         self.is_blocked = False
         self.awaits_acknowledgement = False
-        self.early = EarlyMessages()
-        self.parked: ParkedRequest | None = None
+        self.early = PendingChannelMessages()
+        self.parked: PartitionRequestListener | None = None
 
 
 class ProducerSession:
@@ -256,7 +256,7 @@ class ProducerSession:
         return True
 
     def _park(self, reader: _Reader) -> None:
-        reader.parked = ParkedRequest(
+        reader.parked = PartitionRequestListener(
             reader.request.partition_id,
             self._partitions,
             self._transport,

@@ -19,7 +19,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.partition import ResultPartition, describe_cause
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.read_loop import ReadLoop
@@ -124,7 +124,7 @@ class StoredPartition(ABC):
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> OutputCapture:
+    ) -> InFlightOutput:
         """See ResultPartition. Jobs with stored results take no checkpoints."""
         raise AssertionError(f"{barrier} for a stored result")
 

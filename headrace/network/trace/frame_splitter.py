@@ -1,4 +1,4 @@
-"""FrameCutter: a stream of bytes becomes frames, each with the bytes it was: for whoever stands between two sides.
+"""FrameSplitter: a stream of bytes becomes frames, each with the bytes it was: for whoever stands between two sides.
 
 Endpoints read with FrameAssembler, which keeps no bytes and copies no bodies; an observer (the trace, the fault proxy)
 wants both, and does not mind a copy. Pure.
@@ -38,7 +38,7 @@ class EncryptedStreamError(ProtocolError):
         )
 
 
-class CutFrame(msgspec.Struct, frozen=True, gc=False):
+class SplitFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame, its bytes, and where in its direction's stream they began."""
 
     frame: Frame
@@ -51,7 +51,7 @@ class CutFrame(msgspec.Struct, frozen=True, gc=False):
         return isinstance(self.frame, Hello | Proof)
 
 
-class FrameCutter:
+class FrameSplitter:
     """One direction of one connection. `peer` names the sender, for messages."""
 
     def __init__(self, peer: str) -> None:
@@ -64,12 +64,12 @@ class FrameCutter:
         """Bytes of a frame that is not complete yet."""
         return bytes(self._held)
 
-    def cut(self, data: bytes) -> list[CutFrame]:
+    def cut(self, data: bytes) -> list[SplitFrame]:
         """Take bytes, return the frames they complete. ProtocolError, EncryptedStreamError; of no use afterwards."""
         if self._offset == 0:
             self._refuse_foreign((self._held + data)[:4])
         self._held += data
-        frames: list[CutFrame] = []
+        frames: list[SplitFrame] = []
         while (found := self._next()) is not None:
             frames.append(found)
         return frames
@@ -80,7 +80,7 @@ class FrameCutter:
         if not _MAGIC_BYTES.startswith(start) and not _TLS_RECORD.startswith(start):
             raise ProtocolError(self._peer, "the stream does not begin with a frame")
 
-    def _next(self) -> CutFrame | None:
+    def _next(self) -> SplitFrame | None:
         held = self._held
         if len(held) < PREFIX.size:
             return None
@@ -97,4 +97,4 @@ class FrameCutter:
         del held[:length]
         offset, self._offset = self._offset, self._offset + length
         frame = decode_header(cls, raw, PREFIX.size, header_length, raw[body_start:], self._peer)
-        return CutFrame(frame, raw, offset)
+        return SplitFrame(frame, raw, offset)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.sessions.connection_protocol import WireEndpoint
+from headrace.network.sessions.connection_protocol import ConnectionProtocol
 from headrace.network.sessions.peer_session import Session
 from headrace.network.sessions.transport import Cancellable, TransportHost
 from headrace.network.transport.connection_manager import (
@@ -164,7 +164,7 @@ class _SimulatedConnection:
         self._inbox: deque[Callable[[], None]] = deque()
         self.other: _SimulatedConnection | None = None
         self.relay: Relay | None = None
-        self._endpoint = WireEndpoint(
+        self._endpoint = ConnectionProtocol(
             transport.host,
             self,
             role,

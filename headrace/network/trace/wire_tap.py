@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final
 
 from headrace.network.sessions.peer_session import PeerSession, Session
-from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.trace.frame_splitter import FrameSplitter
 from headrace.network.trace.simulated_transport import (
     LetArrive,
     SimulatedNetwork,
@@ -24,7 +24,7 @@ class WireTap:
     """One connection. See simulated_transport.Relay."""
 
     def __init__(self) -> None:
-        self._cutters = {role: FrameCutter(name) for role, name in _NAMES.items()}
+        self._cutters = {role: FrameSplitter(name) for role, name in _NAMES.items()}
         self._on_wire: dict[Role, deque[tuple[Frame, bytes]]] = {role: deque() for role in _NAMES}
         self._deliver: LetArrive | None = None
         self._sent: list[SentFrame] = []

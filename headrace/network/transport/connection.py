@@ -1,4 +1,4 @@
-"""SocketConnection: an asyncio protocol around a WireEndpoint; reads into its buffers, writes many frames at once."""
+"""SocketConnection: an asyncio protocol that reads into the buffers of a ConnectionProtocol and writes frames together."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.sessions.connection_protocol import WireEndpoint
+from headrace.network.sessions.connection_protocol import ConnectionProtocol
 from headrace.network.sessions.peer_session import Session
 from headrace.network.sessions.transport import TransportHost
 from headrace.network.transport.server import is_of_own_user
@@ -76,7 +76,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         self.refusal = ""
         """Why the peer was refused, before it had proved itself."""
         self._dropped_bytes = 0
-        self._endpoint = WireEndpoint(
+        self._endpoint = ConnectionProtocol(
             host,
             self,
             role,

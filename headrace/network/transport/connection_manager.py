@@ -1,4 +1,4 @@
-"""ConnectionTable: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
+"""ConnectionManager: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
 
 Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains.
 Source: Flink PartitionRequestClientFactory, with one connection for both directions instead of two.
@@ -129,7 +129,7 @@ Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
 """Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
-class ConnectionTable:
+class ConnectionManager:
     """Connections by the name of the peer. On the network thread."""
 
     def __init__(

@@ -21,7 +21,7 @@ from headrace.network.errors import NetworkError
 from headrace.network.sessions.peer_session import Session
 from headrace.network.sessions.transport import Cancellable, TransportHost
 from headrace.network.transport.connection import SocketConnection
-from headrace.network.transport.connection_manager import ConnectionTable, OnError, OnReady
+from headrace.network.transport.connection_manager import ConnectionManager, OnError, OnReady
 from headrace.network.transport.http_tunnel import HttpTunnel
 from headrace.network.transport.network_thread import NetworkThread
 from headrace.network.transport.server import DATA_PORT, DataServer, host_id
@@ -75,7 +75,7 @@ class SocketTransport:
             self._refusals,
         )
         self._host_id = host_id()
-        self._table = ConnectionTable(
+        self._table = ConnectionManager(
             self._host_id,
             self._dialled,
             float(settings.get_option(CONNECT_TIMEOUT)),

@@ -1,4 +1,4 @@
-"""FrameBudget: how many frames that cost their sender nothing are taken of a peer, so that others have theirs. Pure.
+"""ControlFrameLimiter: limits the frames that a peer may send at no cost to itself, so that others have their turn. Pure.
 
 All connections of a TaskManager share one network thread, and that thread the interpreter with its tasks. A peer can
 send no more rows than it was granted credit for. Credits, requests and signs of life it could send without end, and
@@ -25,7 +25,7 @@ BYTES_PER_EARNED_FRAME: Final = 64
 _PAID: Final = (Data, IngestData, PushData)
 
 
-class FrameBudget:
+class ControlFrameLimiter:
     """Of one connection. Times are monotonic nanoseconds."""
 
     __slots__ = ("_earned", "_left", "_since_ns")

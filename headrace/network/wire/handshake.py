@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.randomness import SeededRandom
-from headrace.core.security.hmac_handshake import NONCE_SIZE, MutualProof, Role
+from headrace.core.security.hmac_handshake import NONCE_SIZE, HmacHandshake, Role
 from headrace.network.errors import HandshakeError, NetworkError
 from headrace.network.wire.frames import Feature, Hello, Proof
 from headrace.network.wire.framing import (
@@ -75,7 +75,7 @@ class Handshake:
         self._features = features
         self._role = role
         self._expected_name = expected_name
-        self._proof = MutualProof(_PLANE, role, secret, expected_name or name)
+        self._proof = HmacHandshake(_PLANE, role, secret, expected_name or name)
         self._remote = remote
         self._own_hello = b"".join(
             encode(Hello(VERSION, VERSION, features, random.randbytes(NONCE_SIZE), name.encode()))

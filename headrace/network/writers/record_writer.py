@@ -22,14 +22,14 @@ from headrace.core.elements import (
     TimeMarker,
 )
 from headrace.core.record_batch import RecordBatch
-from headrace.network.batches.batch_builder import MARKERS_MAX, PendingRows, WireRows
+from headrace.network.batches.batch_builder import MARKERS_MAX, BatchBuilder, WireRows
 from headrace.network.batches.channel_selectors import ChannelSelector
-from headrace.network.batches.partition_buffer import ROWS_PER_CHANNEL, UnsplitRows
+from headrace.network.batches.partition_buffer import ROWS_PER_CHANNEL, PartitionBuffer
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS, batch_rows
 from headrace.network.flow.latency_governor import FlushObserved, LatencyGovernor
 from headrace.network.memory.local_buffer_pool import SegmentLease
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.partition import ResultPartition
 
 SEAL_BYTES: Final = ConfigOption(
@@ -82,10 +82,10 @@ class RecordWriter:
         self._seal_rows = options.get_option(SEAL_ROWS)
         # A broadcast has one list of rows for all its channels: they are sealed once.
         pending_count = 1 if selector.is_broadcast else partition.subpartition_count
-        self._pending = [PendingRows() for _ in range(pending_count)]
+        self._pending = [BatchBuilder() for _ in range(pending_count)]
         rows_per_channel = min(ROWS_PER_CHANNEL, self._seal_rows)
         is_split = selector.deals_rows and pending_count > 1
-        self._unsplit = UnsplitRows(pending_count, rows_per_channel) if is_split else None
+        self._unsplit = PartitionBuffer(pending_count, rows_per_channel) if is_split else None
         # Of a broadcast, whose rows wait for all channels at once: what goes to one of them behind these.
         self._behind_broadcast: list[tuple[int, LatencyMarker]] = []
         # Sealed within the present call, and handed over before it returns.
@@ -176,7 +176,7 @@ class RecordWriter:
         self.flush_all()
         self.partition.emit_event(event, blocks_upstream=blocks_upstream)
 
-    def emit_barrier(self, barrier: CheckpointBarrier) -> OutputCapture:
+    def emit_barrier(self, barrier: CheckpointBarrier) -> InFlightOutput:
         """Send a barrier to every channel, as its options say; return what it overtakes. Never waits.
 
         One that overtakes leaves rows that are not sealed yet behind it; they count as overtaken.
@@ -240,10 +240,10 @@ class RecordWriter:
         if self._unsplit is not None:
             self._limit_unsplit(self._unsplit)
 
-    def _limit_unsplit(self, unsplit: UnsplitRows) -> None:
+    def _limit_unsplit(self, unsplit: PartitionBuffer) -> None:
         unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows), self._least_batch_rows())
 
-    def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
+    def _split(self, unsplit: PartitionBuffer, lend: Lend | None = None) -> None:
         try:
             for share in unsplit.split():
                 pending = self._pending[share.channel]
@@ -303,7 +303,7 @@ class RecordWriter:
         pending = self._pending * count if self._selector.is_broadcast else self._pending
         return {channel: one.peek() for channel, one in enumerate(pending) if not one.is_empty}
 
-    def _seal_all(self, is_due: Callable[[PendingRows], bool], lend: Lend | None = None) -> None:
+    def _seal_all(self, is_due: Callable[[BatchBuilder], bool], lend: Lend | None = None) -> None:
         """Seal what waits for each channel where it is due, and hand it over."""
         try:
             for channel, pending in enumerate(self._pending):
@@ -370,5 +370,5 @@ class RecordWriter:
             self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns
 
 
-def _has_some(pending: PendingRows) -> bool:
+def _has_some(pending: BatchBuilder) -> bool:
     return not pending.is_empty

@@ -11,7 +11,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.elements import LatencyMarker, TimeMarker
 from headrace.core.record_batch import RecordBatch
-from headrace.network.batches.batch_builder import PendingRows, WireRows
+from headrace.network.batches.batch_builder import BatchBuilder, WireRows
 from headrace.network.batches.channel_selectors import ChannelSelector
 from headrace.network.partitions.partition import ResultPartition
 from headrace.network.stored.sort_merge_partition import SortMergePartition
@@ -37,7 +37,7 @@ class SortingRecordWriter(RecordWriter):
         self._sorter = partition
         self._seal_bytes = (settings or Settings()).get_option(SEAL_BYTES)
         self._limit_bytes = self._pool.maximum * self._pool.segment_size // _SHARE_OF_POOL
-        self._rows = PendingRows()
+        self._rows = BatchBuilder()
         self._channels: list[Channels] = []
 
     def emit(self, batch: RecordBatch) -> None:

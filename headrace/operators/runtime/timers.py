@@ -26,7 +26,7 @@ from headrace.operators.runtime.timer_chunks import (
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.columns import KEY, is_opaque
 from headrace.state.heap.timers import HeapTimerQueue
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.queryable.live_rows import AS_ROWS, LiveRows, LiveSource, PiecedRows, own_keys
 from headrace.state.restored import KeySpace
 from headrace.state.timer_queue import FrozenTimerQueue, IsEnough, TimerCallback, TimerQueue
@@ -115,7 +115,7 @@ class InternalTimerService:
         """Time of the first event-time timer; None where there is none."""
         return self._event_timers.next_time_ms()
 
-    def keep_in(self, states: StatesOfOperator, name: str) -> None:
+    def keep_in(self, states: OperatorStates, name: str) -> None:
         """Go on with the timers restored under `name`, and be part of snapshots under it."""
         self._name, self._key_space = name, states.key_space
         self._event_timers = self._create_queue(f"{name}-event")

@@ -24,7 +24,7 @@ from headrace.operators.windowing.slots import FrozenWindow, SlotTable
 from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.queryable.live_rows import (
     LivePiece,
     LiveRows,
@@ -76,7 +76,7 @@ class AggregateSnapshots:
         self._aggregates = aggregates
         self._keys = keys
 
-    def restore(self, states: StatesOfOperator) -> None:
+    def restore(self, states: OperatorStates) -> None:
         """Go on with what was restored, and be part of snapshots."""
         chunks = states.register(NAME, self)
         for table in read_tables(chunks, states.reader, states.key_space.key_groups):

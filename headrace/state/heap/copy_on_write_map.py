@@ -85,7 +85,7 @@ def _not_gone(layer: Entries) -> Iterator[Any]:
     return (entry for entry, value in layer.items() if value is not _GONE)
 
 
-class LayeredEntries:
+class CopyOnWriteMap:
     """Used like the dict whose place it takes. Mailbox thread only.
 
     `on_settled` is called with the one dict that is left in the end.

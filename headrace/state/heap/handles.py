@@ -21,7 +21,7 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.heap.copy_on_write_map import FrozenEntries, KeyForms, LayeredEntries, misfit
+from headrace.state.heap.copy_on_write_map import CopyOnWriteMap, FrozenEntries, KeyForms, misfit
 from headrace.state.keyed_chunks import Flatten, KeyedRows
 
 
@@ -44,13 +44,13 @@ class HeapState(State):
         self._form_of = None if check.keeps_all else check.keep
         self._lowest, self._highest = check.lowest, check.highest
         self.entries: Any = {}
-        """A dict, or LayeredEntries while a snapshot is being written: look it up anew after each access."""
+        """A dict, or CopyOnWriteMap while a snapshot is being written: look it up anew after each access."""
 
     def freeze_entries(self) -> FrozenEntries:
         """Return the entries as they are now."""
-        if isinstance(self.entries, LayeredEntries):
+        if isinstance(self.entries, CopyOnWriteMap):
             return self.entries.freeze()
-        self.entries = LayeredEntries(self.entries, self._take_back)
+        self.entries = CopyOnWriteMap(self.entries, self._take_back)
         return self.entries.freeze()
 
     def _take_back(self, entries: dict[Any, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headrace.functions.state import MapStateDescriptor, StateDescriptor
 from headrace.state.backend import EntryScope
-from headrace.state.heap.copy_on_write_map import LayeredEntries
+from headrace.state.heap.copy_on_write_map import CopyOnWriteMap
 from headrace.state.heap.handles import (
     HeapAggregatingState,
     HeapListState,
@@ -45,7 +45,7 @@ class TtlHeapState(HeapState):
     def sweep(self, count: int | None = None) -> None:
         """Look at the next few entries and drop what has expired; not while a snapshot is being written."""
         count = self.rules.cleanup_size if count is None else count
-        if count == 0 or isinstance(self.entries, LayeredEntries):
+        if count == 0 or isinstance(self.entries, CopyOnWriteMap):
             return
         entries, now_ms = self.entries, self._now_ms()
         for _ in range(min(count, len(entries))):

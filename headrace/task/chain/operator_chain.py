@@ -33,7 +33,7 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
 )
 from headrace.operators.runtime.user_code import user_error
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.snapshots import FrozenState
 from headrace.task.chain.outputs import (
     ChainedTarget,
@@ -106,7 +106,7 @@ class OperatorChain:
             for operator in vertex.operators
         }
         self._latencies = _create_latencies(environment)
-        self._states: dict[OperatorId, StatesOfOperator] = {}
+        self._states: dict[OperatorId, OperatorStates] = {}
         self._paced: list[PacedRows] = []
         restore = environment.restore
         self.is_finished = restore is not None and restore.is_finished

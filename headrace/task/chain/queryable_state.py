@@ -1,4 +1,4 @@
-"""StateReads: the states of a running task, read by its own thread in mails between two batches.
+"""QueryableState: the states of a running task, read by its own thread in mails between two batches.
 
 The first mail freezes what is asked for, as a checkpoint does, so that all further mails see one moment; each of them
 looks at a bounded number of rows, and puts the next one behind whatever waits meanwhile. So a batch waits for one mail
@@ -39,7 +39,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import stream_bytes
 from headrace.operators.runtime.operator import Operator
 from headrace.state.columns import EXPIRED, LAST_ACCESS
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.queryable.live_figures import FigureCollector
 from headrace.state.queryable.live_rows import LiveRows, LiveSource
 from headrace.task.mailbox import Mail
@@ -57,7 +57,7 @@ class ReadOperator:
     """One operator of a running task, as its state is read. One that finished before a restore has no states."""
 
     operator: Operator
-    states: StatesOfOperator | None
+    states: OperatorStates | None
 
     def live_sources(self) -> Sequence[LiveSource]:
         """Return its states."""
@@ -75,7 +75,7 @@ class StateRead:
     is_given_up: bool = False
 
 
-class StateReads:
+class QueryableState:
     """The reads of one task. Mailbox thread only."""
 
     def __init__(

@@ -19,7 +19,7 @@ from headrace.core.key_groups import key_group_range
 from headrace.core.operator_spec import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.metrics.groups import MetricGroup
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.task.environment import TaskEnvironment
 
 
@@ -31,7 +31,7 @@ class StateInitializer:
 
     def states_of(
         self, operator: ChainedOperator, types: OperatorTypes, metrics: MetricGroup
-    ) -> StatesOfOperator:
+    ) -> OperatorStates:
         """Return the states of an operator, as they were or empty, for its key groups."""
         environment, operator_id = self._environment, operator.operator_id
         vertex, restore = environment.vertex, environment.restore
@@ -39,7 +39,7 @@ class StateInitializer:
             # New in the program: a source, say, must begin, and not go on with no splits.
             restore = None
         subtask_index = environment.attempt_id.subtask_index
-        return StatesOfOperator(
+        return OperatorStates(
             operator_name=operator.name,
             key_groups=key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism),
             max_parallelism=vertex.max_parallelism,

@@ -43,7 +43,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import ReceivedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.recovered_channel import recover_together
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.task.checkpointing.channel_frames import (
     CapturedFrame,
@@ -61,7 +61,7 @@ class InFlightData:
     def __init__(
         self,
         environment: TaskEnvironment,
-        captures: Sequence[OutputCapture],
+        captures: Sequence[InFlightOutput],
         *,
         waits_for_input: bool,
     ) -> None:
@@ -216,7 +216,7 @@ class ChannelStates:
         for gate_input in self._environment.inputs:
             gate_input.gate.start_capture(checkpoint_id)
 
-    def snapshot(self, checkpoint_id: int, captures: Sequence[OutputCapture]) -> InFlightData:
+    def snapshot(self, checkpoint_id: int, captures: Sequence[InFlightOutput]) -> InFlightData:
         """Return what the checkpoint is going to store; `captures` in the order of the task's outputs."""
         is_capturing = self._capture_id == checkpoint_id
         data = InFlightData(self._environment, captures, waits_for_input=is_capturing)

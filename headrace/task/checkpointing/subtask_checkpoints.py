@@ -28,7 +28,7 @@ from headrace.checkpoint.storage.snapshot_files import RevocableWriter
 from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
 from headrace.core.ids import OperatorId
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.state.snapshots import FrozenState, StateNotStorableError
 from headrace.task.chain.operator_chain import FrozenOperator, OperatorChain
@@ -156,7 +156,9 @@ class SubtaskCheckpoints:
             part.cancel()
         self._running.clear()
 
-    def _emit_barrier(self, barrier: CheckpointBarrier, times: BarrierTimes) -> list[OutputCapture]:
+    def _emit_barrier(
+        self, barrier: CheckpointBarrier, times: BarrierTimes
+    ) -> list[InFlightOutput]:
         """Send it to all outputs; return what it overtakes in each."""
         elapsed_ms = times.start_delay_ms + times.alignment_ms
         passed_on = msgspec.structs.replace(barrier, elapsed_ms=elapsed_ms)

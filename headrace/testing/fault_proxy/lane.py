@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.randomness import SeededRandom
-from headrace.network.trace.frame_splitter import CutFrame, FrameCutter
+from headrace.network.trace.frame_splitter import FrameSplitter, SplitFrame
 from headrace.testing.fault_proxy.rules import (
     Coalesce,
     Corrupt,
@@ -97,7 +97,7 @@ class _RuleState:
         self._fitting_count = 0
         self._applied_count = 0
 
-    def meets(self, direction: Direction, cut: CutFrame) -> float | None:
+    def meets(self, direction: Direction, cut: SplitFrame) -> float | None:
         """Return a number in [0, 1) to decide details with if the rule applies to the frame, else None."""
         selector = self.rule.selector
         if not selector.fits(direction, cut):
@@ -125,7 +125,7 @@ class FaultLane:
         self.held_bytes = 0
         self.frame_counts: Final[Counter[str]] = Counter()
         self.byte_count = 0
-        self._cutter = FrameCutter(f"the {direction.value} side")
+        self._cutter = FrameSplitter(f"the {direction.value} side")
         self._rules = [
             _RuleState(rule, SeededRandom(f"{seed}:{index}:{direction.value}"))
             for index, rule in enumerate(rules)
@@ -187,7 +187,7 @@ class FaultLane:
             actions.append(action)
         return actions
 
-    def _plan(self, cut: CutFrame) -> _Plan:
+    def _plan(self, cut: SplitFrame) -> _Plan:
         plan = _Plan(cut.raw)
         for state in self._rules:
             detail = state.meets(self.direction, cut)
@@ -276,7 +276,7 @@ class FaultLane:
                 return
 
 
-def describe(cut: CutFrame) -> str:
+def describe(cut: SplitFrame) -> str:
     """Return the name of a frame with its channel and sequence number, as a rule would select it."""
     words = [type(cut.frame).__name__]
     for name in ("channel", "sequence"):
@@ -286,7 +286,7 @@ def describe(cut: CutFrame) -> str:
     return " ".join(words)
 
 
-def _apply(plan: _Plan, rule: FaultRule, cut: CutFrame, detail: float) -> None:
+def _apply(plan: _Plan, rule: FaultRule, cut: SplitFrame, detail: float) -> None:
     offset = rule.selector.offset
     chosen = None if offset is None else offset - cut.offset
     match rule.action:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, get_args
 
-from headrace.network.trace.frame_splitter import CutFrame
+from headrace.network.trace.frame_splitter import SplitFrame
 from headrace.network.wire import frames, push_frames
 from headrace.network.wire.framing import Frame
 
@@ -149,7 +149,7 @@ class FrameSelector:
     probability: float = 1.0
     count: int | None = None  # at most so many
 
-    def fits(self, direction: Direction, cut: CutFrame) -> bool:
+    def fits(self, direction: Direction, cut: SplitFrame) -> bool:
         """Whether the frame itself is meant, before anything is counted or drawn."""
         if cut.is_opening or self.direction not in (None, direction):
             return False

@@ -12,7 +12,7 @@ from headrace.core.threads import start_thread
 from headrace.network.gates.gate import BarrierAnnouncement, BatchElement, EventElement, GateElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from tests.integration.network.conftest import Edge, wait_until
 from tests.unit.network.exchange import gate, next_element, numbers, values_of, writer
 
@@ -31,7 +31,7 @@ def rows_of(batches: list[tuple[int, CapturedBatch]]) -> list[int]:
     return found
 
 
-def overtaken_by(capture: OutputCapture) -> list[int]:
+def overtaken_by(capture: InFlightOutput) -> list[int]:
     return [
         value
         for _, batches in capture.overtaken()
@@ -172,7 +172,7 @@ def test_every_row_is_processed_or_captured_once_while_both_sides_run(
     sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
     source.request_partitions()
     before: dict[int, int] = {}
-    outputs: dict[int, OutputCapture] = {}
+    outputs: dict[int, InFlightOutput] = {}
 
     def produce() -> None:
         value, own = 0, random.Random(seed + 1000)

@@ -19,7 +19,7 @@ from benchmarks.network.references import (
     reference_table,
 )
 from benchmarks.network.report import reason_of
-from headrace.network.batches.partition_buffer import ChannelShare, UnsplitRows
+from headrace.network.batches.partition_buffer import ChannelShare, PartitionBuffer
 
 
 def cell(channels: int, timeout_ms: int, mrows_per_s: float, **more: Any) -> dict[str, Any]:
@@ -122,14 +122,14 @@ def test_what_is_measured_as_splitting_is_the_splitting_of_the_record_writer(
 ) -> None:
     monkeypatch.setattr(matrix, "SPLIT_SECONDS", 0.0)
     asked: list[int] = []
-    split = UnsplitRows.split
+    split = PartitionBuffer.split
 
-    def count(unsplit: UnsplitRows) -> Iterator[ChannelShare]:
+    def count(unsplit: PartitionBuffer) -> Iterator[ChannelShare]:
         shares = list(split(unsplit))
         asked.append(len(shares))
         return iter(shares)
 
-    monkeypatch.setattr(UnsplitRows, "split", count)
+    monkeypatch.setattr(PartitionBuffer, "split", count)
     found = matrix.measure_split(RowMaker(16, 2048), 16, channels)
     assert asked == ([] if channels == 1 else [4] * 8)
     assert (found["split_cpu_s_per_mrow"] > 0) is (channels > 1)

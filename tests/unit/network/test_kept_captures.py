@@ -6,7 +6,7 @@ from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointO
 from headrace.core.elements import EndOfPartition
 from headrace.network.gates.gate import EventElement
 from headrace.network.gates.in_flight_input import CapturedBatch
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.scripted_gate import rows_in
 from tests.unit.network.simulated import SimulatedCluster
@@ -25,7 +25,7 @@ def test_what_was_caught_on_either_side_holds_no_network_memory_and_no_credit(
     consumer = producer if is_local else cluster.start("b")[0]
     sink, source = writer(producer, buffer_timeout_ms=0), gate(consumer, [location])
     source.request_partitions()
-    kept: list[tuple[OutputCapture, list[CapturedBatch]]] = []
+    kept: list[tuple[InFlightOutput, list[CapturedBatch]]] = []
     received = sent = 0
     # In all more than the output and the gate have segments for.
     for checkpoint_id in range(1, 9):

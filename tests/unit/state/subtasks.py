@@ -25,7 +25,7 @@ from headrace.functions.state import (
 )
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.operators.runtime.timers import InternalTimerService
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.testing.memory_snapshots import MemorySnapshots
 from headrace.testing.operator_harness import ManualTimers
 
@@ -96,7 +96,7 @@ class Subtask:
         now_ms: int = 0,
     ) -> None:
         self.key_groups = key_group_range(index, parallelism, MAX_PARALLELISM)
-        self.states = StatesOfOperator(
+        self.states = OperatorStates(
             key_groups=self.key_groups,
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),

@@ -33,7 +33,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.snapshots import StateNotStorableError
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 
@@ -53,8 +53,8 @@ class Pair(NamedTuple):
 
 def _states(
     backend: str, scratch: str, restored: OperatorSubtaskState | None = None
-) -> StatesOfOperator:
-    return StatesOfOperator(
+) -> OperatorStates:
+    return OperatorStates(
         key_groups=range(128),
         max_parallelism=128,
         types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
@@ -75,7 +75,7 @@ def _before_and_after(
 ) -> tuple[Any, Any]:
     """What is read of a state after `put`, and once more after a savepoint and a restore."""
     states = _states(backend, scratch)
-    restored: StatesOfOperator | None = None
+    restored: OperatorStates | None = None
     try:
         keyed = states.create_keyed_backend()
         state = keyed.get_state(descriptor, keyed.key_scope)

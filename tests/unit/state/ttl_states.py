@@ -25,7 +25,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.state.operator_states import StatesOfOperator
+from headrace.state.operator_states import OperatorStates
 from headrace.state.ttl import EventClock
 from headrace.testing.memory_snapshots import MemorySnapshots
 
@@ -72,7 +72,7 @@ class _Chosen:
 
     backend = "hashmap"
     scratch = ""
-    opened: ClassVar[list[StatesOfOperator]] = []
+    opened: ClassVar[list[OperatorStates]] = []
 
 
 @contextmanager
@@ -99,7 +99,7 @@ class Home:
             "execution.checkpointing.incremental": str(is_native),
         }
         self.clock = ManualClock(start_ms)
-        self.states = StatesOfOperator(
+        self.states = OperatorStates(
             key_groups=range(128),
             max_parallelism=128,
             types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),

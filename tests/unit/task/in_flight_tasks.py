@@ -21,7 +21,7 @@ from headrace.graph.job_graph import (
     VertexKind,
 )
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.task.checkpointing.barriers import (
     ExactlyOnceBarrierHandler,
@@ -92,7 +92,7 @@ class Sender:
     states: ChannelStates
     left: deque[int]
     in_flight: InFlightData | None = None
-    captures: list[OutputCapture] = field(default_factory=list[OutputCapture])
+    captures: list[InFlightOutput] = field(default_factory=list[InFlightOutput])
     left_at_barrier: list[int] = field(default_factory=list[int])
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headrace.core.config import Settings
 from headrace.network.diagnostics import describe_exchange
 from headrace.task.mailbox import MailboxTimers
-from headrace.task.watchdog import STALL_TIMEOUT, StallDetector, StallWatch
+from headrace.task.watchdog import STALL_TIMEOUT, StallDetector, TaskWatchdog
 from tests.unit.network.exchange import gate, numbers, writer
 from tests.unit.network.simulated import SimulatedCluster
 
@@ -41,7 +41,7 @@ def test_a_task_whose_consumer_stands_still_is_described_with_its_full_output(ti
     told: list[str] = []
     timers = MailboxTimers(cluster.loop.clock)
     settings = Settings({STALL_TIMEOUT.key: timeout})
-    StallWatch("map (1)", [], [sink], settings, timers, told.append).start()
+    TaskWatchdog("map (1)", [], [sink], settings, timers, told.append).start()
     while sink.is_available:
         sink.emit(numbers(0, 10))
         cluster.loop.run_for(10)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError
-from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.trace.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AddCredit,
     Backlog,
@@ -52,7 +52,7 @@ def delivered(actions: Sequence[ProxyAction], direction: Direction = BACK) -> by
 
 
 def sequences(stream: bytes) -> list[int]:
-    return [cut.frame.sequence for cut in FrameCutter("it").cut(stream)]  # type: ignore[attr-defined]
+    return [cut.frame.sequence for cut in FrameSplitter("it").cut(stream)]  # type: ignore[attr-defined]
 
 
 def run(faults: FaultInjector, frames: Sequence[bytes], now_ns: int = 0) -> list[ProxyAction]:

@@ -1,9 +1,7 @@
-"""JobCheckpointing: carries out the checkpoint coordinator's decisions for one job, and reports events to it.
+"""CheckpointCoordinator: carries out the decisions of the CheckpointProtocol for one job, and reports events to it.
 
 Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. Source: Flink
 CheckpointCoordinator (its input and output), SchedulerBase.
-
-Puts together what the checkpoints of one job need.
 
 CheckpointTimers: the coordinator's timers on the JobMaster's main thread.
 """
@@ -19,8 +17,8 @@ from headrace.checkpoint.errors import (
 )
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.checkpoint_notifier import CheckpointNotices
-from headrace.cluster.job_master.checkpointing.checkpoint_tasks import TaskCalls
+from headrace.cluster.job_master.checkpointing.checkpoint_notifier import CheckpointNotifier
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
 from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedCoordinators,
     CheckpointedTasks,
@@ -28,12 +26,12 @@ from headrace.cluster.job_master.checkpointing.collaborators import (
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.expiry import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
-from headrace.cluster.job_master.checkpointing.job_lineage import CheckpointLineage
+from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
-    CheckpointCoordinator,
+    CheckpointProtocol,
 )
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
@@ -78,12 +76,17 @@ from headrace.cluster.job_master.checkpointing.publisher import (
 from headrace.cluster.job_master.checkpointing.snapshot_requests import SnapshotRequests
 from headrace.cluster.job_master.checkpointing.source_position import source_position
 from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
+    CheckpointIds,
+    CheckpointIo,
+)
 from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
 from headrace.cluster.job_master.checkpointing.store.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinatorHandler,
+)
 from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
@@ -141,7 +144,7 @@ _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
 
 
-class JobCheckpointing:
+class CheckpointCoordinator:
     """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
 
     `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed;
@@ -153,12 +156,12 @@ class JobCheckpointing:
         self,
         endpoint: RpcEndpoint,
         graph: Callable[[], ExecutionGraph],
-        rules: CheckpointRules,
+        rules: CheckpointCoordinatorConfiguration,
         store: CheckpointStore,
         *,
         tasks: CheckpointedTasks,
         coordinators: CheckpointedCoordinators,
-        commits: Callable[["JobCheckpointing"], SinkCommits],
+        commits: Callable[["CheckpointCoordinator"], SinkCommits],
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
         on_final_savepoint: Callable[[str], None],
@@ -175,13 +178,13 @@ class JobCheckpointing:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self._on_failed: Final = on_failed
-        self._calls: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._calls: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._ids: Final = CheckpointIds(self._calls, endpoint.spawn)
         self._statistics: Final = CheckpointStatistics()
-        self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
+        self._coordinator: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
         self._steps: Final = self._create_steps()
-        self._notices: Final = CheckpointNotices(
+        self._notices: Final = CheckpointNotifier(
             graph().job_graph.name,
             tasks,
             coordinators,
@@ -222,8 +225,8 @@ class JobCheckpointing:
             on_given_up=lambda why: self._notices.given_up(why),
         )
 
-    def _create_lineage(self) -> CheckpointLineage:
-        return CheckpointLineage(
+    def _create_lineage(self) -> JobLineage:
+        return JobLineage(
             self._job_id,
             self._calls,
             self._ids,
@@ -488,19 +491,19 @@ def open_checkpointing(
     endpoint: RpcEndpoint,
     scheduler: Scheduler,
     task_managers: TaskManagers,
-    coordination: JobCoordination,
+    coordination: OperatorCoordinatorHandler,
     settings: Settings,
     run_blocking: BlockingRunner,
     notices: JobNotices,
-) -> JobCheckpointing:
+) -> CheckpointCoordinator:
     """Return the checkpointing of a job. `settings` are the job's over the cluster's. ConfigurationError."""
-    rules = CheckpointRules.from_settings(settings)
+    rules = CheckpointCoordinatorConfiguration.from_settings(settings)
 
     def failed(error: HeadraceError) -> None:
         # Never inside a handler of the coordinator or of the scheduler.
         endpoint.run_async(lambda: scheduler.fail_job(Failure.of_error(error)))
 
-    def commits(owner: JobCheckpointing) -> SinkCommits:
+    def commits(owner: CheckpointCoordinator) -> SinkCommits:
         return SinkCommits(
             endpoint,
             scheduler.graph,
@@ -514,7 +517,7 @@ def open_checkpointing(
     def subsumed_left(count: int) -> None:
         endpoint.run_async(lambda: checkpointing.subsumed_left(count))
 
-    checkpointing = JobCheckpointing(
+    checkpointing = CheckpointCoordinator(
         endpoint,
         lambda: scheduler.execution_graph,
         rules,
@@ -526,7 +529,9 @@ def open_checkpointing(
             subsumed_left,
             start_thread if run_blocking is run_in_thread else _at_once,
         ),
-        tasks=TaskCalls(scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish),
+        tasks=CheckpointTasks(
+            scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
+        ),
         coordinators=coordination.coordinators,
         commits=commits,
         run_blocking=run_blocking,

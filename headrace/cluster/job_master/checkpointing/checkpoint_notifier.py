@@ -1,4 +1,4 @@
-"""CheckpointNotices: tells tasks, coordinators and the user how a checkpoint ended.
+"""CheckpointNotifier: tells tasks, coordinators and the user how a checkpoint ended.
 
 What tasks are told may be lost. Runs on the JobMaster's main thread.
 """
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _HELD_UP_MS: Final = 60_000.0
 
 
-class CheckpointNotices:
+class CheckpointNotifier:
     """Tells tasks, coordinators and the user that a checkpoint has ended.
 
     `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is

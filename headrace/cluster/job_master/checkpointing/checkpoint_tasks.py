@@ -1,4 +1,4 @@
-"""TaskCalls: plans which tasks take part in a job's checkpoints, and calls them.
+"""CheckpointTasks: plans which tasks take part in a job's checkpoints, and calls them.
 
 Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.triggerCheckpoint.
 """
@@ -26,7 +26,7 @@ _PROGRESS_TIMEOUT_MS: Final = 2_000.0
 """A checkpoint that has expired waits for no longer to hear where it is stuck."""
 
 
-class TaskCalls:
+class CheckpointTasks:
     """Implements CheckpointedTasks. What is meant for an attempt that is not the present one is not sent."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""CheckpointLineage: finds the checkpoint a job starts or restarts from, and ends its lineage with the job.
+"""JobLineage: finds the checkpoint a job starts or restarts from, and ends its lineage with the job.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
 """
@@ -10,11 +10,14 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import RETENTION
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
-    CheckpointCoordinator,
+    CheckpointProtocol,
 )
 from headrace.cluster.job_master.checkpointing.publisher import Publisher
 from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
+    CheckpointIds,
+    CheckpointIo,
+)
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -22,17 +25,17 @@ from headrace.core.lifecycle import JobStatus
 _LOG = logging.getLogger(__name__)
 
 
-class CheckpointLineage:
+class JobLineage:
     """The complete checkpoints of one job, as the store has them, and whether their output is committed."""
 
     def __init__(
         self,
         job_id: JobId,
-        calls: StoreCalls,
+        calls: CheckpointIo,
         ids: CheckpointIds,
         commits: SinkCommits,
         publisher: Publisher,
-        coordinator: CheckpointCoordinator,
+        coordinator: CheckpointProtocol,
         statistics: CheckpointStatistics,
     ) -> None:
         self._job_id: Final = job_id

@@ -16,8 +16,10 @@ from headrace.cluster.job_master.checkpointing.assignment.state_assignment impor
     assign_state,
     without_channel_state,
 )
-from headrace.cluster.job_master.checkpointing.job_lineage import CheckpointLineage
-from headrace.cluster.job_master.coordinators.operator_coordinator_handler import JobCoordination
+from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinatorHandler,
+)
 from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
@@ -36,8 +38,8 @@ class JobRestore:
         self,
         endpoint: RpcEndpoint,
         scheduler: Scheduler,
-        coordination: JobCoordination,
-        lineage: CheckpointLineage,
+        coordination: OperatorCoordinatorHandler,
+        lineage: JobLineage,
         settings: Settings,
         notices: JobNotices,
     ) -> None:

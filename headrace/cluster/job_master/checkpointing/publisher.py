@@ -14,7 +14,7 @@ from headrace.cluster.job_master.checkpointing.commits.commit_ledger import sent
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import StoreCalls
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIo
 from headrace.cluster.job_master.checkpointing.store.metadata_builder import metadata_of
 from headrace.core.ids import OperatorId
 from headrace.graph.job_graph import JobGraph
@@ -38,7 +38,7 @@ class Publisher:
 
     def __init__(
         self,
-        calls: StoreCalls,
+        calls: CheckpointIo,
         commits: SinkCommits,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         on_published: Callable[[PendingCheckpoint, PublishedContent], None],
@@ -90,7 +90,7 @@ class Publisher:
             self._settled.set()
 
 
-def discard(calls: StoreCalls, checkpoint: PendingCheckpoint) -> None:
+def discard(calls: CheckpointIo, checkpoint: PendingCheckpoint) -> None:
     """Delete what a checkpoint has stored that came to nothing."""
     files = [file for snapshot in checkpoint.snapshots.values() for file in snapshot.files()]
     calls.discard(checkpoint.checkpoint_id, checkpoint.options, files)

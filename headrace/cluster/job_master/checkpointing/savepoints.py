@@ -8,7 +8,7 @@ that output out twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSav
 import asyncio
 from typing import Final
 
-from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
@@ -21,7 +21,7 @@ class Savepoints:
     def __init__(
         self,
         scheduler: Scheduler,
-        checkpointing: JobCheckpointing,
+        checkpointing: CheckpointCoordinator,
         ended: asyncio.Future[JobStatus],
     ) -> None:
         self._scheduler: Final = scheduler

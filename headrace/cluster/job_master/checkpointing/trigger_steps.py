@@ -14,7 +14,7 @@ from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedTasks,
 )
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     CheckpointStepFailed,
@@ -27,7 +27,10 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
+    CheckpointIds,
+    CheckpointIo,
+)
 from headrace.core.barriers import (
     NEVER_UNALIGNED,
     AlignmentMode,
@@ -50,9 +53,9 @@ class TriggerSteps:
         self,
         tasks: CheckpointedTasks,
         coordinators: CheckpointedCoordinators,
-        calls: StoreCalls,
+        calls: CheckpointIo,
         ids: CheckpointIds,
-        rules: CheckpointRules,
+        rules: CheckpointCoordinatorConfiguration,
         clock: Clock,
         *,
         handle: Callable[[CoordinatorEvent], None],

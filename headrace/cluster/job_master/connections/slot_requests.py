@@ -1,4 +1,4 @@
-"""JobSlots: requests slots for a job, gives up waiting for them, and gives idle ones back.
+"""SlotRequests: requests slots for a job, gives up waiting for them, and gives idle ones back.
 
 Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 """
@@ -20,7 +20,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 _NAMED_MAX: Final = 3
 
 
-class JobSlots:
+class SlotRequests:
     """One per JobMaster. `settings` are the job's over the cluster's."""
 
     def __init__(

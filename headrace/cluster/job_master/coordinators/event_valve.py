@@ -1,4 +1,4 @@
-"""EventGates: hold events of a coordinator back from a subtask between the snapshots of the two. Pure.
+"""OperatorEventValve: hold events of a coordinator back from a subtask between the snapshots of the two. Pure.
 
 What a coordinator says after its part of checkpoint n must reach a subtask after barrier n, or it would be in both
 states or in neither. A gate opens again when the subtask has acknowledged n: its answer is sent behind everything
@@ -28,7 +28,7 @@ class _Gate:
     held: list[HeldEvent] = field(default_factory=list[HeldEvent])
 
 
-class EventGates:
+class OperatorEventValve:
     """One gate per subtask that has a coordinator."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""JobCoordination: a job's operator coordinators between its scheduler and its TaskManagers.
+"""OperatorCoordinatorHandler: a job's operator coordinators between its scheduler and its TaskManagers.
 
 What a coordinator raises, whenever it does, fails the job. Runs on the JobMaster's main thread.
 Source: Flink DefaultOperatorCoordinatorHandler.
@@ -30,7 +30,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG = logging.getLogger(__name__)
 
 
-class JobCoordination:
+class OperatorCoordinatorHandler:
     """One per JobMaster. `settings` are the job's over the cluster's. Implements LaterCalls for its coordinators."""
 
     def __init__(

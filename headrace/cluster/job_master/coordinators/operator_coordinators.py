@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
-from headrace.cluster.job_master.coordinators.event_valve import EventGates, HeldEvent
+from headrace.cluster.job_master.coordinators.event_valve import HeldEvent, OperatorEventValve
 from headrace.cluster.job_master.coordinators.operator_coordinator import (
     NO_LATER_CALLS,
     CheckpointedCoordinator,
@@ -58,7 +58,7 @@ class OperatorCoordinators:
         known = {**BUILT_IN_COORDINATORS, **factories}
         known[ALIGNED_COORDINATOR] = AlignedCoordinators(known).create
         self._send_event: Final = send_event
-        self._gates: Final = EventGates()
+        self._gates: Final = OperatorEventValve()
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.

@@ -1,4 +1,4 @@
-"""ClusterInputs: tracks the data sets of earlier jobs that a job reads: their locations, and their loss. Pure.
+"""CachedInputs: tracks the data sets of earlier jobs that a job reads: their locations, and their loss. Pure.
 
 Nobody in this job can write such a data set again: once it cannot be read, the job ends, and a program runs the job
 that makes it anew. Source: Flink ClusterDatasetCorruptedException, Execution.handlePartitionException.
@@ -28,7 +28,7 @@ DataSetPlaces = Mapping[ClusterDataSetId, tuple[ShuffleDescriptor, ...]]
 """Where the partitions of data sets are read, by their numbers."""
 
 
-class ClusterInputs:
+class CachedInputs:
     """The vertices of one job that read such data sets: subtask i reads partition i, and nothing else."""
 
     def __init__(self, graph: JobGraph) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.executions.executions import Execution, Executions
-from headrace.cluster.job_master.results.cached_inputs import ClusterInputs
+from headrace.cluster.job_master.results.cached_inputs import CachedInputs
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
@@ -64,7 +64,7 @@ def describe_task(
     executions: Executions,
     execution: Execution,
     shuffle_descriptors: ShuffleDescriptors,
-    cluster_inputs: ClusterInputs,
+    cluster_inputs: CachedInputs,
     restore: SubtaskRestore | None,
 ) -> TaskDeploymentDescriptor:
     """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors.

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.executions.executions import Execution, Executions
-from headrace.cluster.job_master.results.cached_inputs import ClusterInputs
+from headrace.cluster.job_master.results.cached_inputs import CachedInputs
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.scheduler.deployment_plan import (
     describe_task,
@@ -34,7 +34,7 @@ class ExecutionDeployer:
         graph: Callable[[], ExecutionGraph],
         executions: Executions,
         partitions: PartitionTracker,
-        cluster_inputs: ClusterInputs,
+        cluster_inputs: CachedInputs,
         shell: SchedulerShell,
         become: Become,
     ) -> None:

@@ -12,7 +12,7 @@ from headrace.cluster.job_master.executions.executions import Execution, Executi
 from headrace.cluster.job_master.failover.failover import Failure, FailureHistory
 from headrace.cluster.job_master.failover.regions import FinishedRegions
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
-from headrace.cluster.job_master.results.cached_inputs import ClusterInputs, DataSetPlaces
+from headrace.cluster.job_master.results.cached_inputs import CachedInputs, DataSetPlaces
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
@@ -71,7 +71,7 @@ class Scheduler:
             shell.restarts,
         )
         self._regions = FinishedRegions(self.execution_graph)
-        self.cluster_inputs: Final = ClusterInputs(graph)
+        self.cluster_inputs: Final = CachedInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from headrace.cluster.task_executor.task_executor import TaskExecutor
-from headrace.cluster.task_executor.task_manager_services import TaskExecutorSetup
+from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -118,11 +118,11 @@ class World:
         self.gateway = master.gateway(self.executor.address, TaskExecutorGateway)
         self.run_for(10)
 
-    def _setup(self) -> TaskExecutorSetup:
+    def _setup(self) -> TaskManagerServices:
         async def run_at_once(name: str, body: Any) -> Any:
             return body()
 
-        return TaskExecutorSetup(
+        return TaskManagerServices(
             resource_id=TM_1,
             location=TaskManagerLocation(TM_1, "worker", 1, None, "host"),
             resource_manager_address=self.resource_manager.address,

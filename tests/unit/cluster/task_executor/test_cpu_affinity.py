@@ -1,4 +1,4 @@
-"""ProcessorPlace: which cores a TaskManager keeps to, and that no two have the same while others are free."""
+"""CpuAffinity: which cores a TaskManager keeps to, and that no two have the same while others are free."""
 
 import subprocess
 import sys

@@ -3,18 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.security.hmac_handshake import PROOF_SIZE, MutualProof, Role, Strangers
+from headrace.core.security.hmac_handshake import PROOF_SIZE, HmacHandshake, Role, Strangers
 
 SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 MINE, YOURS = b"hello of the dialler", b"hello of the acceptor"
 
 
-def dialler(plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1") -> MutualProof:
-    return MutualProof(plane, Role.DIALLER, secret, reached)
+def dialler(
+    plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1"
+) -> HmacHandshake:
+    return HmacHandshake(plane, Role.DIALLER, secret, reached)
 
 
-def acceptor(plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1") -> MutualProof:
-    return MutualProof(plane, Role.ACCEPTOR, secret, reached)
+def acceptor(
+    plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1"
+) -> HmacHandshake:
+    return HmacHandshake(plane, Role.ACCEPTOR, secret, reached)
 
 
 def test_each_side_accepts_the_proof_of_the_other() -> None:

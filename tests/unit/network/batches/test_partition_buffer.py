@@ -1,4 +1,4 @@
-"""UnsplitRows: batches split together give each channel what they would give one by one, in order."""
+"""PartitionBuffer: batches split together give each channel what they would give one by one, in order."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ from headrace.core.elements import (
 )
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch
-from headrace.network.batches.batch_builder import PendingRows, WireRows
-from headrace.network.batches.partition_buffer import ChannelShare, UnsplitRows
+from headrace.network.batches.batch_builder import BatchBuilder, WireRows
+from headrace.network.batches.partition_buffer import ChannelShare, PartitionBuffer
 from tests.unit.network.exchange import NUMBERS, numbers
 
 Step = list[int] | StreamMarker
@@ -38,7 +38,7 @@ steps = st.lists(
 )
 
 
-def feed(unsplit: UnsplitRows, each_step: list[Step]) -> None:
+def feed(unsplit: PartitionBuffer, each_step: list[Step]) -> None:
     first = 0
     for step in each_step:
         if isinstance(step, list):
@@ -86,7 +86,7 @@ def expected(each_step: list[Step], channel: int) -> list[object]:
 def test_each_channel_gets_its_rows_and_its_markers_in_the_order_they_came(
     each_step: list[Step],
 ) -> None:
-    unsplit = UnsplitRows(CHANNEL_COUNT)
+    unsplit = PartitionBuffer(CHANNEL_COUNT)
     feed(unsplit, each_step)
     shares = {share.channel: content(share) for share in unsplit.split()}
     wanted = {channel: expected(each_step, channel) for channel in range(CHANNEL_COUNT)}
@@ -98,7 +98,7 @@ def test_each_channel_gets_its_rows_and_its_markers_in_the_order_they_came(
 def test_shares_of_two_splits_follow_each_other_in_what_waits(
     before: list[Step], behind: list[Step]
 ) -> None:
-    unsplit, pending = UnsplitRows(CHANNEL_COUNT), PendingRows()
+    unsplit, pending = PartitionBuffer(CHANNEL_COUNT), BatchBuilder()
     for each_step in (before, behind):
         feed(unsplit, each_step)
         for share in unsplit.split():
@@ -120,7 +120,7 @@ def test_shares_of_two_splits_follow_each_other_in_what_waits(
 
 
 def test_it_is_enough_at_256_rows_for_each_channel() -> None:
-    unsplit = UnsplitRows(2)
+    unsplit = PartitionBuffer(2)
     unsplit.append(numbers(0, 511), np.zeros(511, dtype=np.int32))
     assert not unsplit.is_enough
     unsplit.append(numbers(511, 1), np.ones(1, dtype=np.int32))
@@ -128,14 +128,14 @@ def test_it_is_enough_at_256_rows_for_each_channel() -> None:
 
 
 def test_it_is_enough_at_16_kilobytes_for_each_channel() -> None:
-    unsplit = UnsplitRows(2)
+    unsplit = PartitionBuffer(2)
     columns = pa.record_batch([pa.array(["x" * 40_000])], names=["value"])
     unsplit.append(RecordBatch.of_columns(NUMBERS, columns), np.zeros(1, dtype=np.int32))
     assert unsplit.is_enough
 
 
 def test_rows_with_another_schema_have_to_wait_until_the_others_are_sealed() -> None:
-    pending = PendingRows()
+    pending = BatchBuilder()
     plain = WireRows.of(numbers(0, 2).to_arrow())
     timed = WireRows.of(numbers(0, 2).with_timestamps(np.array([1, 2])).to_arrow())
     assert pending.accepts(plain.schema)
@@ -146,7 +146,7 @@ def test_rows_with_another_schema_have_to_wait_until_the_others_are_sealed() -> 
 
 
 def test_what_was_split_counts_no_more_towards_the_next_time() -> None:
-    unsplit = UnsplitRows(2, rows_per_channel=1 << 20)
+    unsplit = PartitionBuffer(2, rows_per_channel=1 << 20)
     batch = numbers(0, 1000)
     for _ in range(10):
         assert not unsplit.is_enough

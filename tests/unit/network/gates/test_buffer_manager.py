@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.network.flow.credit import Charge
-from headrace.network.gates.buffer_manager import GateReceiver
+from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.memory.network_buffer_pool import Reservation
 
 
@@ -41,7 +41,7 @@ class Gate:
     def __init__(self, channel_count: int) -> None:
         self.transport = HandTransport()
         self.channels = {index: CountingChannel() for index in range(channel_count)}
-        self.receiver = GateReceiver(
+        self.receiver = BufferManager(
             cast(Any, self.transport), channel_count, 2, 8, cast(Reservation, NoReservation())
         )
         self.receiver.serve(self.channels)

@@ -11,7 +11,7 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.network.errors import PartitionNotFoundError
 from headrace.network.gates.partition_requests import (
     AnswerVerdict,
-    PartitionRequestRetry,
+    PartitionRequestBackoff,
     ProducerVerdict,
     verdict_on,
 )
@@ -43,7 +43,7 @@ def test_the_state_of_the_producer_decides() -> None:
 
 @given(st.floats(0, 1e5), st.floats(1, 1e5), st.floats(0, 1e5))
 def test_asking_ends_within_the_bound(initial_ms: float, max_ms: float, parked_ms: float) -> None:
-    retry = PartitionRequestRetry(max(1.0, initial_ms), max_ms, parked_ms)
+    retry = PartitionRequestBackoff(max(1.0, initial_ms), max_ms, parked_ms)
     spent_ms = last_ms = 0.0
     requests = 1
     while (delay_ms := retry.next_delay_ms()) is not None:

@@ -1,4 +1,4 @@
-"""ReadOn: which losses of a connection a reader of a stored result gets over, and for how long it tries."""
+"""ReconnectPolicy: which losses of a connection a reader of a stored result gets over, and for how long it tries."""
 
 import pytest
 from hypothesis import given
@@ -12,14 +12,14 @@ from headrace.network.errors import (
     PartitionConnectionError,
     SequenceGapError,
 )
-from headrace.network.gates.partition_requests import PartitionRequestRetry, ReadOn
+from headrace.network.gates.partition_requests import PartitionRequestBackoff, ReconnectPolicy
 
 LOST = ConnectionLostError("service", "it was closed unexpectedly")
 REFUSED = PartitionConnectionError("p", "service", "connection refused")
 
 
-def reader(*, is_external: bool = True) -> ReadOn:
-    return ReadOn(PartitionRequestRetry(100, 1000, 10_000), is_external=is_external)
+def reader(*, is_external: bool = True) -> ReconnectPolicy:
+    return ReconnectPolicy(PartitionRequestBackoff(100, 1000, 10_000), is_external=is_external)
 
 
 def test_a_result_that_is_gone_with_its_task_manager_is_not_waited_for() -> None:

@@ -13,7 +13,7 @@ from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.network.batches.sealed_batch import SchemaAnnouncer
 from headrace.network.errors import ConnectionLostError, IngestRefusedError, ProtocolError
 from headrace.network.ingest.server import INGEST_BODY_BYTES_MAX, IngestServer, IngestSession
-from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.trace.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AddCredit,
     Close,
@@ -107,7 +107,7 @@ class Pusher:
 
     def __init__(self, door: Door, partition: int = 0, spark_attempt: int = 0) -> None:
         self.session = IngestSession(self, door.server)
-        self._cutter = FrameCutter("a pusher")
+        self._cutter = FrameSplitter("a pusher")
         self._announcer = SchemaAnnouncer()
         self.wake_count = 0
         self._open = IngestOpen(0, JOB, OPERATOR, 0, partition, spark_attempt)

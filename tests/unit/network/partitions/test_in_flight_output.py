@@ -13,7 +13,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.subpartition import (
     LOCAL_SEGMENT_BYTES,
@@ -37,7 +37,7 @@ def values_of(batches: list[SealedBatch]) -> list[int]:
     ]
 
 
-def overtaken_by(capture: OutputCapture) -> dict[int, list[int]]:
+def overtaken_by(capture: InFlightOutput) -> dict[int, list[int]]:
     return {index: values_of(list(batches)) for index, batches in capture.overtaken()}
 
 
@@ -178,7 +178,7 @@ def test_every_row_before_a_barrier_was_taken_before_it_or_overtaken_and_every_c
     output, next_value = make_output(), 0
     emitted: list[list[int]] = [[], []]
     taken: list[list[object]] = [[], []]
-    captures: dict[int, tuple[OutputCapture, list[list[int]]]] = {}
+    captures: dict[int, tuple[InFlightOutput, list[list[int]]]] = {}
     gone: set[int] = set()
     has_failed = False
     for step in [*steps, "time out", "release 0", "release 1"]:

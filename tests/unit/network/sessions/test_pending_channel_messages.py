@@ -10,7 +10,10 @@ from headrace.network.gates.gate import InputChannel
 from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.sessions.pending_channel_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
+from headrace.network.sessions.pending_channel_messages import (
+    EARLY_TASK_EVENTS_MAX,
+    PendingChannelMessages,
+)
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
@@ -223,7 +226,7 @@ def test_an_event_that_nobody_hears_any_more_does_not_trouble_a_channel_that_was
 
 
 def test_a_wish_is_told_again_and_an_event_once() -> None:
-    early = EarlyMessages()
+    early = PendingChannelMessages()
     told: list[int | bytes] = []
     early.tell(told.append, told.append)
     early.in_flight_rows = 5

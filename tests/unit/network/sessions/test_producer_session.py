@@ -8,7 +8,7 @@ from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.batches.sealed_batch import encode_event
 from headrace.network.errors import ProtocolError
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.trace.frame_splitter import FrameCutter
+from headrace.network.trace.frame_splitter import FrameSplitter
 from headrace.network.wire.frames import (
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -58,7 +58,7 @@ class Peer:
 
     def __init__(self, session: ProducerSession) -> None:
         self._session = session
-        self._cutter = FrameCutter("a")
+        self._cutter = FrameSplitter("a")
         self._open_channels: set[int] = set()
         self._granted: dict[int, int] = {}
         # Channels that were sent an event behind which nothing comes until they are resumed.
@@ -218,7 +218,7 @@ class Served:
             1000,
             self.environment.task_events,
         )
-        self._cutter = FrameCutter("a")
+        self._cutter = FrameSplitter("a")
 
     def request(self, channel: int, number: int) -> None:
         request = PartitionRequest(channel, partition_id(number), 0, 1, 100, 1 << 20)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError, UnknownFrameError
-from headrace.network.trace.frame_splitter import EncryptedStreamError, FrameCutter
+from headrace.network.trace.frame_splitter import EncryptedStreamError, FrameSplitter
 from headrace.network.wire.frames import Schema
 from headrace.network.wire.framing import MAGIC, PREFIX, encode
 from headrace.network.wire.push_frames import PushCommit
@@ -22,7 +22,7 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
     names: list[str], data: st.DataObject
 ) -> None:
     stream = b"".join(golden_bytes(name) for name in names)
-    cutter, found = FrameCutter("it"), []
+    cutter, found = FrameSplitter("it"), []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         found += cutter.cut(stream[:size])
@@ -36,19 +36,19 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
 
 
 def test_only_hello_and_proof_belong_to_the_opening() -> None:
-    opening = {name for name in NAMES if FrameCutter("it").cut(golden_bytes(name))[0].is_opening}
+    opening = {name for name in NAMES if FrameSplitter("it").cut(golden_bytes(name))[0].is_opening}
     assert opening == {"hello", "proof"}
 
 
 def test_an_unfinished_frame_is_kept() -> None:
-    cutter = FrameCutter("it")
+    cutter = FrameSplitter("it")
     assert cutter.cut(golden_bytes("data")[:30]) == []
     assert cutter.rest == golden_bytes("data")[:30]
 
 
 @pytest.mark.parametrize("pieces", [[b"\x16\x03\x01\x02\x00"], [b"\x16", b"\x03\x01"]])
 def test_a_tls_stream_is_named_as_such(pieces: list[bytes]) -> None:
-    cutter = FrameCutter("tm-1")
+    cutter = FrameSplitter("tm-1")
     with pytest.raises((EncryptedStreamError, ProtocolError)) as raised:
         for piece in pieces:
             cutter.cut(piece)
@@ -58,11 +58,11 @@ def test_a_tls_stream_is_named_as_such(pieces: list[bytes]) -> None:
 
 def test_what_is_no_frame_is_refused_at_its_first_byte() -> None:
     with pytest.raises(ProtocolError, match="does not begin with a frame"):
-        FrameCutter("it").cut(b"G")
+        FrameSplitter("it").cut(b"G")
 
 
 def test_a_bad_frame_in_the_middle_is_refused() -> None:
-    cutter = FrameCutter("it")
+    cutter = FrameSplitter("it")
     with pytest.raises(UnknownFrameError):
         cutter.cut(golden_bytes("cancel") + b"x" * 40)
 
@@ -70,15 +70,15 @@ def test_a_bad_frame_in_the_middle_is_refused() -> None:
 def test_a_monstrous_body_is_refused_before_it_is_collected() -> None:
     prefix = PREFIX.pack(MAGIC, 1, Schema.FRAME_ID, 0, Schema.LAYOUT.size, 0xFFFF_FFFF)
     with pytest.raises(ProtocolError, match="a Schema frame with a body of 4294967295 bytes"):
-        FrameCutter("it").cut(prefix)
+        FrameSplitter("it").cut(prefix)
 
 
 def test_frames_of_pushed_results_are_known_to_an_observer_that_pushes_nothing_itself() -> None:
     raw = b"".join(bytes(piece) for piece in encode(PushCommit(0, 5)))
     # In a process of its own: in this one the frames may be known because a test has imported them.
     program = (
-        "from headrace.network.trace.frame_splitter import FrameCutter\n"
-        f"print(FrameCutter('producer').cut({raw!r})[0].frame)"
+        "from headrace.network.trace.frame_splitter import FrameSplitter\n"
+        f"print(FrameSplitter('producer').cut({raw!r})[0].frame)"
     )
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

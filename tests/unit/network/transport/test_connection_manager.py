@@ -8,12 +8,12 @@ import pytest
 
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.transport.connection_manager import ConnectionTable
+from headrace.network.transport.connection_manager import ConnectionManager
 
 LOCATION = TaskManagerLocation(ResourceId("a"), "127.0.0.1", 1, None, "elsewhere")
 
 
-class UnreachableTable(ConnectionTable):
+class UnreachableTable(ConnectionManager):
     """Nobody answers the first `failure_count` dials."""
 
     def __init__(self, failure_count: int, retry_count: int) -> None:

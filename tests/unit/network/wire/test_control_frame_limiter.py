@@ -8,7 +8,7 @@ from headrace.network.wire.control_frame_limiter import (
     EARNED_FRAMES_PER_S_MAX,
     FREE_FRAMES_BURST,
     FREE_FRAMES_PER_S,
-    FrameBudget,
+    ControlFrameLimiter,
 )
 from headrace.network.wire.frames import AddCredit, Data, KeepAlive
 from headrace.network.wire.framing import Frame
@@ -19,7 +19,7 @@ SMALLEST_BATCH_BYTES = BYTES_PER_EARNED_FRAME
 
 
 def test_a_burst_is_taken_at_once_and_what_follows_waits_for_its_time() -> None:
-    budget = FrameBudget(0)
+    budget = ControlFrameLimiter(0)
     assert budget.spend([KeepAlive()] * FREE_FRAMES_BURST, 0) == 0
     assert budget.spend([KeepAlive()] * 100, 0) == 100 * 1000 / FREE_FRAMES_PER_S
     assert budget.spend([], 50 * MS) == 0
@@ -29,7 +29,7 @@ def test_a_burst_is_taken_at_once_and_what_follows_waits_for_its_time() -> None:
 def test_a_peer_that_sends_without_end_is_taken_at_the_rate_and_no_faster(
     reads: list[tuple[int, int]],
 ) -> None:
-    budget, now_ns, taken = FrameBudget(0), 0, 0
+    budget, now_ns, taken = ControlFrameLimiter(0), 0, 0
     for count, idle_ms in reads:
         now_ns += idle_ms * MS
         taken += count
@@ -47,7 +47,7 @@ def test_a_peer_that_sends_without_end_is_taken_at_the_rate_and_no_faster(
 )
 def test_a_peer_that_answers_batches_never_waits(turns: list[tuple[int, int, int]]) -> None:
     """A credit for each batch that it was sent, a word for each batch that it sends, within what a core can do."""
-    budget, now_ns = FrameBudget(0), 0
+    budget, now_ns = ControlFrameLimiter(0), 0
     for sent, received, spare_ms in turns:
         now_ns += (sent + received) * 1_000_000_000 // EARNED_FRAMES_PER_S_MAX + spare_ms * MS
         budget.sent(sent * SMALLEST_BATCH_BYTES)
@@ -57,7 +57,7 @@ def test_a_peer_that_answers_batches_never_waits(turns: list[tuple[int, int, int
 
 @given(st.lists(st.integers(0, 1 << 30), min_size=1, max_size=50))
 def test_whoever_takes_many_rows_may_not_send_without_end_either(sent: list[int]) -> None:
-    budget, now_ns, taken = FrameBudget(0), 0, 0
+    budget, now_ns, taken = ControlFrameLimiter(0), 0, 0
     for byte_count in sent:
         budget.sent(byte_count)
         taken += 1000
@@ -67,6 +67,6 @@ def test_whoever_takes_many_rows_may_not_send_without_end_either(sent: list[int]
 
 
 def test_rows_are_paid_for_by_credit_and_cost_nothing_here() -> None:
-    budget = FrameBudget(0)
+    budget = ControlFrameLimiter(0)
     assert budget.spend([BATCH] * 10 * FREE_FRAMES_BURST, 0) == 0
     assert budget.spend([KeepAlive()] * FREE_FRAMES_BURST, 0) == 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.randomness import SeededRandom
-from headrace.core.security.hmac_handshake import MutualProof, Role
+from headrace.core.security.hmac_handshake import HmacHandshake, Role
 from headrace.network.errors import HandshakeError
 from headrace.network.wire.frames import AddCredit, Feature, Hello
 from headrace.network.wire.framing import PREFIX, encode
@@ -125,7 +125,7 @@ def test_who_is_reached_by_a_relay_under_another_s_name_accepts_no_proof() -> No
     with pytest.raises(HandshakeError, match="another process was meant"):
         dialler.receive(renamed)
     careless = side(Role.DIALLER, "a", expected="gone")
-    proof = encode_proof(MutualProof(b"data", Role.DIALLER, SECRET, "gone").prove(b"x", b"y"))
+    proof = encode_proof(HmacHandshake(b"data", Role.DIALLER, SECRET, "gone").prove(b"x", b"y"))
     acceptor = side(Role.ACCEPTOR, "b")
     acceptor.receive(careless.opening())
     with pytest.raises(HandshakeError, match="another process was meant"):

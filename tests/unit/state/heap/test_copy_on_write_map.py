@@ -6,7 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.state.heap.copy_on_write_map import FrozenEntries, LayeredEntries
+from headrace.state.heap.copy_on_write_map import CopyOnWriteMap, FrozenEntries
 
 KEYS = st.sampled_from("abcdefgh")
 
@@ -26,7 +26,7 @@ class FreezingMachine(RuleBasedStateMachine):
     @rule()
     def freeze(self) -> None:
         if isinstance(self.live, dict):
-            self.live = LayeredEntries(self.live, self._settled)
+            self.live = CopyOnWriteMap(self.live, self._settled)
         self.views.append((self.live.freeze(), copy.deepcopy(self.model)))
 
     @rule(index=st.integers(0, 5))
@@ -86,7 +86,7 @@ TestFreezing = FreezingMachine.TestCase
 
 def test_without_snapshots_one_dict_is_left_after_few_accesses() -> None:
     settled: list[dict[int, int]] = []
-    entries = LayeredEntries({number: number for number in range(100)}, settled.append)
+    entries = CopyOnWriteMap({number: number for number in range(100)}, settled.append)
     frozen = entries.freeze()
     for number in range(50, 150):
         entries[number] = -number

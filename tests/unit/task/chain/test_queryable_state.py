@@ -30,7 +30,12 @@ from headrace.core.record_batch import stream_bytes
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.queryable.live_rows import LivePiece
-from headrace.task.chain.queryable_state import MAIL_ROWS_MAX, ReadOperator, StateRead, StateReads
+from headrace.task.chain.queryable_state import (
+    MAIL_ROWS_MAX,
+    QueryableState,
+    ReadOperator,
+    StateRead,
+)
 from tests.unit.state.new_states import states_of
 
 OPERATOR = OperatorId(b"o" * 16)
@@ -50,7 +55,7 @@ class World:
         self.set_all(range(key_count), 1)
         self.mails: deque[Callable[[], None]] = deque()
         operator: Any = SimpleNamespace(current_watermark=77)
-        self.reads = StateReads(
+        self.reads = QueryableState(
             lambda _: ReadOperator(operator, self.states), self.clock, self._mail
         )
         self.answers: list[Any] = []

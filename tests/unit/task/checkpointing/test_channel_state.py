@@ -12,7 +12,7 @@ from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointO
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import OperatorId
 from headrace.graph.job_graph import PartitionerKind, VertexKind
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.task.checkpointing.channel_frames import CapturedFrame, frames_of, tables_of
 from headrace.task.checkpointing.channel_state import ChannelStates
 from tests.unit.task.in_flight import Job
@@ -268,7 +268,7 @@ def test_who_waits_to_store_what_is_in_flight_hears_of_its_checkpoint_whatever_b
 ) -> None:
     states = ChannelStates(environment_of(vertex_of(SENDER, VertexKind.SOURCE, 1), 0, None), [])
     states.start_capture(7)
-    capture = OutputCapture(1)
+    capture = InFlightOutput(1)
     data = states.snapshot(7, [capture])
     told: list[str] = []
     data.on_ready(lambda: told.append("ready"))

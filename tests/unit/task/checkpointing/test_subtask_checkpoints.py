@@ -18,7 +18,7 @@ from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier, Ch
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
-from headrace.network.partitions.in_flight_output import OutputCapture
+from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.state.snapshots import StateNotStorableError
 from headrace.task.chain.operator_chain import FrozenOperator
 from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
@@ -71,7 +71,7 @@ class World:
     on_write: Callable[[], None] = lambda: None
     on_written: Callable[[], None] = lambda: None
     freeze_error: Exception | None = None
-    capture: OutputCapture | None = None
+    capture: InFlightOutput | None = None
     """What the barrier may still overtake; None where it has gone in line."""
     is_finished = False
 
@@ -130,9 +130,9 @@ class World:
 
     # As the writer of its only output.
 
-    def emit_barrier(self, barrier: CheckpointBarrier) -> OutputCapture:
+    def emit_barrier(self, barrier: CheckpointBarrier) -> InFlightOutput:
         self.log.append(f"barrier {barrier.checkpoint_id}")
-        return OutputCapture(0) if self.capture is None else self.capture
+        return InFlightOutput(0) if self.capture is None else self.capture
 
     def emit_event(self, event: object) -> None:
         assert isinstance(event, CancelCheckpointMarker)
@@ -283,7 +283,7 @@ def test_completions_out_of_order_are_told_once_and_in_order() -> None:
 
 
 def test_writing_begins_when_all_outputs_say_what_the_barrier_overtook() -> None:
-    world = World(capture=OutputCapture(1))
+    world = World(capture=InFlightOutput(1))
     options = CheckpointOptions(aligned_timeout_ms=100)
     world.take(1, options)
     assert world.beside == []
@@ -300,7 +300,7 @@ def test_writing_begins_when_all_outputs_say_what_the_barrier_overtook() -> None
 
 
 def test_an_output_that_will_never_say_it_ends_the_part_without_an_answer() -> None:
-    world = World(capture=OutputCapture(1))
+    world = World(capture=InFlightOutput(1))
     world.take(1, CheckpointOptions(aligned_timeout_ms=100))
     assert world.capture is not None
     world.capture.abandon()

@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
+"""CheckpointProtocol: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
 
     wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
            -> all acknowledged -> Publish -> NotifyComplete
@@ -15,7 +15,7 @@ from typing import Final
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.options import TIMEOUT, UNALIGNED
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmTimeout,
@@ -64,7 +64,7 @@ from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint impor
 )
 from headrace.cluster.job_master.checkpointing.protocol.periodic_schedule import PeriodicSchedule
 from headrace.cluster.job_master.checkpointing.protocol.recent_checkpoints import (
-    CheckpointsThatAreOver,
+    RecentCheckpoints,
 )
 from headrace.cluster.job_master.checkpointing.protocol.request_queue import (
     CheckpointRequest,
@@ -81,15 +81,15 @@ _SLOW_REMEDY: Final = (
 )
 
 
-class CheckpointCoordinator:
+class CheckpointProtocol:
     """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
 
-    def __init__(self, rules: CheckpointRules, random: SeededRandom) -> None:
+    def __init__(self, rules: CheckpointCoordinatorConfiguration, random: SeededRandom) -> None:
         self._rules = rules
         self._queue = RequestQueue(rules.max_concurrent)
         self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
-        self._over: Final = CheckpointsThatAreOver()
+        self._over: Final = RecentCheckpoints()
         self._latest_completed_id = 0
         self._last_completion_ms = float("-inf")
         self._trigger: RequestUnderWay | None = None

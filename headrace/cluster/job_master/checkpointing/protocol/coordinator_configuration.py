@@ -1,4 +1,4 @@
-"""CheckpointRules: a job's checkpoint settings. Source: Flink CheckpointCoordinatorConfiguration."""
+"""CheckpointCoordinatorConfiguration: a job's checkpoint settings. Source: Flink CheckpointCoordinatorConfiguration."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,7 +24,7 @@ from headrace.graph.pipeline_options import APPROXIMATE_LOCAL_RECOVERY
 
 
 @dataclass(frozen=True)
-class CheckpointRules:
+class CheckpointCoordinatorConfiguration:
     """Options of one job; durations in ms. `interval_ms` is None where nothing is taken periodically.
 
     `interval_during_backlog_ms`: while a source works off a backlog; 0: none then, None: as ever.
@@ -56,7 +56,7 @@ class CheckpointRules:
         return max(interval_ms, self.min_pause_ms) if interval_ms > 0 else None
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> "CheckpointRules":
+    def from_settings(cls, settings: Settings) -> "CheckpointCoordinatorConfiguration":
         """Read the options; ConfigurationError where they do not fit each other."""
         alignment, aligned_timeout_ms = _alignment(settings)
         max_concurrent = settings.get_option(MAX_CONCURRENT)

@@ -6,7 +6,7 @@ Source: Flink CheckpointCoordinator.ScheduledTrigger, FLIP-309 for the backlog.
 from typing import Final
 
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import ArmPeriodicTimer
 from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
@@ -24,7 +24,7 @@ class PeriodicSchedule:
     counts: earlier ones have another generation.
     """
 
-    def __init__(self, rules: CheckpointRules, random: SeededRandom) -> None:
+    def __init__(self, rules: CheckpointCoordinatorConfiguration, random: SeededRandom) -> None:
         self._rules: Final = rules
         self._random: Final = random
         self._is_backlog = False

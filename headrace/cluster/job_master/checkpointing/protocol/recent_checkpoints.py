@@ -1,4 +1,4 @@
-"""CheckpointsThatAreOver: decides whether the state of a late acknowledgement may be deleted. Pure.
+"""RecentCheckpoints: decides whether the state of a late acknowledgement may be deleted. Pure.
 
 Source: Flink CheckpointCoordinator.recentExpiredCheckpoints.
 """
@@ -10,7 +10,7 @@ EXPIRED_REMEMBERED: Final = 16
 """Of so many checkpoints that were given up it is known that answers to them are late, not wrong."""
 
 
-class CheckpointsThatAreOver:
+class RecentCheckpoints:
     """Those that were given up, and those whose publication was begun, which a repeated answer must not spoil."""
 
     def __init__(self) -> None:

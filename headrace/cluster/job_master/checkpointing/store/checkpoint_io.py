@@ -1,4 +1,4 @@
-"""StoreCalls: calls the checkpoint storage concurrently with the JobMaster's main thread, one call after the other.
+"""CheckpointIo: calls the checkpoint storage concurrently with the JobMaster's main thread, one call after the other.
 
 Deletions run beside them and are only counted: how many there are holds new checkpoints up.
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 
-class StoreCalls:
+class CheckpointIo:
     """Used on the main thread. `spawn` begins a coroutine there; `on_cleaned` hears of every deletion that is done."""
 
     def __init__(
@@ -104,7 +104,7 @@ class CheckpointIds:
     """One per job. `spawn` begins a coroutine on the main thread."""
 
     def __init__(
-        self, calls: StoreCalls, spawn: Callable[[Coroutine[Any, Any, None], str], object]
+        self, calls: CheckpointIo, spawn: Callable[[Coroutine[Any, Any, None], str], object]
     ) -> None:
         self._calls: Final = calls
         self._spawn: Final = spawn

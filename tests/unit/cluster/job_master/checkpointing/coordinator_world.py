@@ -6,10 +6,10 @@ from typing import TypeVar
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
-    CheckpointCoordinator,
+    CheckpointProtocol,
 )
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
@@ -51,12 +51,14 @@ STEPS = (CalculatePlan, TakeId, CreateLocation, SnapshotCoordinators, Publish)
 class CoordinatorWorld:
     """`held` names the steps that are not answered by themselves."""
 
-    rules: CheckpointRules = field(default_factory=lambda: CheckpointRules(None))
+    rules: CheckpointCoordinatorConfiguration = field(
+        default_factory=lambda: CheckpointCoordinatorConfiguration(None)
+    )
     held: tuple[type, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
-        self.coordinator = CheckpointCoordinator(self.rules, SeededRandom(self.seed))
+        self.coordinator = CheckpointProtocol(self.rules, SeededRandom(self.seed))
         self.now_ms = 0.0
         self.done: list[CoordinatorAction] = []
         self.next_id = 1

@@ -16,10 +16,10 @@ from headrace.checkpoint.handles import (
     TaskStateSnapshot,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.plan import (
     CheckpointPlan,
@@ -187,7 +187,7 @@ class ScriptedCoordinators:
 class World:
     """Checkpoints of a job with a source and a sink, on a virtual loop."""
 
-    def __init__(self, rules: CheckpointRules) -> None:
+    def __init__(self, rules: CheckpointCoordinatorConfiguration) -> None:
         self.loop = VirtualLoop(ManualClock(1_000))
         network = LoopbackNetwork(self.loop.clock, SeededRandom(1), loop=self.loop)
         self.endpoint = RpcEndpoint(network.create_service("master"), "job")
@@ -202,7 +202,7 @@ class World:
         self.storage_answers = asyncio.Event()
         self.storage_answers.set()
         graph = expand(job_graph((vertex(1, 1), vertex(2, 1)), (edge(1, 2),)))
-        self.checkpointing = JobCheckpointing(
+        self.checkpointing = CheckpointCoordinator(
             self.endpoint,
             lambda: graph,
             rules,

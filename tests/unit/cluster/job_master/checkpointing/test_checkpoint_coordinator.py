@@ -1,4 +1,4 @@
-"""JobCheckpointing: what the storage, the tasks and the coordinators are asked for, and what their errors lead to."""
+"""CheckpointCoordinator: calls of storage, tasks and operator coordinators, and what their errors lead to."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,7 +21,7 @@ from headrace.checkpoint.handles import (
     TaskStateSnapshot,
 )
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.store.store import CheckpointsLeft
@@ -39,10 +39,10 @@ from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import 
 
 
 @pytest.fixture
-def new_world() -> Iterator[Callable[[CheckpointRules], World]]:
+def new_world() -> Iterator[Callable[[CheckpointCoordinatorConfiguration], World]]:
     made: list[World] = []
 
-    def create(rules: CheckpointRules) -> World:
+    def create(rules: CheckpointCoordinatorConfiguration) -> World:
         made.append(World(rules))
         return made[-1]
 
@@ -52,8 +52,8 @@ def new_world() -> Iterator[Callable[[CheckpointRules], World]]:
 
 
 @pytest.fixture
-def world(new_world: Callable[[CheckpointRules], World]) -> World:
-    return new_world(CheckpointRules(None, timeout_ms=500))
+def world(new_world: Callable[[CheckpointCoordinatorConfiguration], World]) -> World:
+    return new_world(CheckpointCoordinatorConfiguration(None, timeout_ms=500))
 
 
 def test_a_checkpoint_is_published_with_the_state_of_all_and_then_told(world: World) -> None:
@@ -78,9 +78,9 @@ def test_a_storage_that_gives_no_id_fails_the_request_and_is_counted(world: Worl
 
 
 def test_a_full_disk_would_repeat_after_a_restart_and_a_silent_subtask_might_not(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(None, timeout_ms=50))
+    world = new_world(CheckpointCoordinatorConfiguration(None, timeout_ms=50))
     world.begin()
     world.loop.run_for(50)
     world.store.errors["take_id"] = CheckpointStorageError("write", "s3:/x", "full")
@@ -258,10 +258,12 @@ def test_what_gets_through_while_it_is_asked_what_holds_it_up_is_complete(world:
 
 
 def test_a_savepoint_stores_nothing_in_flight(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
     world = new_world(
-        CheckpointRules(None, alignment=AlignmentMode.UNALIGNED, forces_savepoints=False)
+        CheckpointCoordinatorConfiguration(
+            None, alignment=AlignmentMode.UNALIGNED, forces_savepoints=False
+        )
     )
     world.begin()
     assert world.tasks.told[-1][3] is AlignmentMode.UNALIGNED
@@ -306,9 +308,9 @@ def test_tasks_at_their_end_are_told_again_of_what_they_wait_for(world: World) -
 
 
 def test_a_last_checkpoint_that_came_to_nothing_is_taken_again(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(None, tolerable_failure_count=5))
+    world = new_world(CheckpointCoordinatorConfiguration(None, tolerable_failure_count=5))
     world.tasks.ending, world.tasks.has_all_data_ended = [SINK], True
     world.checkpointing.final.data_ended(is_stopping=False)
     world.loop.run_for(1)
@@ -430,9 +432,9 @@ def test_nobody_is_sent_to_a_checkpoint_from_which_a_job_could_not_start(
 
 
 def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(100, interval_during_backlog_ms=0))
+    world = new_world(CheckpointCoordinatorConfiguration(100, interval_during_backlog_ms=0))
     world.coordinators.backlog_changed(True)
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.loop.run_for(1_000)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     BrakesChanged,
@@ -125,7 +125,7 @@ EVENTS = st.one_of(
 def test_every_checkpoint_ends_once_in_rising_order_and_only_what_is_durable_is_told(
     events: list[tuple[object, ...]], max_concurrent: int, interval_ms: float | None
 ) -> None:
-    rules = CheckpointRules(
+    rules = CheckpointCoordinatorConfiguration(
         interval_ms, min_pause_ms=20, max_concurrent=max_concurrent, tolerable_failure_count=1
     )
     world = CoordinatorWorld(rules, held=STEPS)
@@ -225,7 +225,9 @@ def _answer(
 def test_periodic_checkpoints_keep_the_least_pause_after_a_completion(
     seed: int, interval_ms: float, min_pause_ms: float, durations_ms: list[float]
 ) -> None:
-    world = CoordinatorWorld(CheckpointRules(interval_ms, min_pause_ms=min_pause_ms), seed=seed)
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(interval_ms, min_pause_ms=min_pause_ms), seed=seed
+    )
     world.start()
     first_ms = world.timer[1] if world.timer is not None else -1.0
     assert min_pause_ms <= first_ms <= max(interval_ms, min_pause_ms)

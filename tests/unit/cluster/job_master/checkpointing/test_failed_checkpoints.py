@@ -4,7 +4,7 @@ import pytest
 
 from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     CheckpointStepFailed,
@@ -19,7 +19,9 @@ from tests.unit.cluster.job_master.checkpointing.coordinator_world import Coordi
 
 @pytest.mark.parametrize("tolerable", [0, 2])
 def test_more_failures_in_a_row_than_tolerated_fail_the_job(tolerable: int) -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=tolerable))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, tolerable_failure_count=tolerable)
+    )
     for checkpoint_id in range(1, tolerable + 1):
         world.request()
         assert only(world.decline(checkpoint_id), FailJob) == []
@@ -32,7 +34,7 @@ def test_more_failures_in_a_row_than_tolerated_fail_the_job(tolerable: int) -> N
 
 
 def test_a_success_begins_the_count_anew() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=1))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, tolerable_failure_count=1))
     for checkpoint_id in range(1, 7):
         world.request()
         if checkpoint_id % 2:
@@ -57,7 +59,9 @@ def test_a_savepoint_that_fails_in_the_storage_concerns_only_who_asked() -> None
 
 
 def test_a_savepoint_for_which_tasks_have_stopped_fails_the_job_with_it() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, timeout_ms=50, tolerable_failure_count=99))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, timeout_ms=50, tolerable_failure_count=99)
+    )
     world.request(SnapshotKind.SAVEPOINT_SUSPEND)
     (failed,) = only(world.pass_time(50), FailJob)
     assert failed.text.startswith("it was not complete in time: 2 subtask(s) had not answered")

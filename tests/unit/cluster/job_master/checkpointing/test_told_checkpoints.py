@@ -7,7 +7,7 @@ import pytest
 from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
 from headrace.core.barriers import SnapshotKind
@@ -16,10 +16,10 @@ from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import 
 
 
 @pytest.fixture
-def new_world() -> Iterator[Callable[[CheckpointRules], World]]:
+def new_world() -> Iterator[Callable[[CheckpointCoordinatorConfiguration], World]]:
     made: list[World] = []
 
-    def create(rules: CheckpointRules) -> World:
+    def create(rules: CheckpointCoordinatorConfiguration) -> World:
         made.append(World(rules))
         return made[-1]
 
@@ -29,8 +29,8 @@ def new_world() -> Iterator[Callable[[CheckpointRules], World]]:
 
 
 @pytest.fixture
-def world(new_world: Callable[[CheckpointRules], World]) -> World:
-    return new_world(CheckpointRules(None, timeout_ms=500))
+def world(new_world: Callable[[CheckpointCoordinatorConfiguration], World]) -> World:
+    return new_world(CheckpointCoordinatorConfiguration(None, timeout_ms=500))
 
 
 def told(world: World) -> list[str]:
@@ -38,9 +38,9 @@ def told(world: World) -> list[str]:
 
 
 def test_a_checkpoint_that_failed_is_told_with_its_remedy_where_the_job_goes_on(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(10, tolerable_failure_count=5))
+    world = new_world(CheckpointCoordinatorConfiguration(10, tolerable_failure_count=5))
     error = CheckpointStorageError(
         "write", "file:/c", "No space left on device", "free space there"
     )
@@ -62,9 +62,9 @@ def test_where_the_job_fails_for_it_that_failure_says_so_alone(world: World) -> 
 
 
 def test_that_no_checkpoint_can_be_taken_any_more_is_told_once(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(10, tolerable_failure_count=5))
+    world = new_world(CheckpointCoordinatorConfiguration(10, tolerable_failure_count=5))
     why = "some tasks have finished"
     world.tasks.refusal = CheckpointRefusedError(
         R.NOT_ALL_REQUIRED_TASKS_RUNNING, why, is_lasting=True
@@ -85,9 +85,9 @@ def test_only_checkpoints_that_the_job_restarts_from_say_how_far_it_is(world: Wo
 
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_storage_that_never_answers_is_told_once_after_a_minute(
-    new_world: Callable[[CheckpointRules], World], is_begun: bool
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World], is_begun: bool
 ) -> None:
-    world = new_world(CheckpointRules(1_000))
+    world = new_world(CheckpointCoordinatorConfiguration(1_000))
     if is_begun:
         world.checkpointing.status_changed(JobStatus.RUNNING)
         world.loop.run_for(1_500)
@@ -105,9 +105,9 @@ def test_a_storage_that_never_answers_is_told_once_after_a_minute(
 
 
 def test_a_checkpoint_that_is_slow_and_will_expire_is_not_called_held_up(
-    new_world: Callable[[CheckpointRules], World],
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
 ) -> None:
-    world = new_world(CheckpointRules(1_000, timeout_ms=600_000))
+    world = new_world(CheckpointCoordinatorConfiguration(1_000, timeout_ms=600_000))
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.loop.run_for(300_000)
     assert world.checkpointing.overview.pending and told(world) == []

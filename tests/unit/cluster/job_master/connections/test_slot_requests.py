@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.cluster.job_master.connections.slot_requests import JobSlots
+from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.failover.failover import Failure
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
@@ -38,7 +38,7 @@ def two_tasks() -> JobGraph:
 
 @dataclass
 class World:
-    """Everybody around JobSlots, as far as it looks at them."""
+    """Everybody around SlotRequests, as far as it looks at them."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     pool: SlotPool = field(default_factory=SlotPool)
@@ -51,7 +51,7 @@ class World:
     def __post_init__(self) -> None:
         self.loop = VirtualLoop(self.clock)
         me = cast(Any, self)
-        self.slots = JobSlots(me, me, me, me, SETTINGS)
+        self.slots = SlotRequests(me, me, me, me, SETTINGS)
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
         return self.loop.call_later(delay_ms / 1000, action)

@@ -1,9 +1,9 @@
-"""EventGates: whatever the order, an event and its subtask's barrier keep the order of the coordinator's snapshot."""
+"""OperatorEventValve: an event and its subtask's barrier keep the order of the coordinator's snapshot."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.coordinators.event_valve import EventGates, HeldEvent
+from headrace.cluster.job_master.coordinators.event_valve import HeldEvent, OperatorEventValve
 from headrace.core.ids import ExecutionVertexId, OperatorId
 from tests.unit.cluster.cluster_samples import vertex_id
 
@@ -16,7 +16,7 @@ def event(subtask: int, number: int) -> HeldEvent:
 
 
 def test_a_gate_that_is_closed_for_two_checkpoints_opens_after_the_second() -> None:
-    gates = EventGates()
+    gates = OperatorEventValve()
     gates.close(1, SUBTASKS)
     gates.close(2, SUBTASKS)
     assert not gates.pass_on(event(0, 1))
@@ -39,7 +39,7 @@ def test_a_gate_that_is_closed_for_two_checkpoints_opens_after_the_second() -> N
 def test_every_event_arrives_once_in_order_and_behind_the_barriers_before_it(
     steps: list[tuple[object, ...]],
 ) -> None:
-    gates = EventGates()
+    gates = OperatorEventValve()
     arrived: dict[int, list[int]] = {0: [], 1: []}
     sent: dict[int, list[int]] = {0: [], 1: []}
     needs: dict[int, int] = {}

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
@@ -142,7 +142,9 @@ def test_the_shared_files_of_a_savepoint_are_its_own() -> None:
 
 
 def test_a_checkpoint_that_is_not_complete_in_time_is_given_up() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, timeout_ms=100, tolerable_failure_count=9))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, timeout_ms=100, tolerable_failure_count=9)
+    )
     world.request()
     world.acknowledge(1, SOURCE)
     (aborted,) = only(world.pass_time(100), NotifyAborted)
@@ -167,7 +169,9 @@ def test_what_is_being_published_cannot_be_taken_back() -> None:
 
 
 def test_a_failed_publication_ends_the_checkpoint() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=1), held=(Publish,))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, tolerable_failure_count=1), held=(Publish,)
+    )
     world.request()
     world.acknowledge(1)
     done = world.handle(CheckpointStepFailed(1, R.FINALIZE_CHECKPOINT_FAILURE, "disk full"))
@@ -176,7 +180,7 @@ def test_a_failed_publication_ends_the_checkpoint() -> None:
 
 
 def test_a_failed_task_ends_only_the_checkpoints_that_wait_for_it() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, max_concurrent=2))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, max_concurrent=2))
     world.request()
     world.request()
     world.acknowledge(1, SINK)
@@ -194,7 +198,7 @@ def test_a_task_that_fails_between_plan_and_id_ends_the_trigger() -> None:
 
 
 def test_a_later_completion_subsumes_what_is_older() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, max_concurrent=3))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, max_concurrent=3))
     for _ in range(3):
         world.request()
     done = world.acknowledge(2)
@@ -207,7 +211,7 @@ def test_a_later_completion_subsumes_what_is_older() -> None:
 
 
 def test_a_savepoint_is_never_subsumed() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, max_concurrent=2))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, max_concurrent=2))
     world.request(SnapshotKind.SAVEPOINT)
     world.request()
     world.acknowledge(2)
@@ -235,7 +239,9 @@ def test_a_savepoint_with_which_the_job_stops_commits() -> None:
 
 
 def test_only_one_checkpoint_is_published_at_a_time_and_the_older_one_first() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, max_concurrent=3), held=(Publish,))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, max_concurrent=3), held=(Publish,)
+    )
     for _ in range(3):
         world.request()
     world.acknowledge(1)
@@ -247,7 +253,9 @@ def test_only_one_checkpoint_is_published_at_a_time_and_the_older_one_first() ->
 
 
 def test_one_trigger_is_under_way_at_a_time() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, max_concurrent=5), held=(CreateLocation,))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, max_concurrent=5), held=(CreateLocation,)
+    )
     world.request()
     world.request()
     assert len(world.of(TakeId)) == 1
@@ -266,7 +274,7 @@ def test_no_more_are_under_way_than_allowed_but_a_savepoint_passes() -> None:
 
 
 def test_a_savepoint_waits_where_checkpoints_are_unaligned() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, forces_savepoints=False))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, forces_savepoints=False))
     world.request()
     world.request(SnapshotKind.SAVEPOINT)
     assert len(world.of(SendTriggers)) == 1
@@ -289,7 +297,9 @@ def test_a_sink_that_does_not_commit_holds_new_checkpoints_up() -> None:
 
 
 def test_a_trigger_that_failed_lets_the_next_one_go() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=9), held=(TakeId,))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(None, tolerable_failure_count=9), held=(TakeId,)
+    )
     world.request()
     number = world.next_number
     world.request()
@@ -336,14 +346,14 @@ def test_after_the_end_nothing_is_taken() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_first_periodic_one_comes_between_pause_and_interval(seed: int) -> None:
-    world = CoordinatorWorld(CheckpointRules(1_000, min_pause_ms=300), seed=seed)
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(1_000, min_pause_ms=300), seed=seed)
     world.start()
     (armed,) = world.of(ArmPeriodicTimer)
     assert 300 <= armed.delay_ms <= 1_000
 
 
 def test_later_ones_come_at_a_fixed_rate() -> None:
-    world = CoordinatorWorld(CheckpointRules(1_000))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(1_000))
     world.start()
     first_ms = world.of(ArmPeriodicTimer)[0].delay_ms
     world.now_ms = first_ms + 400
@@ -359,7 +369,7 @@ def test_without_an_interval_nothing_is_periodic() -> None:
 
 
 def test_a_timer_of_an_earlier_run_has_no_effect() -> None:
-    world = CoordinatorWorld(CheckpointRules(1_000))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(1_000))
     world.start()
     assert world.timer is not None
     stale = PeriodicTimerFired(world.timer[0])
@@ -369,7 +379,7 @@ def test_a_timer_of_an_earlier_run_has_no_effect() -> None:
 
 
 def test_the_least_pause_is_kept_and_the_timer_armed_for_what_is_left_of_it() -> None:
-    world = CoordinatorWorld(CheckpointRules(100, min_pause_ms=100))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(100, min_pause_ms=100))
     world.start()
     world.pass_time(100)
     assert [each.checkpoint.checkpoint_id for each in world.of(SendTriggers)] == [1]
@@ -384,7 +394,9 @@ def test_the_least_pause_is_kept_and_the_timer_armed_for_what_is_left_of_it() ->
 
 
 def test_a_backlog_has_an_interval_of_its_own() -> None:
-    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=1_000))
+    world = CoordinatorWorld(
+        CheckpointCoordinatorConfiguration(100, interval_during_backlog_ms=1_000)
+    )
     world.start()
     armed = world.timer
     # What is due already stays due; from then on the longer interval counts.
@@ -399,7 +411,7 @@ def test_a_backlog_has_an_interval_of_its_own() -> None:
 
 
 def test_an_interval_of_zero_takes_none_during_a_backlog() -> None:
-    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=0))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(100, interval_during_backlog_ms=0))
     world.start()
     assert world.timer is not None
     stale = PeriodicTimerFired(world.timer[0])
@@ -413,7 +425,7 @@ def test_an_interval_of_zero_takes_none_during_a_backlog() -> None:
 
 
 def test_a_backlog_at_the_start_arms_nothing_until_it_is_over() -> None:
-    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=0))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(100, interval_during_backlog_ms=0))
     world.handle(BacklogChanged(True))
     world.start()
     assert world.of(ArmPeriodicTimer) == []
@@ -439,7 +451,7 @@ def test_who_finishes_without_answering_ends_the_checkpoint_without_blame() -> N
 
 
 def test_an_aborted_checkpoint_tells_its_tasks_which_one_was_complete() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=9))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, tolerable_failure_count=9))
     world.request()
     world.acknowledge(1)
     world.request()
@@ -448,7 +460,7 @@ def test_an_aborted_checkpoint_tells_its_tasks_which_one_was_complete() -> None:
 
 
 def test_sixteen_that_were_given_up_are_remembered() -> None:
-    world = CoordinatorWorld(CheckpointRules(None, tolerable_failure_count=99))
+    world = CoordinatorWorld(CheckpointCoordinatorConfiguration(None, tolerable_failure_count=99))
     for checkpoint_id in range(1, 18):
         world.request()
         world.decline(checkpoint_id)

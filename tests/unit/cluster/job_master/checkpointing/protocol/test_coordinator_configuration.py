@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
 from headrace.core.barriers import NEVER_UNALIGNED, AlignmentMode
 from headrace.core.config import Settings
@@ -12,8 +12,8 @@ from headrace.core.errors import ConfigurationError
 P = "execution.checkpointing."
 
 
-def rules(**settings: str) -> CheckpointRules:
-    return CheckpointRules.from_settings(
+def rules(**settings: str) -> CheckpointCoordinatorConfiguration:
+    return CheckpointCoordinatorConfiguration.from_settings(
         Settings({P + key.replace("_", "-"): value for key, value in settings.items()})
     )
 

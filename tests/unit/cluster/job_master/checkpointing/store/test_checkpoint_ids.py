@@ -6,9 +6,12 @@ import pytest
 
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointRules,
+    CheckpointCoordinatorConfiguration,
 )
-from headrace.cluster.job_master.checkpointing.store.checkpoint_io import CheckpointIds, StoreCalls
+from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
+    CheckpointIds,
+    CheckpointIo,
+)
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import World
 
@@ -18,7 +21,7 @@ def new_world() -> Iterator[Callable[[float | None], World]]:
     made: list[World] = []
 
     def create(interval_ms: float | None) -> World:
-        made.append(World(CheckpointRules(interval_ms)))
+        made.append(World(CheckpointCoordinatorConfiguration(interval_ms)))
         return made[-1]
 
     yield create
@@ -33,7 +36,7 @@ def world(new_world: Callable[[float | None], World]) -> World:
 
 @pytest.fixture
 def ids(world: World) -> CheckpointIds:
-    calls = StoreCalls(world.store, world.run_blocking, world.endpoint.spawn, lambda: None)
+    calls = CheckpointIo(world.store, world.run_blocking, world.endpoint.spawn, lambda: None)
     return CheckpointIds(calls, world.endpoint.spawn)
 
 
