@@ -29,7 +29,7 @@ class PipelineExecutor(Protocol):
 
     @property
     def name(self) -> str:
-        """What `execution.target` calls it."""
+        """Return the executor's name in `execution.target`."""
         ...
 
     def submit(self, job_graph: "JobGraph") -> "JobClient":

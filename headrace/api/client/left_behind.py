@@ -123,7 +123,7 @@ def operator_added(operator: OperatorTransformation) -> None:
 
 
 def plan_made() -> None:
-    """What was said so far was run, or looked at."""
+    """Record that the program so far was executed, or that its plan was shown."""
     _LeftOver.sink = _LeftOver.operator = None
     _LeftOver.has_plan = True
 

@@ -14,7 +14,7 @@ _NO_SERIALIZERS: Final = (
 
 
 class InputDependencyConstraint(enum.Enum):
-    """When a vertex of a batch job could start; nothing asks for it any more."""
+    """Condition for starting a vertex of a batch job; nothing uses it any more."""
 
     ANY = 0
     ALL = 1

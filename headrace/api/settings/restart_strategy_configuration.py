@@ -24,7 +24,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """What the cluster is set to."""
+    """Uses the restart strategy of the cluster's configuration."""
 
     def get_description(self) -> str:
         return "Cluster level default restart strategy"
@@ -32,7 +32,7 @@ class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """So many attempts, `delay_between_attempts` ms apart."""
+    """Restarts a job at most `restart_attempts` times, `delay_between_attempts` ms apart."""
 
     restart_attempts: int
     delay_between_attempts: int

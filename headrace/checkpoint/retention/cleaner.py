@@ -145,7 +145,7 @@ class CheckpointCleaner:
 
     @property
     def waiting_count(self) -> int:
-        """How many deletions are not done."""
+        """Return the number of deletions that are not done."""
         return self._unfinished_count
 
     def delete(self, deletion: Deletion) -> None:

@@ -41,7 +41,7 @@ WHAT_TO_NAME: Final = (
 
 
 class SnapshotCondition(enum.Enum):
-    """What may be done with a snapshot."""
+    """Conditions of a snapshot, which decide what may be done with it."""
 
     COMPLETE = "complete"
     UNTRUSTED = "not to be trusted"

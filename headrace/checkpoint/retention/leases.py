@@ -41,7 +41,7 @@ _ATTEMPTS_PER_RENEWAL: Final = 4
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """What a lease says: when it ends (epoch ms), and for people who has it."""
+    """Content of a lease: the time at which it expires (epoch ms), and its holder, for people to read."""
 
     expires_ms: int
     holder: str
@@ -182,9 +182,9 @@ def _entries(snapshot_uri: str) -> list[FileEntry]:
 
 
 def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
-    """What a lease says; None where it was given back.
+    """Read a lease; return None where it was given back.
 
-    One that cannot be read counts as taken just now: where files are not replaced at once, that is how it looks while
+    An unreadable one counts as taken just now: on file systems without atomic replacement a lease is unreadable while
     it is renewed.
     """
     try:
