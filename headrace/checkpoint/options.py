@@ -33,7 +33,7 @@ class CheckpointStorageKind(enum.Enum):
     """Kinds of places in which checkpoints are stored."""
 
     JOBMANAGER = 0
-    """In the memory of the driver: lost when it ends."""
+    """In the memory of the driver: nothing outlives it."""
     FILESYSTEM = 1
 
 

@@ -72,7 +72,7 @@ def metadata_key(settings: Settings) -> MetadataKey:
 
 
 def key_path(settings: Settings) -> Path:
-    """Where the key lies."""
+    """Return the path of the key file."""
     name = settings.get_option(KEY_FILE)
     return Path(name).expanduser() if name else Path.home() / ".headrace" / "checkpoint-key"
 

@@ -56,7 +56,7 @@ class LocalCopies:
                 self._path(oldest).unlink(missing_ok=True)
 
     def find(self, file: StateFile) -> Path | None:
-        """Where the copy of a file is, if there is one."""
+        """Return the path of a file's local copy, or None."""
         with self._lock:
             if file.digest not in self._sizes:
                 return None
@@ -126,7 +126,7 @@ class CopiesFirstReader:
 
     @contextlib.contextmanager
     def _dropping_unfit(self, file: StateFile) -> Generator[None]:
-        """What comes out of a copy has its digest checked as the file itself has: one that fails costs a look."""
+        """Drop the local copy of a file if reading it fails: the digest of a copy is checked as that of the file is."""
         try:
             yield
         except (CheckpointCorruptedError, CheckpointStorageError):

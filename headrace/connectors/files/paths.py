@@ -97,7 +97,7 @@ class FoundFile:
 
 
 class SourcePathNotFoundError(FileNotFoundError):
-    """What a job was told to read is not there when it begins: it would be restarted again and again for nothing."""
+    """A file source's path does not exist when the job begins. Not recoverable: restarts would not help."""
 
     recoverable = False
 

@@ -121,14 +121,14 @@ class StagedRecordsLostError(HeadraceError):
 
 
 class Producer(Protocol):
-    """What is used of a TransactionalProducer."""
+    """Methods used of a TransactionalProducer."""
 
     def write(self, records: Iterable[KafkaRecord]) -> None:
-        """All of them in one transaction."""
+        """Write all of them in one transaction."""
         ...
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         ...
 
 
@@ -272,5 +272,5 @@ def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCo
 
 
 def _without_producer_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """What a consumer may be told too; librdkafka warns of the rest."""
+    """Return the settings that are valid for a consumer too; librdkafka warns of others."""
     return {key: value for key, value in config.items() if not key.startswith(_PRODUCER_ONLY)}

@@ -48,9 +48,9 @@ class FileCommitError(HeadraceError):
 
 
 class CommitNote(msgspec.Struct, frozen=True):
-    """What a sink's folder has been given in one scope. `garbage`: merged files, to be deleted once this is written.
+    """Note of the last commit into a sink's folder in one scope.
 
-    `ended_subtasks`: those that write no more.
+    `garbage`: merged files, to be deleted once this note is written. `ended_subtasks`: those that have finished writing.
     """
 
     scope: str

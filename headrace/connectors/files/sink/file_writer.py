@@ -43,7 +43,7 @@ _OPEN_TRIES: Final = 5
 
 @dataclass(frozen=True)
 class FileSinkSettings:
-    """What the builder collected."""
+    """Settings of a file sink, as its builder collected them."""
 
     base_path: str
     file_format: FileFormat
