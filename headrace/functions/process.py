@@ -28,7 +28,7 @@ DEFAULT_OUTPUT_TAG: Final = ""
 
 
 class TimeDomain(enum.Enum):
-    """Which clock a timer was set on."""
+    """Clocks on which timers are set."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -86,11 +86,11 @@ class OutputTag:
 
 
 class ElementContext(ABC):
-    """What every context of a record or timer tells."""
+    """Base class of the contexts of a record or timer."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """Clocks and timers; timers only on keyed streams."""
+        """Return the clocks and timers; timers only on keyed streams."""
 
     @abstractmethod
     def timestamp(self) -> int | None:
@@ -110,7 +110,7 @@ class TimerContext(KeyedContext):
 
     @abstractmethod
     def time_domain(self) -> TimeDomain:
-        """Which clock the timer was set on."""
+        """Return the clock on which the timer was set."""
 
 
 class ProcessFunction(Function):
@@ -192,7 +192,7 @@ class KeyedCoProcessFunction(Function):
 
 
 class BroadcastBaseContext(ABC):
-    """What both sides of a broadcast function are told."""
+    """Base class of the contexts of both sides of a broadcast function."""
 
     @abstractmethod
     def timestamp(self) -> int | None:
@@ -278,7 +278,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Which clock the timer was set on."""
+            """Return the clock on which the timer was set."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:

@@ -10,7 +10,7 @@ _MONTH = Time.days(30)
 
 
 class UpdateType(enum.Enum):
-    """What renews a value's life."""
+    """Accesses that renew a value's time to live."""
 
     Disabled = 0
     OnCreateAndWrite = 1

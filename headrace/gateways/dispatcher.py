@@ -26,7 +26,7 @@ class JobOverview(msgspec.Struct, frozen=True):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """How a job ended. `accumulators` are the summed counters that operators published at their end."""
+    """Result of a job that has ended. `accumulators`: the summed counters that operators published at their end."""
 
     job_id: JobId
     name: str

@@ -66,7 +66,7 @@ class ExecutionEdge:
         )
 
     def subpartition_count(self, partition_number: int) -> int:
-        """How many subpartitions the producer of a partition writes."""
+        """Return the number of subpartitions that the producer of a partition writes."""
         return len(self.consumers_of(partition_number))
 
     def producers_of(self, consumer_index: int) -> range:

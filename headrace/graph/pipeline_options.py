@@ -229,7 +229,7 @@ class BatchShuffleMode(enum.Enum):
 
     @property
     def result_type(self) -> ResultPartitionType:
-        """What every edge between two tasks becomes, unless recovery may be approximate."""
+        """Return the result type of every edge between two tasks, unless recovery may be approximate."""
         return self.value
 
 

@@ -28,7 +28,7 @@ class ChainingStrategy(enum.Enum):
 
 
 class NodeRole(enum.Enum):
-    """Where a node stands in the plan; the value is what Flink's plan view calls it."""
+    """Role of a node in the plan; the value is its name in Flink's plan view."""
 
     SOURCE = "Data Source"
     OPERATOR = "Operator"
@@ -37,7 +37,7 @@ class NodeRole(enum.Enum):
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How rows are spread over the consumers; `custom` is the user's (partitioner, key selector) of CUSTOM."""
+    """Distribution of rows over the consumers; `custom` is the user's (partitioner, key selector) of CUSTOM."""
 
     kind: PartitionerKind
     custom: tuple[Any, Any] | None = None

@@ -18,7 +18,7 @@ from headrace.metrics.names import LATENCY
 
 
 class LatencyGranularity(enum.Enum):
-    """Which markers an operator counts together."""
+    """Granularity at which an operator groups latency markers."""
 
     SINGLE = "single"
     OPERATOR = "operator"

@@ -116,7 +116,7 @@ class EndpointFailedError(RpcError):
 
 
 class MailboxFullError(RpcError):
-    """As many calls wait at the endpoint as `headrace.rpc.mailbox-capacity` allows."""
+    """A call was refused, as `headrace.rpc.mailbox-capacity` calls wait at the endpoint already."""
 
     def __init__(self, target: str, method: str, capacity: int) -> None:
         super().__init__(

@@ -114,7 +114,7 @@ class HeartbeatMonitor:
 
     @property
     def last_sign_ns(self) -> int:
-        """When the newest sign of life came, or monitoring began."""
+        """Return the time of the latest sign of life, or of the start of monitoring."""
         return self._last_sign_ns
 
     def start(self) -> list[HeartbeatAction]:

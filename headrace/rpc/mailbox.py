@@ -51,7 +51,7 @@ class EndpointMailbox:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many pieces of mail wait."""
+        """Return the number of waiting mails."""
         return len(self._queue)
 
     def put(self, mail: EndpointMail) -> None:

@@ -45,8 +45,8 @@ class NumberUsedTwiceError(HeadraceError):
 class DirectoryNote(msgspec.Struct, frozen=True):
     """Note of the last commit into a folder in a scope; `last_content` identifies the content committed as `last_id`.
 
-    While `moving_id` is set, a commit is under way: `arriving` files are moved in from the folder of that `attempt`, and
-    `leaving` files are removed. `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
+    While `moving_id` is set, a commit is under way: `arriving` files are moved in from the folder of that `attempt`,
+    and `leaving` files are removed. `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
     """
 
     scope: str
@@ -108,7 +108,7 @@ class DirectoryCommit:
         return None if note is None else max(note.last_id, note.moving_id)
 
     def _first_note(self, scope: str) -> DirectoryNote:
-        """Return the note before the first commit of a scope; TargetExistsError where the mode forbids present files."""
+        """Return the note before a scope's first commit; TargetExistsError where the mode forbids present files."""
         present = self._data_files(self._place)
         if present and self._mode in ERROR_MODES:
             raise TargetExistsError(

@@ -32,7 +32,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(enum.Enum):
-    """What is to happen to a window: (fire, purge)."""
+    """Decision of a trigger on a window: (fire, purge)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -313,7 +313,7 @@ class EndOfStreamTrigger(Trigger[T, GlobalWindow]):
 
 
 class ContinuousTrigger(Trigger[T, TimeWindow]):
-    """What the two continuous triggers share: the next time to fire, kept as the smallest one asked for."""
+    """Base class of the two continuous triggers: stores the next time to fire, the smallest that was registered."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:

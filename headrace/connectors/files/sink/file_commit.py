@@ -50,7 +50,7 @@ class FileCommitError(HeadraceError):
 class CommitNote(msgspec.Struct, frozen=True):
     """Note of the last commit into a sink's folder in one scope.
 
-    `garbage`: merged files, to be deleted once this note is written. `ended_subtasks`: those that have finished writing.
+    `garbage`: merged files, to be deleted once this note is written. `ended_subtasks`: those that finished writing.
     """
 
     scope: str
