@@ -26,7 +26,7 @@ class WatermarkOutput(ABC):
 
     @abstractmethod
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """Declare that no more events up to `timestamp_ms` (epoch ms) are expected; ignored unless larger than the last.
+        """Declare that no events up to `timestamp_ms` (epoch ms) are expected any more; ignored unless above the last.
 
         An idle input becomes active again.
         """

@@ -192,7 +192,7 @@ class TaskExecutorGateway(Protocol):
     async def request_checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """Return a task's progress with a checkpoint; None where it does not run. Works even while the task is stuck."""
+        """Return a task's progress with a checkpoint; None where it does not run. Answers also while it is stuck."""
         ...
 
     async def read_state(

@@ -79,7 +79,7 @@ class TimerFired:
 
 @dataclass(frozen=True)
 class MonitoringCanceled:
-    """Nobody wants to know any more."""
+    """The caller has ended the monitoring of the peer."""
 
 
 HeartbeatEvent = HeartbeatReceived | PeerUnreachable | TimerFired | MonitoringCanceled

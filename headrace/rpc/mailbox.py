@@ -152,7 +152,7 @@ class ActionMail:
         self._server.run_action(self._action)
 
     def refuse(self) -> None:
-        """Nobody waits for it."""
+        """Drop the action; no caller waits for its result."""
         _LOG.debug("%s has terminated and drops an action", self._server.address)
 
 

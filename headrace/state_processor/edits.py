@@ -46,7 +46,7 @@ from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
 
 @dataclass(frozen=True)
 class EditContext:
-    """Where edits read and write. `folder`: that of the new savepoint, for whoever writes from elsewhere."""
+    """Reader and writer of an edit. `folder`: that of the new savepoint, for writers in other processes."""
 
     folder: str
     reader: SnapshotReader

@@ -58,7 +58,7 @@ _Entry = tuple[Hashable, Hashable]
 
 @dataclass
 class _Windows:
-    """What one subtask has by key and window. `timers`: the latest of each, epoch ms."""
+    """Window state of one subtask, by key and window. `timers`: the latest of each, epoch ms."""
 
     contents: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
     others: dict[_Entry, str] = field(default_factory=dict[_Entry, str])

@@ -91,12 +91,12 @@ class Lease:
         return dataclasses.replace(self, renewed_ms=now_ms)
 
     def give_back(self) -> None:
-        """Nobody reads under it any more."""
+        """End the lease by deleting its file: its holder has finished reading."""
         with contextlib.suppress(CheckpointStorageError):
             remove_file(self._uri)
 
     def write(self, now_ms: int) -> None:
-        """Say that it lasts for its duration from now on. CheckpointStorageError."""
+        """Write the lease's file, so that it expires `duration_ms` from now. CheckpointStorageError."""
         record = LeaseRecord(now_ms + self.duration_ms, self.holder)
         # Several parts renew one lease at a time: each has a temporary name of its own.
         unique = system_random().randbytes(4).hex()

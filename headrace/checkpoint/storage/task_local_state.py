@@ -88,7 +88,7 @@ class CopyingWriter:
         return file
 
     def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
-        """See SnapshotWriter. On one file system the copy is a second name for the same bytes."""
+        """Store a file and keep a local copy of it: a hard link if both are on one file system."""
         file = self._writer.write_file(name, path, is_shared=is_shared)
         self._copies.keep(file, lambda target: _link_or_copy(path, target))
         return file

@@ -174,7 +174,10 @@ class KafkaCommitter:
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. KafkaFencedError where another driver commits; StagedRecordsLostError."""
+        """Write a checkpoint's staged records in one transaction, unless they were committed before.
+
+        KafkaFencedError where another driver commits; StagedRecordsLostError.
+        """
         staged = [STAGED.decode(content) for content in committables]
         if not staged:
             return
@@ -191,7 +194,7 @@ class KafkaCommitter:
         self._sweep(staged)
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits. Earlier drivers are shut out by it, as by a commit."""
+        """Return a scope's highest committed checkpoint id, or None. Fences off earlier drivers, as a commit does."""
         try:
             self._connected(scope)
         except BaseException:

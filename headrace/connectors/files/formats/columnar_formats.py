@@ -308,7 +308,7 @@ class ParquetRows:
 
     @property
     def unread_bytes(self) -> int:
-        """See FileRecords. Columns and row groups that are left out do not count."""
+        """Return the approximate number of bytes left to read, without columns and row groups that are not read."""
         unread_count = self._row_count - self._read_count
         return self._size_bytes * unread_count // max(1, self._row_count)
 

@@ -70,7 +70,7 @@ class FileCommitter:
         self._swept: set[StagingFolder] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. FileCommitError where a file is neither where it was prepared nor where it belongs."""
+        """Commit a checkpoint's files. FileCommitError if a file is neither in its staging folder nor at its target."""
         scope = scope_of(key)
         notes = self._note_file(scope)
         note = notes.read() or CommitNote(scope)
