@@ -1,4 +1,4 @@
-"""Executors: who runs a job. Found by name through entry points, so that programs do not import their host."""
+"""Executors run jobs. They are found by name through entry points, so that programs do not import their host."""
 
 import atexit
 import threading

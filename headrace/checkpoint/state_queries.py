@@ -97,8 +97,8 @@ class KeyGroupFigures(msgspec.Struct, frozen=True, array_like=True):
 class TimerFigures(msgspec.Struct, frozen=True):
     """Timers of one domain. `due_counts`: how many are due by when, see `TIMER_DUE_LIMITS_MS`; `next_ms`: epoch ms.
 
-    What is due counts from the clock, or from the operator's watermark (None before the first one: then nothing is
-    told apart, and all are in the last place).
+    Times until due count from the clock, or from the operator's watermark (None before the first one: then all timers
+    are in the last place).
     """
 
     domain: str

@@ -1,6 +1,6 @@
 """`headrace trace exchange`: watch flow control work, on a real exchange of a few rows in one process.
 
-How the steps of a traced exchange look: a line for what happened, one per frame that left, and the accounts.
+Each step of a traced exchange is shown as a line for its event, one per frame sent, and the accounts.
 """
 
 import math

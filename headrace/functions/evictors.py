@@ -1,4 +1,4 @@
-"""Evictors: which records a window drops before its function sees them, or afterwards.
+"""Evictors: remove records from a window before or after its function is called.
 
 A window with an evictor keeps every record with its timestamp, also where a reduce or aggregate function could have
 folded them as they came.

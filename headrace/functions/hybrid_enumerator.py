@@ -55,7 +55,7 @@ class SwitchSource(msgspec.Struct, frozen=True, array_like=True, tag="switch"):
 
 
 class SourceWords(msgspec.Struct, frozen=True, array_like=True, tag="words"):
-    """Either way: what a source's own enumerator and readers say to each other."""
+    """Message in either direction between a source's own enumerator and its readers."""
 
     payload: bytes
 

@@ -1,6 +1,6 @@
-"""The door for pushed data as a source reader sees it: what comes in, and how a subtask asks for it.
+"""A source reader's interface to pushed data: the elements that arrive, and the calls that fetch them.
 
-The TaskManager's data plane implements it; every row of a partition comes through exactly once and in order.
+The TaskManager's data plane implements it; every row of a partition arrives exactly once and in order.
 """
 
 from collections.abc import Callable, Mapping

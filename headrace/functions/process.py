@@ -117,7 +117,7 @@ class ProcessFunction(Function):
     """Sees every record of a stream with its context."""
 
     class Context(ElementContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: "ProcessFunction.Context") -> Iterable[Any] | None:
@@ -128,10 +128,10 @@ class KeyedProcessFunction(Function):
     """Sees every record of a keyed stream with its context; may keep state and set timers."""
 
     class Context(KeyedContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     class OnTimerContext(TimerContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
     @abstractmethod
     def process_element(
@@ -149,7 +149,7 @@ class CoProcessFunction(Function):
     """Sees the records of two connected streams with their context."""
 
     class Context(ElementContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     @abstractmethod
     def process_element1(
@@ -168,10 +168,10 @@ class KeyedCoProcessFunction(Function):
     """Sees the records of two streams keyed alike; state and timers of a key serve both."""
 
     class Context(KeyedContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     class OnTimerContext(TimerContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
     @abstractmethod
     def process_element1(
@@ -251,7 +251,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     """Over a keyed stream and a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast record: no key is current."""
+        """Context of a broadcast record: no key is current."""
 
         @abstractmethod
         def apply_to_keyed_state(
@@ -263,7 +263,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of a record of the keyed stream."""
+        """Context of a record of the keyed stream."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -274,7 +274,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """The key of the record or timer."""
 
     class OnTimerContext(ReadOnlyContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:

@@ -1,4 +1,4 @@
-"""RuntimeContext: what a user function learns in `open` about its subtask, its metrics and its keyed state."""
+"""RuntimeContext: gives a user function in `open` its subtask's facts, its metrics and its keyed state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

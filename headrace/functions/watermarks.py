@@ -43,9 +43,9 @@ class WatermarkOutput(ABC):
 class WatermarkGenerator(ABC):
     """Decides about watermarks by looking at every event; one per subtask, or per split of a source.
 
-    What it emits in `on_event` goes out right behind that event, which cuts batches: rows that follow are judged by
-    the new watermark. Where events only have to be counted or compared, and the answer can wait for the interval, emit
-    in `on_periodic_emit`, every `pipeline.auto-watermark-interval`.
+    A watermark emitted in `on_event` follows that event directly, which splits batches: later rows are compared with
+    the new watermark. If events only have to be counted or compared and the watermark can wait for the interval, emit
+    it in `on_periodic_emit`, every `pipeline.auto-watermark-interval`.
     """
 
     @abstractmethod

@@ -65,7 +65,7 @@ class SlotStatus(msgspec.Struct, frozen=True):
 
 
 class MemoryUsage(msgspec.Struct, frozen=True):
-    """Memory of one process: what it has now, and what it may count on."""
+    """Memory of one process: its present use, and its budget."""
 
     resident_bytes: int
     limit_bytes: int

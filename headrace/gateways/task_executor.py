@@ -1,4 +1,4 @@
-"""TaskExecutorGateway: what others may ask of a TaskManager. Not fenced: callers pass their leader session.
+"""TaskExecutorGateway: calls that a TaskManager answers. Not fenced: callers pass their leader session.
 
 A TaskManager serves several leaders. StaleLeaderError is the answer to a session that does not lead here any more.
 """

@@ -1,4 +1,4 @@
-"""JobGraph: what is submitted, chains of operators joined by edges, frozen and ready for the wire.
+"""JobGraph: the submitted form of a job: chains of operators joined by edges, frozen and ready for the wire.
 
 User functions are opaque bytes here: only the task that runs them unpickles them.
 Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge.

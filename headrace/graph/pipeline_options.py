@@ -2,7 +2,7 @@
 
 Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
 
-How results travel between the tasks of a job: the job's choice, and what it makes of each edge.
+Also chooses the result type of each edge between tasks, from the job's shuffle mode.
 
 Source: Flink BatchShuffleMode, GlobalStreamExchangeMode, StreamingJobGraphGenerator.
 """

@@ -1,4 +1,4 @@
-"""StreamGraph: what the user said, one node per operator, frozen.
+"""StreamGraph: the user's program, one node per operator, frozen.
 
 Union, partitioning and side outputs are no nodes: they are folded into the edges. Edges are joined to nodes by id;
 ids grow in the order in which the program made its operators.

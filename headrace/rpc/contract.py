@@ -23,7 +23,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, eq=False)
 class MethodContract:
-    """One method: how to bind, encode and decode a call of it and its reply."""
+    """Contract of one method: binds, encodes and decodes a call and its reply."""
 
     gateway_name: str
     name: str

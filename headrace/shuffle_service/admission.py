@@ -1,4 +1,4 @@
-"""With how much memory each may push, and which jobs are still alive: the pure decisions of a shuffle service.
+"""Pure decisions of a shuffle service: the memory that each producer may use, and the leases of jobs.
 
 Source: Flink Remote Shuffle's write buffer pool and heartbeat timeouts.
 """

@@ -2,9 +2,9 @@
 
     PushOpen ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
 
-What ends before the commit leaves nothing. Frames are taken on the transport's thread; files are written on the I/O
-pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service whose
-disk is slow slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
+A push that ends before the commit leaves no files. Frames are received on the transport's thread; files are written on
+the I/O pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service
+with a slow disk slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
 """
 
 import logging

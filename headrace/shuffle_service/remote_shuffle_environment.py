@@ -51,7 +51,7 @@ class _ReadingEnvironment(CreditBasedShuffleEnvironment):
 
 
 class _ServiceSession(PeerSession):
-    """A connection with a shuffle service: when it is lost, no task is to blame."""
+    """A connection to a shuffle service; its loss is not blamed on a task."""
 
     def lost(self, error: NetworkError) -> None:
         if isinstance(error, ConnectionLostError):

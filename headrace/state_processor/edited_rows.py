@@ -1,6 +1,6 @@
 """EditedRows: rows on their way into a state, checked as a job's own rows would be, and written as its chunks.
 
-What is checked: that the key group is that of the key, and all of `edit_checks`. The error names the row.
+Checks that the key group is that of the key, and all of `edit_checks`. The error names the row.
 """
 
 from collections.abc import Collection, Hashable, Sequence

@@ -1,6 +1,6 @@
 """Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
 
-What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
+An edit writes only through the `EditContext`; the parent is never changed.
 
 An edit that puts an operator's rows in another number of key groups, which is its max parallelism.
 """

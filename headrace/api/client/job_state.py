@@ -1,6 +1,6 @@
-"""JobState: what a running job keeps, as tables: in its last checkpoint, or live, and figures of it.
+"""JobState: the state of a running job as tables, live or from its last checkpoint, and its sizes.
 
-`JobClient.state()` returns one. Nothing here changes state, and nobody has to know where checkpoints lie.
+`JobClient.state()` returns one. It only reads, and callers need not know the paths of checkpoints.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class RestartStrategyConfiguration(ABC):
-    """Base: what should happen after a failure."""
+    """Base class of restart strategies, which decide whether and when a job restarts after a failure."""
 
     @abstractmethod
     def get_description(self) -> str:

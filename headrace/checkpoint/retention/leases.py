@@ -1,4 +1,4 @@
-"""Leases: who reads a snapshot without a job, so that clean-up waits for them.
+"""Leases of readers that read a snapshot without a job: clean-up waits for them.
 
     <snapshot>/_leases/<token>      until when, and by whom: JSON
 

@@ -92,7 +92,7 @@ class Lineage(Protocol):
 
 
 class LineageInMemory:
-    """Of a job whose checkpoints do not outlive its driver."""
+    """Lineage of a job whose checkpoints do not outlive its driver."""
 
     def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
         self.lineage_id: Final = lineage_id

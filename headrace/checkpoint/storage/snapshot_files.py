@@ -1,4 +1,4 @@
-"""SnapshotWriter and SnapshotReader: how one subtask's part of a checkpoint is stored and read, wherever it lies.
+"""SnapshotWriter and SnapshotReader: interfaces that store and read one subtask's part of a checkpoint, in any storage.
 
 RevocableWriter: writes files of a checkpoint that may come to nothing while they are written.
 

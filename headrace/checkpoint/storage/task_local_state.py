@@ -1,4 +1,4 @@
-"""LocalCopies: what a process wrote to the checkpoint storage, once more on its own disk, for a restore that is near.
+"""LocalCopies: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
 
 A copy is found by the digest that the handle carries, and checked against it: one that is not there, or damaged, only
 costs the way to the storage. The copies that were used least lately go when there are too many bytes of them.

@@ -1,4 +1,4 @@
-"""Window assigners: which windows a record belongs to. Base classes, global and count windows, and own assigners.
+"""Window assigners: assign records to windows. Base classes, global and count windows, and users' own assigners.
 
 Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
 

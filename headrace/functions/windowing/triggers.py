@@ -1,10 +1,10 @@
-"""Triggers: when the contents of a window are handed to its function, and when they are dropped.
+"""Triggers: decide when a window's function is called with its contents, and when these are purged.
 
 Triggers that fire again and again, every interval of event time or of the clock.
 
 ProcessingTimeoutTrigger: another trigger, and a time by the clock after which a window fires all the same.
 
-How far apart two records are: DeltaFunction, and the trigger that fires once they are too far apart.
+Also DeltaFunction, the distance of two records, and the trigger that fires when it exceeds a threshold.
 """
 
 import enum

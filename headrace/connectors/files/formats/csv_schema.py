@@ -1,4 +1,4 @@
-"""CsvSchema: which columns CSV files have, by place, and how their values are written.
+"""CsvSchema: the columns of CSV files, by position, and the notation of their values.
 
 Source: Jackson CsvSchema, of which PyFlink's is a wrapper.
 """

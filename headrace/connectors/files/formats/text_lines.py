@@ -1,6 +1,6 @@
 """StreamFormat: text files, a record per line. Source: Flink StreamFormat, TextLineInputFormat.
 
-What is said of a file whose bytes are not in the charset that it is read in.
+Also defines the error of a file whose bytes are not in the charset that it is read in.
 """
 
 import codecs

@@ -1,8 +1,8 @@
 """FileCommitter: gives prepared files their names, in the driver, once for each checkpoint.
 
-What a sink's folder was given by which checkpoint is noted in a hidden file there, as the highest id committed in a
-scope: files that somebody has taken away since are then not missed. Each file appears whole, one after the other; a
-crash in between leaves the rest to the next call.
+A hidden file in a sink's folder notes the highest checkpoint id committed in a scope: files of it that somebody has
+removed since are then not missed. Each file appears whole, one after the other; after a crash in between, the next
+call publishes the rest.
 Source: Flink FileCommitter, CompactorOperator.
 """
 

@@ -1,6 +1,6 @@
 """FileSource: the records of files, bounded or watching for new ones. Source: Flink FileSource.
 
-Which splits a file source makes of its files, and who gets them: PyFlink's providers as plain values.
+Also has PyFlink's providers as plain values: they choose the splits made of files, and their assignment.
 
 Source: Flink FileEnumerator.Provider, FileSplitAssigner.Provider.
 """
