@@ -1,4 +1,4 @@
-"""StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
+"""StreamExecutionEnvironment: entry point of a program. It makes streams, keeps settings and runs the job."""
 
 import logging
 from collections.abc import Sequence

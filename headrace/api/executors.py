@@ -1,4 +1,4 @@
-"""Executors: who runs a job. Found by name through entry points, so that programs do not import their host."""
+"""Executors run jobs. They are found by name through entry points, so that programs do not import their host."""
 
 import atexit
 import threading
@@ -29,7 +29,7 @@ class PipelineExecutor(Protocol):
 
     @property
     def name(self) -> str:
-        """What `execution.target` calls it."""
+        """Return the executor's name in `execution.target`."""
         ...
 
     def submit(self, job_graph: "JobGraph") -> "JobClient":

@@ -1,8 +1,7 @@
-"""What may be passed where a user function is asked for: TypeErrors while the program is built, in PyFlink's words.
+"""Checks user functions while the program is built: raises TypeErrors in PyFlink's words.
 
-Which operators can bear records on which their function raises, and what they become then.
-
-Where in the user's program a stream method was called: errors of operators without user code point there.
+Also decides which operators can handle records on which their function raises, and makes their specs. Finds the line
+of the user's program that called a stream method: errors of operators without user code point there.
 """
 
 import sys

@@ -27,9 +27,9 @@ from headrace.graph.stream_graph import (
 
 @dataclass(frozen=True)
 class GraphDefaults:
-    """What operators take that say nothing themselves.
+    """Default settings of operators that do not set their own.
 
-    `is_assumed`: the parallelism stands for the executor's, which is not known yet.
+    `is_assumed`: the parallelism is a placeholder for the executor's, which is not known yet.
     """
 
     job_name: str

@@ -25,10 +25,10 @@ class StoredStream:
 
 @dataclass(eq=False)
 class Cache:
-    """What became of a cached stream.
+    """State of a cached stream's data sets.
 
-    `made_by_jobs`: data sets of jobs that made it, or still do; the one that jobs read first, then the oldest.
-    `stored` is the one that the next job reads; None where that runs the producers.
+    `made_by_jobs`: data sets of jobs that produced it or still do: first the one that jobs read, then from the oldest
+    on. `stored`: the one that the next job reads; None where that job runs the producers.
     """
 
     made_by_jobs: list[ClusterDataSetId] = field(default_factory=list[ClusterDataSetId])
@@ -70,7 +70,7 @@ class OperatorTransformation:
 
     @property
     def needed_inputs(self) -> "tuple[Transformation, ...]":
-        """What has to run before it: nothing where an earlier job left what it gives."""
+        """Return the transformations that have to run before it: none where an earlier job stored its result."""
         return () if self.cache is not None and self.cache.stored is not None else self.inputs
 
     def set_parallelism(self, parallelism: int) -> None:
@@ -143,7 +143,7 @@ ProducingTransformation = OperatorTransformation | SideOutputTransformation
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where rows really come from, once the virtual steps are folded."""
+    """Real origin of a stream's rows, after folding the virtual steps."""
 
     operator: OperatorTransformation
     partitioning: Partitioning | None

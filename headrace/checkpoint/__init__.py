@@ -1,7 +1,7 @@
-"""What a checkpoint is: handles of what was written, metadata, storage.
+"""Checkpoints as values and files: state handles, metadata, storage.
 
-Duty: the words in which tasks, coordinator and storage speak of snapshots.
+Duty: defines the types with which tasks, coordinator and storage describe snapshots.
 Rooms: `storage` writes and reads snapshots, `retention` keeps and deletes them.
 Neighbours: imports `core` only; barriers, which travel between tasks, are in `core/barriers`.
-Start reading: `handles`, then `storage/subtask_storage`; what a driver publishes is in `metadata`.
+Start reading: `handles`, then `storage/subtask_storage`; `metadata` has the content that a driver publishes.
 """

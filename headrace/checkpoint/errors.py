@@ -26,7 +26,7 @@ StateReadError                 the state of a running subtask cannot be read
 +- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
 +- StateNotShowableError       what it holds cannot be put into columns
 
-Why a checkpoint came to nothing, and whether that counts against the tolerable failures.
+Also lists the reasons of failed checkpoints, and whether each counts against the tolerable failures.
 
 Source: Flink CheckpointFailureReason, CheckpointFailureManager.
 """

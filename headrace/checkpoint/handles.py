@@ -1,20 +1,19 @@
-"""What a subtask hands over when it has taken its part of a checkpoint: files and small contents, by operator.
+"""State handles: references to the files and small contents of a subtask's part of a checkpoint, by operator.
 
-A chunk is one table of rows, open data wherever Arrow can say what it is: `headrace.state.snapshots` names the columns
-of each table. Handles are frozen values that go over the control plane and into the checkpoint's metadata.
+A chunk is one table of rows, readable by anybody wherever Arrow has types for them: `headrace.state.snapshots` names
+the columns of each table. Handles are frozen values, sent over the control plane and stored in the checkpoint's
+metadata.
 Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.
 
-Which part of an edge's data in flight a chunk holds, and which subtasks of today it concerns.
-
-One chunk is what one subtask had of one channel: as its receiver (queued there) or as its sender (overtaken there).
-What a sender had is dealt among today's senders, who send each row where it belongs today. What a receiver had goes to
-the receivers that may own its rows:
+Chunks of in-flight data hold the records that one subtask had of one channel: as its receiver (queued there) or as its
+sender (overtaken there). After rescaling, the chunks of senders are distributed among the new senders, who send each
+row to its present receiver. The chunks of receivers go to the receivers that may own their rows:
 
     rows sent by key (HASH)             the subtasks whose key groups overlap those of the old one; each keeps its own
     others (REBALANCE, SHUFFLE)         in turn: any subtask may process any row
     others (GLOBAL)                     in turn as well: only subtask 0 had any, and is the first in turn
 
-On all other edges barriers do not overtake, so that there is nothing in flight to be kept.
+On all other edges barriers do not overtake records, so that there is no in-flight data to store.
 Source: Flink SubtaskStateMapper, StreamPartitioner.getDownstreamSubtaskStateMapper.
 """
 
@@ -48,7 +47,7 @@ NO_FILE: Final = StateFile("", b"", 0, b"")
 
 
 class StateTable(enum.Enum):
-    """What the rows of a chunk are."""
+    """Kinds of rows in a chunk."""
 
     KEYED = "keyed"
     TIMERS = "timers"
@@ -65,7 +64,7 @@ class StateTable(enum.Enum):
 
 
 class OperatorStateMode(enum.Enum):
-    """What becomes of items when the parallelism changes. Source: Flink OperatorStateHandle.Mode."""
+    """Modes of redistributing items when the parallelism changes. Source: Flink OperatorStateHandle.Mode."""
 
     SPLIT = "SPLIT_DISTRIBUTE"
     UNION = "UNION"
@@ -116,7 +115,7 @@ class Committable(msgspec.Struct, frozen=True):
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
-    """What one operator of one subtask has in a checkpoint. `committables`: all that are not known to be decided."""
+    """State of one operator of one subtask in a checkpoint. `committables`: all not yet known to be decided."""
 
     chunks: tuple[StateChunk, ...] = ()
     committables: tuple[Committable, ...] = ()
@@ -141,9 +140,10 @@ class TaskStateSnapshot(msgspec.Struct, frozen=True):
 
 
 class CheckpointMetrics(msgspec.Struct, frozen=True):
-    """How a subtask's part went. Durations in ms; `start_delay_ms`: from the trigger to its first barrier.
+    """Measurements of a subtask's part in a checkpoint. Durations in ms.
 
-    `alignment_ms`: from the first to the last barrier. Source: Flink CheckpointMetrics.
+    `start_delay_ms`: from the trigger to the first barrier. `alignment_ms`: from the first to the last barrier.
+    Source: Flink CheckpointMetrics.
     """
 
     start_delay_ms: int = 0
@@ -156,7 +156,7 @@ class CheckpointMetrics(msgspec.Struct, frozen=True):
 
 
 class SubtaskPhase(enum.Enum):
-    """What a subtask does for a checkpoint."""
+    """Phases of a subtask's part in a checkpoint."""
 
     NOT_SEEN = "no barrier of it has come"
     ALIGNING = "it waits for barriers"
@@ -165,10 +165,11 @@ class SubtaskPhase(enum.Enum):
 
 
 class CheckpointProgress(msgspec.Struct, frozen=True):
-    """How far a subtask is with a checkpoint. `missing`: the producers of up to eight channels without its barrier.
+    """Progress of a subtask with a checkpoint.
 
-    `elapsed_ms`: since the first barrier came, or since the state was frozen. `queued_bytes`: what waits in its inputs.
-    `occupation`: BUSY, IDLE or BACKPRESSURED, as of now.
+    `missing`: the producers of up to eight channels on which its barrier has not arrived. `elapsed_ms`: since the first
+    barrier came, or since the state was frozen. `queued_bytes`: bytes that wait in its inputs. `occupation`: BUSY, IDLE
+    or BACKPRESSURED, as of now.
     """
 
     phase: SubtaskPhase
@@ -181,9 +182,9 @@ class CheckpointProgress(msgspec.Struct, frozen=True):
 
 
 class SubtaskRestore(msgspec.Struct, frozen=True):
-    """What one subtask starts from: the restored checkpoint's id and, by operator, the chunks that concern it.
+    """State that one subtask starts from: the restored checkpoint's id and, by operator, its chunks.
 
-    A chunk may hold more key groups or items than the subtask's own: whoever restores takes what is its.
+    A chunk may hold more key groups or items than the subtask's own: on restore it takes only its own.
     """
 
     checkpoint_id: int
@@ -191,7 +192,7 @@ class SubtaskRestore(msgspec.Struct, frozen=True):
     is_finished: bool = False
 
     def state_of(self, operator_id: OperatorId) -> OperatorSubtaskState:
-        """The operator's state; an empty one where there is none."""
+        """Return the operator's state; an empty one where there is none."""
         return self.operators.get(operator_id, _EMPTY)
 
 
@@ -199,14 +200,14 @@ _EMPTY = OperatorSubtaskState()
 
 
 class ChannelRole(enum.Enum):
-    """Whose part of a channel a chunk is."""
+    """End of a channel whose part a chunk is: the receiver's (INPUT) or the sender's (OUTPUT)."""
 
     INPUT = "input"
     OUTPUT = "output"
 
 
 class ReceiverMapping(enum.Enum):
-    """How what receivers had is dealt among those of today."""
+    """Modes of distributing the in-flight data of former receivers among the new ones."""
 
     RANGE = "range"
     ROUND_ROBIN = "round robin"
@@ -232,7 +233,7 @@ class ChannelPart(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str, int, int, int]:
-        """What is unique among the chunks of a snapshot, and their order."""
+        """Return the chunk's key, unique in a snapshot, by which chunks are ordered."""
         return (self.role.value, self.edge, self.sender, self.receiver, self.part)
 
     @classmethod

@@ -1,6 +1,6 @@
-"""What a completed checkpoint or savepoint is, as its coordinator publishes it and as a later one restores it.
+"""Metadata of completed checkpoints and savepoints: published by a coordinator, restored by a later one.
 
-`metadata_format` says how it is written down. Source: Flink CompletedCheckpoint, CheckpointMetadata, OperatorState.
+`metadata_format` serializes it. Source: Flink CompletedCheckpoint, CheckpointMetadata, OperatorState.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from headrace.core.ids import JobId, OperatorId
 
 
 class OperatorSnapshot(msgspec.Struct, frozen=True):
-    """What one operator has in a checkpoint.
+    """State of one operator in a checkpoint.
 
-    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: of the operator's
-    coordinator in the JobMaster, None where it has none.
+    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: state of the
+    operator's coordinator in the JobMaster, None where it has none.
     """
 
     operator_id: OperatorId
@@ -61,7 +61,7 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people know it by: name and uid, or id where it has no uid."""
+        """Return the operator's title for messages: name and uid, or id where it has no uid."""
         known_by = f"uid '{self.uid}'" if self.uid else f"id {self.operator_id}, no uid"
         return f"'{self.name}' ({known_by})"
 
@@ -75,9 +75,9 @@ class PendingCommit(msgspec.Struct, frozen=True):
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """What an edit did to one state: rows before and after, and of these how many were added, changed and removed.
+    """Effect of an edit on one state: rows before and after, and counts of added, changed and removed rows.
 
-    `removed_expired_count`: how many of the removed ones were past their time to live when they were stored.
+    `removed_expired_count`: the removed rows that were past their time to live when they were stored.
     """
 
     operator: str
@@ -92,7 +92,7 @@ class StateChange(msgspec.Struct, frozen=True):
 
 
 class SnapshotEdit(msgspec.Struct, frozen=True):
-    """How a savepoint was made of another snapshot, without a job. `timestamp_ms`: wall clock of the edit."""
+    """Record of the edit that made a savepoint from another snapshot, without a job. `timestamp_ms`: wall clock."""
 
     parent_uri: str
     parent_checkpoint_id: int

@@ -15,14 +15,14 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class CheckpointingMode(enum.Enum):
-    """What a checkpoint promises about records in flight."""
+    """Guarantees of a checkpoint for records in flight."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
 
 
 class ExternalizedCheckpointRetention(enum.Enum):
-    """What becomes of the last checkpoint of a cancelled job."""
+    """Policies for the last checkpoint of a cancelled job."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1
@@ -30,7 +30,7 @@ class ExternalizedCheckpointRetention(enum.Enum):
 
 
 class CheckpointStorageKind(enum.Enum):
-    """Where snapshots lie."""
+    """Kinds of places in which checkpoints are stored."""
 
     JOBMANAGER = 0
     """In the memory of the driver: nothing outlives it."""
@@ -47,14 +47,14 @@ class ClaimMode(enum.Enum):
 
 
 class StateBackendType(enum.Enum):
-    """Where keyed state lives while a job runs."""
+    """Types of state backends, which store keyed state while a job runs."""
 
     HASHMAP = 0
     ROCKSDB = 1
 
 
 class TimerServiceFactory(enum.Enum):
-    """Where the RocksDB backend keeps timers."""
+    """Places in which the RocksDB backend stores timers."""
 
     HEAP = 0
     ROCKSDB = 1
@@ -332,7 +332,7 @@ def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E
 
 
 def storage_kind(settings: Settings) -> CheckpointStorageKind:
-    """Where checkpoints lie. ConfigurationError, also for a file system without a folder."""
+    """Return the configured kind of storage. ConfigurationError, also for a file system without a folder."""
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
     if not settings.get_option(STORAGE):
         is_given = bool(directory)

@@ -1,7 +1,7 @@
-"""What is asked of the state of a subtask that runs, and what it says: values that both planes know, as handles are.
+"""Queries of a running subtask's state and their answers: values known to control plane and tasks, like handles.
 
-They go from a client to the task and back within the messages of `gateways/state_requests`; nobody in between looks
-into the rows, which are those that a checkpoint's files have.
+They go from a client to the task and back inside the messages of `gateways/state_requests`; nobody in between reads
+the rows, which have the form of those in a checkpoint's files.
 """
 
 import enum
@@ -26,7 +26,7 @@ def refuse_key_count(state: str, key_count: int) -> None:
 
 
 class ReadLimit(enum.Enum):
-    """What ended an answer before all rows were in it."""
+    """Limits that end an answer before all rows are in it."""
 
     ROWS = "more rows than were asked for"
     BYTES = "more than one message may hold"
@@ -34,7 +34,7 @@ class ReadLimit(enum.Enum):
 
 
 class StatesQuery(msgspec.Struct, frozen=True, tag=True):
-    """Which states an operator has in one subtask. `duration_ms_max`: of the answer, from its first mail on."""
+    """Query for the states of an operator in one subtask. `duration_ms_max`: of the answer, from its first mail on."""
 
     duration_ms_max: int = 5_000
 
@@ -56,7 +56,7 @@ class RowsQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class FiguresQuery(msgspec.Struct, frozen=True, tag=True):
-    """How much there is of each state of an operator. `duration_ms_max`: of the answer, from its first mail on."""
+    """Query for the sizes of an operator's states. `duration_ms_max`: of the answer, from its first mail on."""
 
     duration_ms_max: int = 5_000
 
@@ -79,7 +79,7 @@ class LiveStateInfo(msgspec.Struct, frozen=True):
 
 
 class KeyFigures(msgspec.Struct, frozen=True):
-    """What one key has in one state. `key`: as Python prints it."""
+    """Size of one key's rows in one state. `key`: its repr."""
 
     key: str
     row_count: int
@@ -87,7 +87,7 @@ class KeyFigures(msgspec.Struct, frozen=True):
 
 
 class KeyGroupFigures(msgspec.Struct, frozen=True, array_like=True):
-    """What one key group has in one state."""
+    """Size of one key group's rows in one state."""
 
     key_group: int
     row_count: int
@@ -97,8 +97,8 @@ class KeyGroupFigures(msgspec.Struct, frozen=True, array_like=True):
 class TimerFigures(msgspec.Struct, frozen=True):
     """Timers of one domain. `due_counts`: how many are due by when, see `TIMER_DUE_LIMITS_MS`; `next_ms`: epoch ms.
 
-    What is due counts from the clock, or from the operator's watermark (None before the first one: then nothing is
-    told apart, and all are in the last place).
+    Times until due count from the clock, or from the operator's watermark (None before the first one: then all timers
+    are in the last place).
     """
 
     domain: str
@@ -112,11 +112,11 @@ TIMER_DUE_LIMITS_MS = (0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 
 
 class StateFigures(msgspec.Struct, frozen=True):
-    """What one subtask has of one state. `size_bytes`: of its rows in Arrow, as they would be in a file uncompressed.
+    """Size of one state in one subtask. `size_bytes`: of its rows in Arrow, uncompressed.
 
     `top_keys`: those with the most bytes, and those with the most rows; lower bounds where `are_top_keys_exact` is
-    false, as there were too many keys to remember all. `expired_count`: rows past their time to live; None without one.
-    `oldest_window_ms`: the least start of a window, or time of a namespace. `is_partial`: not all rows were looked at.
+    false, as there were too many keys to count each. `expired_count`: rows past their time to live; None without one.
+    `oldest_window_ms`: the least start of a window, or time of a namespace. `is_partial`: not all rows were counted.
     """
 
     table: StateTable

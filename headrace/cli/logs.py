@@ -1,6 +1,6 @@
-"""What `headrace run` says on standard error: errors, findings about its Spark session; all with `--verbose`.
+"""Log output of the command line on standard error, and the display and exit codes of failures.
 
-How a failure of a command is shown, and which exit code it has.
+`headrace run` logs errors and findings about its Spark session, and everything with `--verbose`.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The live display of a running job: a table on a terminal, plain lines elsewhere; fed by the Dispatcher.
 
-What the live display shows of a job, computed from two snapshots of its details. Pure.
+Also computes the content of the live display from two snapshots of a job's details. Pure.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""How snapshots are shown: tables of what was inspected. Pure."""
+"""Tables that show inspected snapshots. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def operators_table(metadata: CheckpointMetadata) -> Table:
 
 
 def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tuple[str, str]]:
-    """What is said of a snapshot as a whole."""
+    """Return names and values that describe a snapshot as a whole."""
     pending_count = sum(len(one.committables) for one in metadata.pending_commits) + sum(
         len(state.committables)
         for operator in metadata.operators
@@ -75,7 +75,7 @@ def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tup
 
 
 def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
-    """How it was made of another snapshot, where it was."""
+    """Return names and values that describe the edit that made the snapshot; none where no edit made it."""
     edit = metadata.edit
     if edit is None:
         return []
@@ -97,7 +97,7 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
 
 
 def verification_lines(verification: Verification) -> list[str]:
-    """What verifying has found."""
+    """Return the lines that report the result of a verification."""
     if verification.is_sound:
         return ["every file is as it was written"]
     return [

@@ -1,6 +1,6 @@
 """`headrace trace exchange`: watch flow control work, on a real exchange of a few rows in one process.
 
-How the steps of a traced exchange look: a line for what happened, one per frame that left, and the accounts.
+Each step of a traced exchange is shown as a line for its event, one per frame sent, and the accounts.
 """
 
 import math
@@ -98,7 +98,7 @@ def row(width: int, step: TraceStep, previous: Reading | None) -> RenderableType
 
 
 def conclusion(settings: TraceSettings, steps: Sequence[TraceStep]) -> Iterator[str]:
-    """What to take home, one paragraph after the other."""
+    """Yield the conclusions from a trace, paragraph by paragraph."""
     sent = Counter(frame.name for step in steps for frame in step.sent)
     readings = [step.reading for step in steps if step.reading is not None]
     yield HOW_TO_READ

@@ -245,10 +245,10 @@ class _SourceContext:
 
 
 class _SourceOutput:
-    """Where the reader of one source puts what it read: splits of several sources have ids of their own.
+    """Output for the reader of one source: marks split ids with their source, so that they stay apart.
 
-    What an ended source left of its splits is let go once the next one has some, or rows without any: until then the
-    watermark stands where it was. Implements SourceOutput.
+    The splits that an ended source left are released once the next source has splits, or rows without a split: until
+    then they hold the watermark. Implements SourceOutput.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ StreamingFileSink: Final = jvm_only("StreamingFileSink", "use FileSink, with sin
 
 
 class Semantic(enum.Enum):
-    """What FlinkKafkaProducer promised."""
+    """Delivery guarantees of FlinkKafkaProducer."""
 
     EXACTLY_ONCE = (0,)
     AT_LEAST_ONCE = (1,)
@@ -39,7 +39,7 @@ KafkaRecordDeserializationSchema: Final = jvm_only(
 
 
 class FlushBackoffType(enum.Enum):
-    """How a sink into Elasticsearch spaced its retries."""
+    """Backoff between the retries of an Elasticsearch sink."""
 
     CONSTANT = (0,)
     EXPONENTIAL = (1,)
@@ -54,7 +54,7 @@ ElasticsearchSink: Final = jvm_only("ElasticsearchSink", _OWN)
 
 
 class ConsistencyLevel(enum.Enum):
-    """How many replicas of Cassandra's had to answer."""
+    """Number of Cassandra's replicas that have to answer."""
 
     ANY = 0
     ONE = 1
@@ -87,7 +87,7 @@ KinesisFirehoseSinkBuilder: Final = jvm_only("KinesisFirehoseSinkBuilder", _OWN)
 
 
 class TopicRoutingMode(enum.Enum):
-    """How a sink into Pulsar chose partitions."""
+    """Modes in which a Pulsar sink chooses partitions."""
 
     ROUND_ROBIN = 0
     MESSAGE_KEY_HASH = 1

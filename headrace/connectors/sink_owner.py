@@ -1,6 +1,6 @@
 """owner_of_sink: by which name the subtasks of one sink find what they have staged, and nobody else does.
 
-What was staged outlives its writer: the driver looks for it by this name, and so does a later attempt that clears up.
+Staged data outlives its writer: the driver finds it by this name, and so does a later attempt that deletes leftovers.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""What users implement: record functions, process functions, sources, sinks, state, watermarks, windows, joins.
+"""Interfaces that users implement: record and process functions, sources, sinks, state, watermarks, windows, joins.
 
-Duty: the contracts between user code and the runtime, without either.
-Rooms: `windowing` has assigners and triggers; `specs` is what graphs carry, and not for users.
+Duty: defines the contracts between user code and the runtime, without either.
+Rooms: `windowing` has assigners and triggers; `specs` has the operator specs that graphs carry, not for users.
 Neighbours: imports `core` only; `api` takes these, `operators` call them.
 Start reading: `record`, then `process`.
 """

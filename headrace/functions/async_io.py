@@ -49,15 +49,15 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """What makes a call worth repeating."""
+    """Predicates that select the results and exceptions after which a call is repeated."""
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None:
-        """Asked with the results; None where no results are repeated."""
+        """Return the predicate on results; None where a call is never repeated for its results."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate | None:
-        """Asked with the exception; None where no exceptions are repeated."""
+        """Return the predicate on exceptions; None where a call is never repeated for its exception."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
@@ -73,7 +73,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """What is worth repeating."""
+        """Return the predicates that select the calls to repeat."""
 
     @staticmethod
     def no_restart() -> "AsyncRetryStrategy[Any]":

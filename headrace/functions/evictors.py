@@ -1,4 +1,4 @@
-"""Evictors: which records a window drops before its function sees them, or afterwards.
+"""Evictors: remove records from a window before or after its function is called.
 
 A window with an evictor keeps every record with its timestamp, also where a reduce or aggregate function could have
 folded them as they came.
@@ -76,14 +76,14 @@ class Evictor(ABC, Generic[T, W]):
 
 
 class OneSidedEvictor(Evictor[T, Window]):
-    """What the evictors here share: they evict before the function, or with `do_evict_after` behind it."""
+    """Base class of evictors that evict either before the window function or, with `do_evict_after`, after it."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self.do_evict_after = do_evict_after
 
     @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
-        """Remove what is to go."""
+        """Remove the elements to evict."""
 
     def evict_before(
         self,

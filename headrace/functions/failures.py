@@ -1,8 +1,8 @@
-"""What becomes of a record on which a function raises: the job fails, or the record is skipped or set aside.
+"""Policies for a record on which a function raises: fail the job, skip the record, or set it aside.
 
-A result that does not fit the type declared for it counts as raised by the function. A record set aside goes to a side
-output together with its error. Nothing that the function had given for it is kept; what it had changed in state before
-it raised stays changed.
+A result that does not fit its declared type counts as an exception of the function. A record set aside goes to a side
+output together with its error. Results that the function had emitted for it are dropped; changes to state that it had
+made before it raised remain.
 """
 
 import enum
@@ -17,7 +17,7 @@ NUM_RECORDS_FAILED: Final = "numRecordsFailed"
 
 
 class FailurePolicy(enum.Enum):
-    """What becomes of such records; an OutputTag in its place sets them aside."""
+    """Policies for records on which a function raises; an OutputTag in its place sets them aside."""
 
     FAIL = "FAIL"
     """The job fails, and restarts if its strategy says so: the default."""

@@ -30,7 +30,7 @@ class HybridEnumeration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HybridState(msgspec.Struct, frozen=True, array_like=True):
-    """Which source is read, and what its enumerator keeps."""
+    """State of a hybrid source's enumerator: the index of the current source and the state of its enumerator."""
 
     source_index: int
     content: bytes | None
@@ -55,7 +55,7 @@ class SwitchSource(msgspec.Struct, frozen=True, array_like=True, tag="switch"):
 
 
 class SourceWords(msgspec.Struct, frozen=True, array_like=True, tag="words"):
-    """Either way: what a source's own enumerator and readers say to each other."""
+    """Message in either direction between a source's own enumerator and its readers."""
 
     payload: bytes
 
@@ -210,7 +210,7 @@ class HybridEnumerator(SplitEnumerator):
 
 
 class _SourceContext:
-    """What the enumerator of one source may do, as long as that is read. Implements SplitEnumeratorContext."""
+    """Context of one source's enumerator, valid while that source is read. Implements SplitEnumeratorContext."""
 
     def __init__(
         self, context: SplitEnumeratorContext, hybrid: HybridEnumerator, source_index: int

@@ -1,6 +1,6 @@
-"""The door for pushed data as a source reader sees it: what comes in, and how a subtask asks for it.
+"""A source reader's interface to pushed data: the elements that arrive, and the calls that fetch them.
 
-The TaskManager's data plane implements it; every row of a partition comes through exactly once and in order.
+The TaskManager's data plane implements it; every row of a partition arrives exactly once and in order.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,14 +40,14 @@ Ingested = IngestedBatch | IngestedEnd
 
 
 class Ingest(Protocol):
-    """What one source subtask gets through the door; used by the subtask's thread."""
+    """Elements pushed to one source subtask from outside; used by the subtask's thread."""
 
     def poll(self) -> Ingested | None:
         """Return the next element, or None when nothing waits; grants the pusher credit for another batch."""
         ...
 
     def pause(self, partitions: frozenset[int]) -> None:
-        """Return nothing of these from now on, and of all others again: their pushers get no credit meanwhile."""
+        """Pause these partitions and resume all others: pushers of paused ones get no credit meanwhile."""
         ...
 
     def close(self) -> None:

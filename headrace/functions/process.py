@@ -28,7 +28,7 @@ DEFAULT_OUTPUT_TAG: Final = ""
 
 
 class TimeDomain(enum.Enum):
-    """Which clock a timer was set on."""
+    """Clocks on which timers are set."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -86,11 +86,11 @@ class OutputTag:
 
 
 class ElementContext(ABC):
-    """What every context of a record or timer tells."""
+    """Base class of the contexts of a record or timer."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """Clocks and timers; timers only on keyed streams."""
+        """Return the clocks and timers; timers only on keyed streams."""
 
     @abstractmethod
     def timestamp(self) -> int | None:
@@ -110,14 +110,14 @@ class TimerContext(KeyedContext):
 
     @abstractmethod
     def time_domain(self) -> TimeDomain:
-        """Which clock the timer was set on."""
+        """Return the clock on which the timer was set."""
 
 
 class ProcessFunction(Function):
     """Sees every record of a stream with its context."""
 
     class Context(ElementContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: "ProcessFunction.Context") -> Iterable[Any] | None:
@@ -128,10 +128,10 @@ class KeyedProcessFunction(Function):
     """Sees every record of a keyed stream with its context; may keep state and set timers."""
 
     class Context(KeyedContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     class OnTimerContext(TimerContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
     @abstractmethod
     def process_element(
@@ -149,7 +149,7 @@ class CoProcessFunction(Function):
     """Sees the records of two connected streams with their context."""
 
     class Context(ElementContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     @abstractmethod
     def process_element1(
@@ -168,10 +168,10 @@ class KeyedCoProcessFunction(Function):
     """Sees the records of two streams keyed alike; state and timers of a key serve both."""
 
     class Context(KeyedContext):
-        """Of the current record."""
+        """Context of the current record."""
 
     class OnTimerContext(TimerContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
     @abstractmethod
     def process_element1(
@@ -192,7 +192,7 @@ class KeyedCoProcessFunction(Function):
 
 
 class BroadcastBaseContext(ABC):
-    """What both sides of a broadcast function are told."""
+    """Base class of the contexts of both sides of a broadcast function."""
 
     @abstractmethod
     def timestamp(self) -> int | None:
@@ -251,7 +251,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     """Over a keyed stream and a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast record: no key is current."""
+        """Context of a broadcast record: no key is current."""
 
         @abstractmethod
         def apply_to_keyed_state(
@@ -263,7 +263,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of a record of the keyed stream."""
+        """Context of a record of the keyed stream."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -274,11 +274,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """The key of the record or timer."""
 
     class OnTimerContext(ReadOnlyContext):
-        """Of the timer that fires."""
+        """Context of the timer that fires."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Which clock the timer was set on."""
+            """Return the clock on which the timer was set."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:

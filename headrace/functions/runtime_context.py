@@ -1,4 +1,4 @@
-"""RuntimeContext: what a user function learns in `open` about its subtask, its metrics and its keyed state."""
+"""RuntimeContext: gives a user function in `open` its subtask's facts, its metrics and its keyed state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from headrace.functions.state import (
 
 
 class UserMetricGroup(Protocol):
-    """What user functions see of `headrace.metrics.MetricGroup`."""
+    """Part of `headrace.metrics.MetricGroup` that user functions may call."""
 
     def add_group(self, name: str, extra: str | None = None) -> "UserMetricGroup":
-        """Sub-group, or key and value of one."""
+        """Return a sub-group: `name`, or `name` and `extra` as key and value."""
         ...
 
     def counter(self, name: str) -> Any: ...
@@ -88,7 +88,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_metrics_group(self) -> UserMetricGroup:
-        """Where the function's own metrics go."""
+        """Return the group in which the function registers its own metrics."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:

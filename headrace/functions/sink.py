@@ -1,4 +1,4 @@
-"""What a sink is: a description that is shipped, and the writer that each subtask makes of it.
+"""Interface of sinks: a description that is shipped, and the writer that each subtask makes of it.
 
 Source: Flink Sink V2, Sink and SinkWriter.
 """
@@ -21,7 +21,7 @@ COMMITTER_ENTRY_POINTS: Final = "headrace.committers"
 
 
 class DeliveryGuarantee(enum.Enum):
-    """What a sink promises after failures."""
+    """Delivery guarantees of a sink after failures."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -87,7 +87,7 @@ class Sink(ABC):
 
 
 class StreamTransformer(ABC):
-    """What a sink wants done with the stream before its records are written."""
+    """Base class of transformations that a sink applies to the stream before its records are written."""
 
     @abstractmethod
     def apply(self, ds: Any) -> Any:
@@ -136,7 +136,7 @@ class KnowsCommits(Protocol):
 
 @dataclass(frozen=True)
 class CommitterContext:
-    """What a committer may know of the job: the sink's name for messages, and the job's settings."""
+    """Facts about the job for a committer: the sink's name for messages, and the job's settings."""
 
     operator_name: str
     settings: Settings

@@ -1,7 +1,7 @@
-"""What a source is: a description that is shipped, and the reader that each subtask makes of it.
+"""Interface of sources: a description that is shipped, and the reader that each subtask makes of it.
 
-A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it answers
-NOTHING_AVAILABLE and has `context.wake` called, by whatever thread notices, when there is something again.
+A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it returns
+NOTHING_AVAILABLE and has `context.wake` called, by any thread, once there are records again.
 Source: Flink FLIP-27, Source and SourceReader.
 """
 
@@ -24,7 +24,7 @@ class Boundedness(enum.Enum):
 
 
 class InputStatus(enum.Enum):
-    """What a source answers to a poll. Source: Flink InputStatus, DataInputStatus."""
+    """Result of polling a source. Source: Flink InputStatus, DataInputStatus."""
 
     MORE_AVAILABLE = "MORE_AVAILABLE"
     NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
@@ -32,11 +32,11 @@ class InputStatus(enum.Enum):
 
 
 class SourceOutput(Protocol):
-    """Where a reader puts what it read."""
+    """Output to which a reader emits its rows."""
 
     @property
     def rows_wanted(self) -> int:
-        """Rows that should be emitted at once at most; >= 1. What is emitted beyond them, checkpoints wait for."""
+        """Return the most rows that should be emitted at once, >= 1. Emitting more delays checkpoints."""
         ...
 
     def emit(self, batch: RecordBatch, split_id: str = "", /) -> None:

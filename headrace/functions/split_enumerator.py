@@ -50,16 +50,16 @@ def decode_split(state: bytes) -> SourceSplit:
 
 
 class SplitEnumeratorContext(Protocol):
-    """What an enumerator may do; on the main thread only."""
+    """Context of an enumerator, with the calls that it may make; on the main thread only."""
 
     @property
     def parallelism(self) -> int:
-        """How many readers the source has once all of them run."""
+        """Return the number of readers that the source has once all of them run."""
         ...
 
     @property
     def settings(self) -> Settings:
-        """The job's settings over the cluster's."""
+        """Return the job's settings over the cluster's."""
         ...
 
     @property
@@ -142,7 +142,7 @@ EnumeratorFactory = Callable[[SplitEnumeratorContext, bytes], SplitEnumerator]
 
 
 class EnumeratorPayload(msgspec.Struct, frozen=True, array_like=True):
-    """What a source's coordinator is made from: the enumerator's entry point and what to make it of."""
+    """Configuration of a source's coordinator: the enumerator's entry point and its serialized arguments."""
 
     enumerator: str
     content: bytes

@@ -43,7 +43,7 @@ OUT = TypeVar("OUT")
 
 @dataclass(frozen=True)
 class FieldChange:
-    """How a field follows from older snapshots; see `StateDescriptor.evolve_field`."""
+    """Rule for filling a field from older snapshots: renamed, or a default. See `StateDescriptor.evolve_field`."""
 
     renamed_from: str | None = None
     default: Any = None

@@ -1,4 +1,4 @@
-"""StateTtlConfig: how long values of a state live, what renews them and how expired ones are swept up."""
+"""StateTtlConfig: time to live of a state's values, the accesses that renew it, and the clean-up of expired ones."""
 
 import enum
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ _MONTH = Time.days(30)
 
 
 class UpdateType(enum.Enum):
-    """What renews a value's life."""
+    """Accesses that renew a value's time to live."""
 
     Disabled = 0
     OnCreateAndWrite = 1

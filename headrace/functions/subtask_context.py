@@ -1,4 +1,4 @@
-"""SubtaskContext: what a source reader or sink writer may know of the subtask it runs in.
+"""SubtaskContext: facts about its subtask for a source reader or sink writer.
 
 ProcessingTimeService: how code on the mailbox thread asks to be called back at a wall-clock time.
 

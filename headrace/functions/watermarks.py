@@ -22,13 +22,13 @@ from headrace.core.types.time_values import Duration
 
 
 class WatermarkOutput(ABC):
-    """Where a generator of one's own says what it knows."""
+    """Output to which a user's watermark generator emits watermarks and idleness."""
 
     @abstractmethod
     def emit_watermark(self, timestamp_ms: int) -> None:
-        """No more events up to `timestamp_ms` (epoch ms) are expected; no effect unless it is larger than the last.
+        """Declare that no events up to `timestamp_ms` (epoch ms) are expected any more; ignored unless above the last.
 
-        An input that was idle is active again.
+        An idle input becomes active again.
         """
 
     @abstractmethod
@@ -43,9 +43,9 @@ class WatermarkOutput(ABC):
 class WatermarkGenerator(ABC):
     """Decides about watermarks by looking at every event; one per subtask, or per split of a source.
 
-    What it emits in `on_event` goes out right behind that event, which cuts batches: rows that follow are judged by
-    the new watermark. Where events only have to be counted or compared, and the answer can wait for the interval, emit
-    in `on_periodic_emit`, every `pipeline.auto-watermark-interval`.
+    A watermark emitted in `on_event` follows that event directly, which splits batches: later rows are compared with
+    the new watermark. If events only have to be counted or compared and the watermark can wait for the interval, emit
+    it in `on_periodic_emit`, every `pipeline.auto-watermark-interval`.
     """
 
     @abstractmethod
@@ -170,9 +170,9 @@ class WatermarkAlignmentParams:
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """How timestamps and watermarks are made. Immutable: the `with_` methods return a new strategy.
+    """Strategy of assigning timestamps and watermarks. Immutable: the `with_` methods return a new strategy.
 
-    `bound_ms` is the out-of-orderness, None for no watermarks at all or for a generator of one's own. Without a
+    `bound_ms` is the out-of-orderness, None for no watermarks at all or for a user's own generator. Without a
     timestamp assigner the timestamps of the source are used. `idle_timeout_ms` None takes the job's
     (`headrace.watermarks.idle-timeout`).
 

@@ -1,4 +1,4 @@
-"""Windows: what records are grouped into on the way of event or processing time, and how windows are stored.
+"""Windows: groups of records by event time, processing time or count, and their serializers.
 
 Assigners are in `assigners`, triggers in `triggers`.
 """
@@ -43,7 +43,7 @@ class MergeCallback(ABC, Generic[W]):
 class TimeWindow(Window):
     """The interval [start, end) in epoch milliseconds; ordered by start, then end.
 
-    Where time itself begins or ends so does the window: nothing that is stored has room for more than 64 bits.
+    The window is clamped to the range of timestamps, which are stored in 64 bits.
     """
 
     __slots__ = ("end", "start")

@@ -1,4 +1,4 @@
-"""What people and clients see of a job's checkpoints and failures.
+"""Messages that show people and clients a job's checkpoints and failures.
 
 Source: Flink CheckpointingStatistics, JobExceptionsInfoWithHistory.
 """

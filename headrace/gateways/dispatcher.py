@@ -26,7 +26,7 @@ class JobOverview(msgspec.Struct, frozen=True):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """How a job ended. `accumulators` are the summed counters that operators published at their end."""
+    """Result of a job that has ended. `accumulators`: the summed counters that operators published at their end."""
 
     job_id: JobId
     name: str
@@ -59,17 +59,17 @@ class DispatcherGateway(Protocol):
         ...
 
     async def trigger_checkpoint(self, job_id: JobId) -> int:
-        """See JobMasterGateway. Callers pass a long timeout."""
+        """Take a checkpoint now and answer with its id, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
-        """See JobMasterGateway. Callers pass a long timeout."""
+        """Take a savepoint and answer with its URI, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def stop_with_savepoint(
         self, job_id: JobId, target_directory: str, is_drained: bool
     ) -> str:
-        """See JobMasterGateway. Callers pass a long timeout."""
+        """Take a savepoint and end the job with it, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
@@ -85,19 +85,22 @@ class DispatcherGateway(Protocol):
         ...
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
-        """See JobMasterGateway. JobAlreadyEndedError."""
+        """Return the job's operators, whose state may be read. JobAlreadyEndedError."""
         ...
 
     async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
-        """See JobMasterGateway. JobAlreadyEndedError."""
+        """Return the operator of a uid, id or name, see JobMasterGateway. JobAlreadyEndedError."""
         ...
 
     async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint | None:
-        """See JobMasterGateway. JobAlreadyEndedError."""
+        """Return the newest complete checkpoint, or the restored one, or None. JobAlreadyEndedError."""
         ...
 
     async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
-        """See JobMasterGateway. JobAlreadyEndedError. Callers wait longer than the request may take."""
+        """Read an operator's state in one subtask, see JobMasterGateway. JobAlreadyEndedError.
+
+        Callers wait longer than the request may take.
+        """
         ...
 
     async def request_job_result(self, job_id: JobId) -> JobResult:

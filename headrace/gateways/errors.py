@@ -142,7 +142,7 @@ class BlobNotFoundError(BlobError):
 
 
 class BlobCorruptedError(BlobError):
-    """What arrived is not what was sent: the transfer has to begin anew."""
+    """The content of a blob does not match its hash: the transfer has to be repeated."""
 
     def __init__(self, job_id: str, key: str) -> None:
         super().__init__(f"the content of blob {key} of job {job_id} does not match its hash")

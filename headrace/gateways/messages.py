@@ -45,7 +45,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
 
 class ResourceProfile(msgspec.Struct, frozen=True):
-    """What one slot offers or needs. Zero cpu means unspecified (any slot will do)."""
+    """Resources that one slot offers or needs. Zero cpu means unspecified (any slot matches)."""
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
@@ -65,7 +65,7 @@ class SlotStatus(msgspec.Struct, frozen=True):
 
 
 class MemoryUsage(msgspec.Struct, frozen=True):
-    """Memory of one process: what it has now, and what it may count on."""
+    """Memory of one process: its present use, and its budget."""
 
     resident_bytes: int
     limit_bytes: int
@@ -136,12 +136,12 @@ class ClusterPartition(msgspec.Struct, frozen=True):
 
     @property
     def partition_id(self) -> ResultPartitionId:
-        """Which one."""
+        """Return the partition's id."""
         return self.shuffle.partition_id
 
     @property
     def data_set(self) -> ClusterDataSetId:
-        """What it is a part of."""
+        """Return the id of the data set that the partition belongs to."""
         key = self.shuffle.partition_id
         return ClusterDataSetId(key.producer.job_id, key.data_set_id)
 

@@ -156,7 +156,7 @@ class ResourceManagerGateway(Protocol):
     async def request_cluster_partitions(
         self, data_set: ClusterDataSetId
     ) -> tuple[ShuffleDescriptor, ...]:
-        """Where the partitions of a data set are read, by their numbers; none of one that is unknown or incomplete."""
+        """Return the descriptors of a data set's partitions, by number; none if it is unknown or incomplete."""
         ...
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:

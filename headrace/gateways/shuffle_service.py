@@ -1,4 +1,4 @@
-"""ShuffleServiceGateway: what a JobManager says to a remote shuffle service. Not fenced: attempts are in the ids.
+"""ShuffleServiceGateway: a JobManager's calls to a remote shuffle service. Not fenced: attempts are in the ids.
 
 Every call may be repeated.
 """

@@ -18,7 +18,7 @@ class OperatorDescription(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What it is asked for by: its uid, or else its name."""
+        """Return the name by which users ask for the operator: its uid, or else its name."""
         return self.uid or self.name
 
 

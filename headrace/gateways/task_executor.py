@@ -1,4 +1,4 @@
-"""TaskExecutorGateway: what others may ask of a TaskManager. Not fenced: callers pass their leader session.
+"""TaskExecutorGateway: calls that a TaskManager answers. Not fenced: callers pass their leader session.
 
 A TaskManager serves several leaders. StaleLeaderError is the answer to a session that does not lead here any more.
 """
@@ -79,7 +79,7 @@ class SlotRequest(msgspec.Struct, frozen=True):
 
 
 class TaskExecutorHeartbeatPayload(msgspec.Struct, frozen=True):
-    """What a TaskManager tells of itself with every heartbeat. `memory` is None where it was not measured."""
+    """Status that a TaskManager reports with every heartbeat. `memory` is None where it was not measured."""
 
     slot_report: SlotReport
     memory: MemoryUsage | None = None
@@ -192,7 +192,7 @@ class TaskExecutorGateway(Protocol):
     async def request_checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """How far this task is with a checkpoint; None where it does not run. Answers even while the task is stuck."""
+        """Return a task's progress with a checkpoint; None where it does not run. Answers also while it is stuck."""
         ...
 
     async def read_state(

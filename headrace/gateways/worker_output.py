@@ -1,4 +1,4 @@
-"""WorkerOutputGateway: what user code prints in TaskManagers, on its way to the user. Not fenced: lines are lines."""
+"""WorkerOutputGateway: carries what user code prints in TaskManagers to the user. Not fenced: lines are lines."""
 
 from typing import Protocol
 

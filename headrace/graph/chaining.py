@@ -1,4 +1,4 @@
-"""Chaining: which edges of a StreamGraph become calls inside one task, and why the others do not.
+"""Chaining: selects the edges of a StreamGraph that become calls inside one task, and has the reasons for the others.
 
 An edge A -> B is chained iff all of Flink's rules hold; `chain_breaks` gives the rules that do not.
 Source: Flink StreamingJobGraphGenerator.isChainable, isChainableInput.

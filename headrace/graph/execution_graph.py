@@ -1,7 +1,7 @@
 """ExecutionGraph: every subtask, partition and edge of a job, frozen.
 
-Which subpartition feeds which subtask is a formula over two parallelisms, so nothing of size producers x consumers is
-stored: an edge answers for one subtask at a time.
+The mapping of subpartitions to subtasks is a formula over two parallelisms, so nothing of size producers x consumers
+is stored: an edge computes it for one subtask at a time.
 Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegion.
 
 Expansion: JobGraph -> ExecutionGraph, with the pipelined regions in which subtasks start and fail together.
@@ -26,7 +26,7 @@ class DistributionPattern(enum.Enum):
 
 @dataclass(frozen=True)
 class SubpartitionIndex:
-    """One subpartition of one producer along an edge: what one input channel reads."""
+    """One subpartition of one producer along an edge, read by one input channel."""
 
     partition_number: int
     subpartition_index: int
@@ -66,7 +66,7 @@ class ExecutionEdge:
         )
 
     def subpartition_count(self, partition_number: int) -> int:
-        """How many subpartitions the producer of a partition writes."""
+        """Return the number of subpartitions that the producer of a partition writes."""
         return len(self.consumers_of(partition_number))
 
     def producers_of(self, consumer_index: int) -> range:

@@ -1,4 +1,4 @@
-"""Where a user function was written, and what in it cannot be shipped: for errors that point into the user's file."""
+"""Finds the source line of a user function and its unpicklable captures, for errors that point into the user's file."""
 
 import functools
 import inspect

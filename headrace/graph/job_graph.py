@@ -1,4 +1,4 @@
-"""JobGraph: what is submitted, chains of operators joined by edges, frozen and ready for the wire.
+"""JobGraph: the submitted form of a job: chains of operators joined by edges, frozen and ready for the wire.
 
 User functions are opaque bytes here: only the task that runs them unpickles them.
 Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge.
@@ -26,7 +26,7 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 
 
 class PartitionerKind(enum.Enum):
-    """How an edge distributes rows; the names that plans print."""
+    """Ways in which an edge distributes rows; plans print these names."""
 
     FORWARD = "FORWARD"
     REBALANCE = "REBALANCE"
@@ -111,7 +111,7 @@ class JobEdge(msgspec.Struct, frozen=True):
 
 
 class VertexKind(enum.Enum):
-    """Which task runs the chain."""
+    """Kinds of vertices, each run by a task class of its own."""
 
     SOURCE = "SOURCE"
     ONE_INPUT = "ONE_INPUT"

@@ -43,7 +43,7 @@ from headrace.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """How a job is to run. Values are PyFlink's. Source: Flink RuntimeExecutionMode."""
+    """Modes of running a job. Values are PyFlink's. Source: Flink RuntimeExecutionMode."""
 
     STREAMING = 0
     BATCH = 1

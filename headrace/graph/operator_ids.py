@@ -142,7 +142,7 @@ def _upstream_hash(graph: StreamGraph, node: StreamNode, ids: dict[int, Operator
 
 
 def _downstream_hashes(graph: StreamGraph) -> dict[int, bytes]:
-    """What follows each node, by structure; equal for nodes that nothing tells apart."""
+    """Hash each node with all nodes downstream of it; nodes of identical structure have equal hashes."""
     hashes: dict[int, bytes] = {}
     for node in reversed(graph.topological_order()):
         outputs = sorted(

@@ -2,7 +2,7 @@
 
 Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
 
-How results travel between the tasks of a job: the job's choice, and what it makes of each edge.
+Also chooses the result type of each edge between tasks, from the job's shuffle mode.
 
 Source: Flink BatchShuffleMode, GlobalStreamExchangeMode, StreamingJobGraphGenerator.
 """
@@ -229,7 +229,7 @@ class BatchShuffleMode(enum.Enum):
 
     @property
     def result_type(self) -> ResultPartitionType:
-        """What every edge between two tasks becomes, unless recovery may be approximate."""
+        """Return the result type of every edge between two tasks, unless recovery may be approximate."""
         return self.value
 
 

@@ -1,4 +1,4 @@
-"""StreamGraph: what the user said, one node per operator, frozen.
+"""StreamGraph: the user's program, one node per operator, frozen.
 
 Union, partitioning and side outputs are no nodes: they are folded into the edges. Edges are joined to nodes by id;
 ids grow in the order in which the program made its operators.
@@ -28,7 +28,7 @@ class ChainingStrategy(enum.Enum):
 
 
 class NodeRole(enum.Enum):
-    """Where a node stands in the plan; the value is what Flink's plan view calls it."""
+    """Role of a node in the plan; the value is its name in Flink's plan view."""
 
     SOURCE = "Data Source"
     OPERATOR = "Operator"
@@ -37,7 +37,7 @@ class NodeRole(enum.Enum):
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How rows are spread over the consumers; `custom` is the user's (partitioner, key selector) of CUSTOM."""
+    """Distribution of rows over the consumers; `custom` is the user's (partitioner, key selector) of CUSTOM."""
 
     kind: PartitionerKind
     custom: tuple[Any, Any] | None = None

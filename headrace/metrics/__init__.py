@@ -1,7 +1,7 @@
-"""What is measured: metric names, instruments, and the groups they hang in (job → task → operator).
+"""Metrics: names, instruments, and the groups that hold them (job → task → operator).
 
-Duty: one row per metric in `names`, cheap instruments for hot paths; values leave in snapshots, no reporter
-sends them anywhere yet.
+Duty: defines one row per metric in `names`, and cheap instruments for hot paths; values are read as snapshots, no
+reporter sends them anywhere yet.
 Neighbours: imports `core` only; tasks and the control plane count with it.
 Start reading: `names`. PyFlink's public names are exported from here.
 """

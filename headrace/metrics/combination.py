@@ -1,4 +1,4 @@
-"""From the values of subtasks to those of their vertex: which rule holds for which name. Pure.
+"""Combines the values of subtasks into those of their vertex, by a rule per metric name. Pure.
 
 The runtime's metrics say it in their row of the table. Of a user's metric only the name is known: what instruments
 make of a name tells minima, maxima and quantiles; everything else is summed.

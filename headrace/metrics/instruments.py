@@ -138,7 +138,7 @@ class Distribution(Metric):
 class Histogram(Metric):
     """The last `size` values: extremes, mean, deviation and quantiles of these, and the count of all there were.
 
-    What is read meanwhile by another thread are values of two moments at worst.
+    Another thread that reads meanwhile may get values of two different moments.
     Source: Flink DescriptiveStatisticsHistogram; quantiles as Percentile of Apache Commons Math places them.
     """
 

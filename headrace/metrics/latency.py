@@ -1,4 +1,4 @@
-"""LatencyStats: how old the latency markers are that reach an operator, by the source they come from.
+"""LatencyStats: ages of the latency markers that reach an operator, by the source they come from.
 
 Names are Flink's: `latency.source_id.<id>.operator_id.<id>.operator_subtask_index.<n>.latency_p99`, and with
 `source_subtask_index.<n>` behind the source, or without it, as the granularity says.
@@ -18,7 +18,7 @@ from headrace.metrics.names import LATENCY
 
 
 class LatencyGranularity(enum.Enum):
-    """Which markers an operator counts together."""
+    """Granularity at which an operator groups latency markers."""
 
     SINGLE = "single"
     OPERATOR = "operator"
@@ -50,7 +50,7 @@ _GROUP: Final = "latency"
 
 
 class LatencyStats:
-    """Of one operator in one subtask, below `group`, the task's. Mailbox thread only, but for `snapshot_of`."""
+    """Latencies of one operator in one subtask, below the task's `group`. Mailbox thread only, except `snapshot_of`."""
 
     def __init__(
         self, group: MetricGroup, operator_id: OperatorId, subtask_index: int, settings: Settings

@@ -10,7 +10,7 @@ from typing import Final
 
 
 class MetricKind(enum.Enum):
-    """Which instrument measures it."""
+    """Kinds of instruments that measure a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -19,7 +19,7 @@ class MetricKind(enum.Enum):
 
 
 class MetricScope(enum.Enum):
-    """Whose metric it is."""
+    """Scopes to which metrics belong."""
 
     TASK_MANAGER = "TaskManager"
     TASK = "task"
@@ -27,7 +27,7 @@ class MetricScope(enum.Enum):
 
 
 class Combination(enum.Enum):
-    """How the values of several subtasks become the value of their vertex."""
+    """Ways of combining the values of several subtasks into the value of their vertex."""
 
     SUM = "sum"
     MAX = "max"

@@ -233,11 +233,11 @@ class OutstandingAsks:
         return self._last_call_id
 
     def forget(self, call_id: int) -> None:
-        """Nobody waits for it any more."""
+        """Drop an ask whose caller does not wait any more."""
         self._asks.pop(call_id, None)
 
     def complete(self, response: Response) -> None:
-        """Hand a response to whoever waits for it."""
+        """Give a response to the ask that waits for it."""
         ask = self._asks.pop(response.call_id, None)
         if ask is None or ask.future.done():
             return

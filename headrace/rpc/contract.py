@@ -1,9 +1,9 @@
-"""What a gateway Protocol says, made ready for the wire: its methods with codecs for arguments and replies.
+"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies.
 
-`async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: an argument or a reply can only be
-what its declared type allows, so a gateway that would hand out a live object cannot even be declared.
+`async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: arguments and replies are limited to
+their declared types, so a gateway that would hand out a live object cannot even be declared.
 
-Which methods of an endpoint serve which calls.
+Also finds the methods of an endpoint that serve the calls of its gateways.
 """
 
 import functools
@@ -23,7 +23,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, eq=False)
 class MethodContract:
-    """One method: how to bind, encode and decode a call of it and its reply."""
+    """Contract of one method: binds, encodes and decodes a call and its reply."""
 
     gateway_name: str
     name: str

@@ -56,12 +56,12 @@ class RpcEndpoint:
 
     @property
     def state(self) -> EndpointState:
-        """Where the endpoint stands in its life."""
+        """Return the endpoint's state in its life cycle."""
         return self._server.state
 
     @property
     def queue_length(self) -> int:
-        """How many messages wait for the main thread."""
+        """Return the number of messages that wait for the main thread."""
         return self._server.queue_length
 
     @property

@@ -116,7 +116,7 @@ class EndpointFailedError(RpcError):
 
 
 class MailboxFullError(RpcError):
-    """As many calls wait at the endpoint as `headrace.rpc.mailbox-capacity` allows."""
+    """A call was refused, as `headrace.rpc.mailbox-capacity` calls wait at the endpoint already."""
 
     def __init__(self, target: str, method: str, capacity: int) -> None:
         super().__init__(
@@ -131,7 +131,7 @@ class MailboxFullError(RpcError):
 class FencingTokenError(RpcError):
     """The call carries the session of another leader, or none. `expected` and `actual` are hex texts.
 
-    Who is refused gets to know the first digits only of the token that would have been accepted.
+    The error shows a refused caller only the first digits of the accepted token.
     """
 
     def __init__(self, target: str, method: str, expected: str | None, actual: str | None) -> None:

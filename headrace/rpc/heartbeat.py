@@ -1,7 +1,7 @@
-"""Heartbeats: who has been silent for too long, or cannot be reached at all, counts as lost. Exactly once.
+"""Heartbeats: a peer that was silent for too long, or cannot be reached at all, is reported as lost, exactly once.
 
-Of each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
-request tells the receiver that the other lives. Both run on their endpoint's main thread, so a blocked main thread
+In each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
+request tells the receiver that the other is alive. Both run on their endpoint's main thread, so a blocked main thread
 looks like a dead peer. Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl.
 
 Watching one peer by its heartbeats: pure, events in, actions out.
@@ -50,7 +50,7 @@ class HeartbeatTimings:
 
 
 class MonitorState(enum.Enum):
-    """Of one peer. All but RUNNING are final."""
+    """States of monitoring one peer. All but RUNNING are final."""
 
     RUNNING = "RUNNING"
     TIMEOUT = "TIMEOUT"
@@ -79,7 +79,7 @@ class TimerFired:
 
 @dataclass(frozen=True)
 class MonitoringCanceled:
-    """Nobody wants to know any more."""
+    """The caller has ended the monitoring of the peer."""
 
 
 HeartbeatEvent = HeartbeatReceived | PeerUnreachable | TimerFired | MonitoringCanceled
@@ -114,7 +114,7 @@ class HeartbeatMonitor:
 
     @property
     def last_sign_ns(self) -> int:
-        """When the newest sign of life came, or monitoring began."""
+        """Return the time of the latest sign of life, or of the start of monitoring."""
         return self._last_sign_ns
 
     def start(self) -> list[HeartbeatAction]:
@@ -159,7 +159,7 @@ _OUTSTANDING_MAX = 8
 
 @dataclass(frozen=True)
 class HeartbeatLoss:
-    """Why a peer counts as lost: TIMEOUT or UNREACHABLE, and a sentence for people."""
+    """Reason for which a peer counts as lost: TIMEOUT or UNREACHABLE, and a sentence for people."""
 
     state: MonitorState
     text: str

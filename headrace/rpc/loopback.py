@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MessageKind(enum.Enum):
-    """What a message of the loopback network is."""
+    """Kinds of messages in the loopback network."""
 
     CONNECT = "CONNECT"
     ASK = "ASK"
@@ -33,7 +33,7 @@ class MessageKind(enum.Enum):
 
 @dataclass(frozen=True)
 class LoopbackMessage:
-    """What a policy sees of a message. A reply names the endpoint and method that it answers."""
+    """Description of a message for a policy. A reply names the endpoint and method that it answers."""
 
     source: str
     target: str

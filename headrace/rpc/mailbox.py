@@ -51,7 +51,7 @@ class EndpointMailbox:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many pieces of mail wait."""
+        """Return the number of waiting mails."""
         return len(self._queue)
 
     def put(self, mail: EndpointMail) -> None:
@@ -152,7 +152,7 @@ class ActionMail:
         self._server.run_action(self._action)
 
     def refuse(self) -> None:
-        """Nobody waits for it."""
+        """Drop the action; no caller waits for its result."""
         _LOG.debug("%s has terminated and drops an action", self._server.address)
 
 

@@ -47,7 +47,7 @@ class ForeignTimer:
 class HandlerWatch:
     """Measures how long handlers hold the main thread; logs those past `threshold_ms` with their names.
 
-    Of an async handler each step between two awaits counts by itself: waiting holds nothing.
+    In an async handler each step between two awaits is timed by itself: waiting does not block the thread.
     """
 
     def __init__(self, owner: str, clock: Clock, threshold_ms: float) -> None:

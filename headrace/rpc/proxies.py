@@ -42,7 +42,7 @@ G = TypeVar("G")
 
 
 class Caller(Protocol):
-    """What a proxy needs of the RpcService."""
+    """Methods of the RpcService that a proxy calls."""
 
     async def ask(
         self,

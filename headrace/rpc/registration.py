@@ -3,7 +3,7 @@
 Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
 RegisteredRpcConnection.
 
-What follows each outcome of an attempt to register at another endpoint: pure, an event in, an action out.
+The policy maps each outcome of an attempt to register to an action: pure, an event in, an action out.
 
 | what happens                     | what follows                                                         |
 | -------------------------------- | -------------------------------------------------------------------- |

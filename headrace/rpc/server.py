@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class EndpointState(enum.Enum):
-    """Where an endpoint stands in its life."""
+    """States in the life cycle of an endpoint."""
 
     STOPPED = "STOPPED"
     STARTING = "STARTING"
@@ -100,7 +100,7 @@ class EndpointServer:
 
     @property
     def queue_length(self) -> int:
-        """How many pieces of mail wait."""
+        """Return the number of waiting mails."""
         return len(self._mailbox)
 
     @property

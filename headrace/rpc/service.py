@@ -100,7 +100,7 @@ class RpcService(ABC):
 
     @property
     def outstanding_count(self) -> int:
-        """How many asks wait for answers of other processes."""
+        """Return the number of asks that wait for answers of other processes."""
         return len(self._outstanding)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""With how much memory each may push, and which jobs are still alive: the pure decisions of a shuffle service.
+"""Pure decisions of a shuffle service: the memory that each producer may use, and the leases of jobs.
 
 Source: Flink Remote Shuffle's write buffer pool and heartbeat timeouts.
 """
@@ -51,7 +51,7 @@ class WriteBudget(Generic[W]):
 
 
 class JobLeases:
-    """When each job was heard of last. Times are milliseconds of a monotonic clock."""
+    """Leases of jobs: each expires `lease_ms` after its job was last heard of. Times: ms of a monotonic clock."""
 
     def __init__(self, lease_ms: float) -> None:
         self._lease_ms: Final = lease_ms
@@ -63,16 +63,16 @@ class JobLeases:
         return frozenset(self._heard_ms)
 
     def heard(self, job_ids: Iterable[JobId], now_ms: float) -> None:
-        """These jobs live."""
+        """Renew the leases of these jobs."""
         for job_id in job_ids:
             self._heard_ms[job_id] = now_ms
 
     def forget(self, job_id: JobId) -> None:
-        """The job is over. Idempotent."""
+        """Drop the lease of a job that has ended. Idempotent."""
         self._heard_ms.pop(job_id, None)
 
     def expire(self, now_ms: float) -> list[JobId]:
-        """Forget and return the jobs that were not heard of for a lease."""
+        """Drop and return the jobs whose lease has expired."""
         over = [job_id for job_id, at in self._heard_ms.items() if now_ms - at >= self._lease_ms]
         for job_id in over:
             del self._heard_ms[job_id]

@@ -1,4 +1,4 @@
-"""ShuffleServiceEndpoint: what JobManagers may ask of a shuffle service, and the leases of their jobs."""
+"""ShuffleServiceEndpoint: answers the calls of JobManagers to a shuffle service, and holds the leases of their jobs."""
 
 from typing import Final
 

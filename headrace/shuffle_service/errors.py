@@ -28,7 +28,7 @@ class DirectoryInUseError(HostError):
 
 
 class ShuffleServiceLostError(NetworkError):
-    """The remote shuffle service cannot be reached: what it keeps must be made again, or it must come back."""
+    """The remote shuffle service cannot be reached: it has to come back, or its results must be produced again."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RemoteShuffleServiceFactory:
-    """See ShuffleServiceFactory: blocking results in a process of their own, all else built in."""
+    """Factory of the remote shuffle: a separate process stores blocking results, all else is built in."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster

@@ -1,6 +1,6 @@
 """Options of the remote shuffle service, of both its sides.
 
-Under which name clusters reach a shuffle service.
+Also computes the host name under which clusters reach a shuffle service.
 
 Source: Flink's `taskmanager.host` beside `taskmanager.bind-host`.
 """

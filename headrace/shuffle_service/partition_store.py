@@ -233,7 +233,7 @@ class _NamedFiles(SpillDirectories):
 
 
 def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
-    """What is being pushed is known to nobody but its session."""
+    """Ignore the end of a partition: while it is being pushed, only its session knows it."""
 
 
 _NO_OWNER: Final = PartitionOwner(_nobody, _nobody)

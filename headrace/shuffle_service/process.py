@@ -57,13 +57,13 @@ class ShuffleServiceProcess:
 
     @property
     def address(self) -> str:
-        """What clusters set as `shuffle-service.address`."""
+        """Return the address that clusters set as `shuffle-service.address`."""
         assert self._rpc is not None, "enter first"
         return self._rpc.address
 
     @property
     def location(self) -> TaskManagerLocation:
-        """Where results are pushed and read."""
+        """Return the data plane's location, to which results are pushed and from which they are read."""
         assert self.service.location is not None, "enter first"
         return self.service.location
 

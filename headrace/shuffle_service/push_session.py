@@ -2,9 +2,9 @@
 
     PushOpen ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
 
-What ends before the commit leaves nothing. Frames are taken on the transport's thread; files are written on the I/O
-pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service whose
-disk is slow slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
+A push that ends before the commit leaves no files. Frames are received on the transport's thread; files are written on
+the I/O pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service
+with a slow disk slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
 """
 
 import logging
@@ -63,14 +63,14 @@ class PushNotAllowedError(Exception):
 
 @dataclass(frozen=True)
 class WriteGrant:
-    """What one producer may use: memory in which its result is collected, and batches on their way."""
+    """Grant to one producer: pages of memory in which its result is collected, and credit for batches in flight."""
 
     pages: int
     credit_count: int
 
 
 class PushOwner(Protocol):
-    """What a session needs of its service. `post` may be called by any thread."""
+    """Calls of a push session to its service. `post` may be called by any thread."""
 
     batch_bytes_max: int
 
@@ -79,7 +79,7 @@ class PushOwner(Protocol):
         ...
 
     def open_push(self, session: "PushSession", partition_id: ResultPartitionId) -> WriteGrant:
-        """A producer begins. PushNotAllowedError says why it may not."""
+        """Admit a producer and return its grant. PushNotAllowedError has the reason of a refusal."""
         ...
 
     def end_push(self, session: "PushSession") -> None:
@@ -93,20 +93,20 @@ class PushOwner(Protocol):
         ...
 
     def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        """The files have grown; False where there is no room for more. On the I/O pool."""
+        """Record that the files have grown; return False where there is no room for more. On the I/O pool."""
         ...
 
     def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
-        """Let consumers read; on the I/O pool. Returns why that is refused, if it is."""
+        """Let consumers read the result; return the reason of a refusal, or None. On the I/O pool."""
         ...
 
     def discarded(self, partition_id: ResultPartitionId) -> None:
-        """What was written is deleted. On the I/O pool."""
+        """Record that the partition's files were deleted. On the I/O pool."""
         ...
 
 
 class PushSession:
-    """See Session; the transport's thread, except where it says otherwise."""
+    """Session of one producer that pushes its result. On the transport's thread, except where noted."""
 
     # A producer is one blocking thread: while its task computes it can say nothing.
     is_kept_alive = False
@@ -142,11 +142,11 @@ class PushSession:
 
     @property
     def partition_id(self) -> ResultPartitionId | None:
-        """What is pushed, once that was said."""
+        """Return the id of the partition that is pushed; None before the producer has named it."""
         return None if self._request is None else self._request.partition_id
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
-        """See Session: nothing large before there is credit for it."""
+        """Refuse large bodies for which no credit was granted."""
         is_data = isinstance(frame, PushData)
         if is_data and self._credit < 1:
             raise ProtocolError(self._link.peer, "a pushed batch without credit")

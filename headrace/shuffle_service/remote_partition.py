@@ -203,7 +203,7 @@ class PushSender:
 
 
 class RemoteResultPartition:
-    """See ResultPartition. `connect` opens the push and may block."""
+    """Result partition that is pushed to a shuffle service. `connect` opens the push and may block."""
 
     def __init__(
         self,
@@ -227,38 +227,38 @@ class RemoteResultPartition:
 
     @property
     def queued_count(self) -> int:
-        """See ResultPartition: nothing waits here."""
+        """Return 0: no batches are queued in this process."""
         return 0
 
     @property
     def queued_bytes(self) -> int:
-        """See ResultPartition: nothing waits here."""
+        """Return 0: no batches are queued in this process."""
         return 0
 
     @property
     def longest_queue(self) -> int:
-        """See ResultPartition: nothing waits here."""
+        """Return 0: no batches are queued in this process."""
         return 0
 
     def in_flight_rows(self, index: int) -> int | None:
-        """See ResultPartition; what is stored is not on its way."""
+        """Return None: stored rows are not in flight."""
         return None
 
     def limit_at_first(self, in_flight_rows: int) -> None:
-        """See ResultPartition; what is stored is not on its way."""
+        """Do nothing: stored rows are not in flight."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
-        """See ResultPartition; batches are serialised as they are pushed."""
+        """Do nothing: batches are serialised when they are pushed."""
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. NetworkError."""
+        """Push a batch for one subpartition. NetworkError."""
         try:
             self._push().send(index, sealed)
         finally:
             lease.release()
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: pushed and stored once. NetworkError."""
+        """Push a batch for all subpartitions; it is sent and stored once. NetworkError."""
         try:
             self._push().send(ALL_SUBPARTITIONS, sealed)
         finally:
@@ -268,47 +268,47 @@ class RemoteResultPartition:
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. What nobody reads yet neither overtakes nor blocks. NetworkError."""
+        """Push an event; priority and blocking are ignored, as stored results are read later. NetworkError."""
         self._push().send_event(event)
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
     ) -> InFlightOutput:
-        """See ResultPartition. Jobs with stored results take no checkpoints."""
+        """Not supported: jobs with stored results take no checkpoints."""
         raise AssertionError(f"{barrier} for a stored result")
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
-        """See ResultPartition. No barrier waits here."""
+        """Do nothing: no barriers are queued."""
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """See ResultPartition: its task need not wait for consumers."""
+        """Call back at once: the task need not wait for consumers."""
         callback()
 
     def make_room(self) -> None:
-        """See ResultPartition. Batches leave as they come."""
+        """Do nothing: batches are pushed at once."""
 
     def finish(self) -> None:
-        """See ResultPartition: returns when the service has stored all of it. NetworkError."""
+        """Commit the result; return when the service has stored all of it. NetworkError."""
         if not self.is_finished:
             self._push().commit()
             self.is_finished = True
 
     def fail(self, cause: BaseException | None) -> None:
-        """See ResultPartition: the service forgets what was pushed, and tells consumers."""
+        """End the push: the service drops the pushed data, and tells consumers."""
         self._end()
 
     def close(self) -> None:
-        """See ResultPartition. What was finished is the service's."""
+        """End the push; a finished result stays with the service."""
         self._end()
 
     def release(self) -> None:
-        """See ResultPartition: nothing of it is here; the master has the service delete it."""
+        """End the push; the master has the service delete the stored data."""
         self._end()
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> SubpartitionView:
-        """See ResultPartition: nobody reads it here."""
+        """Not supported: consumers read from the service. PartitionNotFoundError."""
         raise PartitionNotFoundError(str(self.partition_id), "the producer's")
 
     def _push(self) -> PushSender:

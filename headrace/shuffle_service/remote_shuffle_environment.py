@@ -1,7 +1,7 @@
-"""RemoteShuffleEnvironment: a TaskManager whose blocking results go to a shuffle service; all else is built in.
+"""RemoteShuffleEnvironment: pushes a TaskManager's blocking results to a shuffle service; all else is built in.
 
-Which of the two it is was decided by the master, edge by edge: a result whose descriptor is external is pushed. Reading
-needs nothing new: to a gate the service is one more place with a data plane.
+The master decides for each edge: a result whose descriptor is external is pushed. Reading needs nothing new: to a gate
+the service is one more process with a data plane.
 Source: Flink Remote Shuffle's RemoteShuffleEnvironment.
 """
 
@@ -51,7 +51,7 @@ class _ReadingEnvironment(CreditBasedShuffleEnvironment):
 
 
 class _ServiceSession(PeerSession):
-    """A connection with a shuffle service: when it is lost, no task is to blame."""
+    """A connection to a shuffle service; its loss is not blamed on a task."""
 
     def lost(self, error: NetworkError) -> None:
         if isinstance(error, ConnectionLostError):
@@ -60,7 +60,7 @@ class _ServiceSession(PeerSession):
 
 
 class RemoteShuffleEnvironment:
-    """See ShuffleEnvironment."""
+    """Creates a TaskManager's partitions and gates: external results are pushed to a shuffle service."""
 
     def __init__(self, context: ShuffleEnvironmentContext) -> None:
         self._context: Final = context

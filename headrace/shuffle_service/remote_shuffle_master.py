@@ -1,7 +1,7 @@
-"""RemoteShuffleMaster: registers blocking results at the shuffle service, and watches that it lives.
+"""RemoteShuffleMaster: registers blocking results at the shuffle service, and monitors the service.
 
-Pipelined results are built in as ever: their consumers run while they are produced. When the service is lost, every
-job with results there learns it at once, and not consumer by consumer.
+Pipelined results stay with the built-in shuffle: their consumers run while they are produced. When the service is
+lost, every job with results there is told at once, not consumer by consumer.
 Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
 """
 
@@ -42,7 +42,7 @@ _FAREWELL_S: Final = 2.0
 
 
 class RemoteShuffleMaster:
-    """See ShuffleMaster."""
+    """Registers blocking results at a shuffle service, and tells their jobs when it is lost."""
 
     def __init__(self, context: ShuffleMasterContext) -> None:
         address = context.settings.get_option(ADDRESS)
@@ -67,7 +67,7 @@ class RemoteShuffleMaster:
         self._watching: asyncio.Task[Any] | None = None
 
     async def start(self) -> None:
-        """See ShuffleMaster. The service may come later; without it blocking results cannot be registered."""
+        """Start monitoring the service, which may start later; until then blocking results cannot be registered."""
         tls = self._context.tls
         # It listens for want of a service that only calls; nobody is told where.
         self._rpc = TcpRpcService(
@@ -108,9 +108,9 @@ class RemoteShuffleMaster:
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """See ShuffleMaster: blocking results at the service, others with their producer.
+        """Register a blocking result at the service, any other with its producer.
 
-        So are those that outlive the job: the service forgets a job with all it has of it.
+        A result that outlives its job stays with its producer too: the service deletes all results of an ended job.
         """
         traits = partition.result_type.traits
         if not traits.is_blocking or traits.is_persistent:

@@ -19,7 +19,7 @@ from headrace.network.stored.stored_partition import (
 
 
 class ServedPartition(StoredPartition):
-    """See StoredPartition, of which only the reading half is used. `unwritten` is a pool from which nobody takes."""
+    """Stored partition that is only read: its producer pushes it. `unwritten` is a pool that stays unused."""
 
     def __init__(
         self,
@@ -55,22 +55,22 @@ class ServedPartition(StoredPartition):
         return True
 
     def close(self) -> None:
-        """See ResultPartition. The pool is everybody's."""
+        """Close the partition without its pool, which is shared."""
         with self._lock:
             self._is_closed = True
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition; results are pushed."""
+        """Not supported: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition; results are pushed."""
+        """Not supported: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition; results are pushed."""
+        """Not supported: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def _complete(self) -> None:

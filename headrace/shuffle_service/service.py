@@ -240,7 +240,7 @@ class ShuffleService:
     # Connections: the transport's thread
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """See TransportHost. ConnectionLostError where there are too many."""
+        """Open the session of a new connection. ConnectionLostError where there are too many."""
         if self._connection_count >= self._connections_max:
             reason = f"it has {self._connections_max} connections: {CONNECTIONS_MAX.key}"
             raise ConnectionLostError(peer_name, reason)
@@ -268,7 +268,7 @@ class ShuffleService:
         self._transport.post(callback)
 
     def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
-        """See PushOwner: only what was registered, by the newest attempt, once."""
+        """Admit a push of a registered partition, by its newest attempt, once. PushNotAllowedError."""
         with self._lock:
             served = self._served.get(partition_id)
             latest = self._latest_attempts.get(_place_of(partition_id), 0)
@@ -308,7 +308,7 @@ class ShuffleService:
         return None
 
     def discarded(self, partition_id: ResultPartitionId) -> None:
-        """See PushOwner. Consumers that wait learn that this attempt will not be finished."""
+        """Forget a partition whose push failed, and tell waiting consumers that this attempt will not finish."""
         self._store.forgotten(partition_id)
         with self._lock:
             served = self._served.pop(partition_id, None)
@@ -387,6 +387,6 @@ def _write_budget(settings: Settings) -> WriteBudget[PushSession]:
 
 
 def _place_of(partition_id: ResultPartitionId) -> _Place:
-    """Which partition it is, whatever the attempt."""
+    """Return the partition's identity without the attempt."""
     producer = partition_id.producer
     return producer.job_id, partition_id.data_set_id, producer.execution_vertex_id

@@ -1,4 +1,4 @@
-"""ChangeFeed: what became of a state between two checkpoints of a job: rows that were inserted, updated or deleted.
+"""ChangeFeed: changes of a state between two checkpoints of a job: rows that were inserted, updated or deleted.
 
 Files that both checkpoints have, by name or by content, are not read: their rows are the same in both. The others are
 compared key group range by range, entry by entry. Applied to the rows of the first checkpoint, the changes give

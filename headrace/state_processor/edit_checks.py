@@ -1,8 +1,8 @@
-"""What rows must be to lie in a state: each check raises the error that names the first row that is wrong.
+"""Checks of rows that an edit writes into a state: each raises an error that names the first wrong row.
 
-Columns have their types; no key, namespace or position is missing, and no value, map key or count of rows where the
-parent has them all; a stored hash is that of the key; no two rows are of one entry; positions of lists are 0, 1, 2 …;
-timers are of their service.
+Columns have the state's types; no key, namespace or position is missing, and no value, map key or row count where the
+parent has them all; a stored hash is that of the key; no two rows belong to one entry; positions of lists are
+0, 1, 2 …; timers belong to their service.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,6 +1,6 @@
 """EditedRows: rows on their way into a state, checked as a job's own rows would be, and written as its chunks.
 
-What is checked: that the key group is that of the key, and all of `edit_checks`. The error names the row.
+Checks that the key group is that of the key, and all of `edit_checks`. The error names the row.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -64,9 +64,10 @@ class SubtaskChunk(msgspec.Struct, frozen=True):
 
 
 class WrittenRows(msgspec.Struct, frozen=True):
-    """What became of some rows. `matched_count`: those whose entry the parent has, `changed_count` of them differ.
+    """Chunks and counts of written rows. `matched_count`: those whose entry the parent has.
 
-    `matched_expired_count`: those whose entry the parent has as one that had expired.
+    `changed_count`: matched rows that differ from the parent's. `matched_expired_count`: those whose entry had expired
+    in the parent.
     """
 
     chunks: tuple[SubtaskChunk, ...] = ()
@@ -205,7 +206,7 @@ def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa
 def _compared(
     target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
 ) -> tuple[int, int, int]:
-    """How many rows are of entries that the parent has in these key groups, how many differ, how many had expired."""
+    """Count the rows whose entry the parent has in these key groups, those that differ, and those that had expired."""
     state, identity = target.state, identity_columns(target.state)
     others = [one for one in state.schema.names if one not in identity and one != KEY_GROUP]
     if not identity:

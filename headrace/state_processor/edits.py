@@ -1,6 +1,6 @@
 """Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
 
-What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
+An edit writes only through the `EditContext`; the parent is never changed.
 
 An edit that puts an operator's rows in another number of key groups, which is its max parallelism.
 """
@@ -46,7 +46,7 @@ from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
 
 @dataclass(frozen=True)
 class EditContext:
-    """Where edits read and write. `folder`: that of the new savepoint, for whoever writes from elsewhere."""
+    """Reader and writer of an edit. `folder`: that of the new savepoint, for writers in other processes."""
 
     folder: str
     reader: SnapshotReader

@@ -1,12 +1,12 @@
-"""What cannot be done with the tables of a snapshot: nobody has them, only RocksDB reads them, or an edit is wrong.
+"""Errors of reading and editing a snapshot's tables: unknown, readable by RocksDB only, or wrongly edited.
 
 StateProcessorError
-+- UnknownStateError             there is nothing of this name, or several
-+- NativeStateError              it lies in RocksDB's own files
-+- InFlightRecordsError          records were on their way between tasks: an edit would not reach them
-+- StateSchemaError              rows are not of the types that a state is stored with
-+- EditRefusedError              no job could have written what an edit would make
-+- PickledKeysError              keys are stored as pickles, and nobody said that they may be loaded
++- UnknownStateError             no state has this name, or several have
++- NativeStateError              the state is stored in RocksDB's own files
++- InFlightRecordsError          records were in flight between tasks: an edit would not reach them
++- StateSchemaError              rows do not have the types that a state is stored with
++- EditRefusedError              no job could have written the result of an edit
++- PickledKeysError              keys are stored as pickles, and the caller has not allowed loading them
 """
 
 from collections.abc import Sequence

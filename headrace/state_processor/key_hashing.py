@@ -1,6 +1,6 @@
-"""How the key group of a stored key is found again: by the hash that the exchange used, from the column alone.
+"""Computes the key group of stored keys, with the hash that the exchange used, from the column alone.
 
-Which columns of rows with a stored `$key_hash` are the key: those that are hashed to it in every row.
+Also finds the key columns of rows with a stored `$key_hash`: those that are hashed to it in every row.
 
 A snapshot does not name them. Where several sets of columns fit all rows, each of them may be the key.
 """
@@ -24,7 +24,7 @@ from headrace.state_processor.errors import EditRefusedError, PickledKeysError
 
 
 class KeyHashing(enum.Enum):
-    """What of a row is hashed."""
+    """Kinds of input for the hash of a row's key."""
 
     COLUMN = "the column of keys, whose type was declared"
     PICKLES = "the values that the column of keys holds as pickles"

@@ -1,8 +1,8 @@
 """Reading a snapshot that others may give up meanwhile: under a lease, and with an error that says what has happened.
 
-Where no lease can be had, reading goes on all the same.
+If no lease can be taken, reading goes on without one.
 
-Which snapshot, and which operator of it, a user means.
+Also finds the snapshot, and the operator in it, that a user names.
 """
 
 import contextlib

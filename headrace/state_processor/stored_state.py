@@ -120,7 +120,7 @@ class StoredState:
 
     @property
     def title(self) -> str:
-        """What people know it by."""
+        """Return the state's title for messages."""
         return _title_of(self.operator, self.table, self.name)
 
     @property
@@ -130,7 +130,7 @@ class StoredState:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What the first of its chunks says of its rows: but for those that expired, all say the same."""
+        """Return the attributes of the first chunk: all chunks have the same, except for those about expired rows."""
         return self.chunks[0].chunk.attributes
 
     @property

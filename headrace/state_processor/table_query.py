@@ -1,4 +1,4 @@
-"""TableQuery: what somebody wants to read of a snapshot, and the parts that it is read in, at once if need be.
+"""TableQuery: a query of a snapshot's table, split into parts that can be read concurrently.
 
 A part is a file, so that as many readers as there are files share the work. Conditions on keys and key groups leave out
 files and parts of files before they decide over rows.

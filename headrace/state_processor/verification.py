@@ -36,14 +36,14 @@ class DamagedFile:
 
 @dataclass(frozen=True)
 class Verification:
-    """What is known of the files of a snapshot. `unverified`: the places that nobody could look at."""
+    """Result of verifying a snapshot's files. `unverified`: places that were not checked."""
 
     damaged: tuple[DamagedFile, ...] = ()
     unverified: tuple[str, ...] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether everything was looked at, and is as it was written."""
+        """Whether all files were verified, and are as they were written."""
         return not self.damaged and not self.unverified
 
 

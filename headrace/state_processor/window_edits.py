@@ -1,9 +1,9 @@
-"""Open windows of an edited savepoint: who holds anything must have a timer that will clear it, or it stays for ever.
+"""Checks open windows of an edited savepoint: a window with contents needs a timer that clears it, or it stays forever.
 
-What an operator keeps for a window is under the window, and goes with the window's timer, which is not before the end
-of the window. Windows that grow together keep their contents under a state window, which `merging-window-set` names.
-How late a window is cleared is not stored: that there is such a timer at all can be checked. What the parent does not
-hold to itself, as with a trigger that purges, is not asked of the edited one either.
+An operator's state of a window has the window as namespace, and is cleared by the window's timer, which is not before
+the window's end. Merging windows keep their contents under a state window, which `merging-window-set` names. The time
+at which a window is cleared is not stored: only the existence of such a timer can be checked. Rules that the parent
+itself breaks, as with a trigger that purges, are not applied to the edited savepoint either.
 Source: Flink WindowOperator, MergingWindowSet.
 
 Timers of open windows, derived: an edit that writes windows need not write the timers that fire and clear them.
@@ -58,7 +58,7 @@ _Entry = tuple[Hashable, Hashable]
 
 @dataclass
 class _Windows:
-    """What one subtask has by key and window. `timers`: the latest of each, epoch ms."""
+    """Window state of one subtask, by key and window. `timers`: the latest of each, epoch ms."""
 
     contents: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
     others: dict[_Entry, str] = field(default_factory=dict[_Entry, str])

@@ -1,1 +1,1 @@
-"""What a program holds of a job that it submitted: its client, results and state."""
+"""Client side of a submitted job: the job client, its results and its state."""

@@ -1,4 +1,4 @@
-"""Collected records: how the results of a job come back to the program that ran it."""
+"""Collected records: returns the results of a job to the program that ran it."""
 
 import io
 import threading

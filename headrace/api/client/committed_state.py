@@ -56,12 +56,12 @@ class CommittedState:
 
     @property
     def taken_at_ms(self) -> int:
-        """When it was triggered, epoch ms."""
+        """Return the time at which the snapshot was triggered, epoch ms."""
         return self._snapshot.metadata.timestamp_ms
 
     @property
     def age(self) -> timedelta:
-        """How long ago that was, by this machine's clock."""
+        """Return the time since the trigger, by this machine's clock."""
         return timedelta(milliseconds=max(0, self._clock.now_ms() - self.taken_at_ms))
 
     def read(

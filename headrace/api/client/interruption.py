@@ -1,4 +1,7 @@
-"""What Ctrl-C does to the job that a program waits for: cancel, wait a little and say for what, then end by force."""
+"""Handles Ctrl-C while a program waits for a job.
+
+The job is cancelled; the program waits a little, says for what, and then ends by force.
+"""
 
 import logging
 from typing import Final

@@ -115,7 +115,7 @@ class JobClient:
         return self._ask(self._dispatcher.request_job_details(self._job_id))
 
     def state(self) -> "JobState":
-        """What the running job keeps, as tables: live, or in its last checkpoint."""
+        """Return the state of the running job as tables: live, or from its last checkpoint."""
         # Imported late: few programs look into state.
         from headrace.api.client.job_state import JobState
 

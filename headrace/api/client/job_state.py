@@ -1,6 +1,6 @@
-"""JobState: what a running job keeps, as tables: in its last checkpoint, or live, and figures of it.
+"""JobState: the state of a running job as tables, live or from its last checkpoint, and its sizes.
 
-`JobClient.state()` returns one. Nothing here changes state, and nobody has to know where checkpoints lie.
+`JobClient.state()` returns one. It only reads, and callers need not know the paths of checkpoints.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class JobState:
         return found
 
     def states(self, operator: str) -> tuple[LiveStateInfo, ...]:
-        """What an operator (by uid, id or name) keeps in any of its subtasks now.
+        """List the states that an operator (by uid, id or name) has in any of its subtasks now.
 
         UnknownOperatorError, StateReadError.
         """
@@ -134,9 +134,9 @@ class JobState:
     def figures(
         self, operator: str, *, time_limit: timedelta = timedelta(seconds=10)
     ) -> OperatorFigures:
-        """How much an operator keeps, and where: gathered by its subtasks, each as of one moment.
+        """Return the sizes of an operator's states, counted by each subtask at one moment of its own.
 
-        `time_limit`: of each subtask; figures of states that were not looked at to their end say so.
+        `time_limit`: for each subtask; figures of states that were not read to their end say so.
         UnknownOperatorError, StateReadError, JobAlreadyEndedError.
         """
         duration_ms = _milliseconds(time_limit)

@@ -5,14 +5,13 @@ library has no say in it but by `os._exit`, which would pass over the exit handl
 run whose tests all passed. One list per process, as executors outlive environments. Source: PyFlink's FAQ, "Wait for
 jobs to finish when executing jobs in mini cluster"; PyFlink cancels them without a word.
 
-Remembers what no plan was made of yet: a program that ends with a sink left over has forgotten `execute()`.
+Also remembers sinks and operators that are in no plan yet: a program that ends with a sink left over has forgotten
+`execute()`, as has one that adds operators and never makes a plan at all. One record per process, because
+`headrace run` looks when the program's environments may be gone already; in a plain Python process it is logged at its
+exit.
 
-So has one that says operators and never makes a plan at all. One per process, because `headrace run` looks when the
-program's environments may be gone already; in a plain Python process it is logged at its exit.
-
-SIGTERM: a program that is told to end does so in order, with its jobs, workers and Spark.
-
-Python's own way is to vanish on the spot: nobody would be told from which checkpoint to go on.
+Also handles SIGTERM: the program ends in order, with its jobs, workers and Spark. By default Python would end at once,
+and nobody would be told the checkpoint to continue from.
 """
 
 import atexit
@@ -123,7 +122,7 @@ def operator_added(operator: OperatorTransformation) -> None:
 
 
 def plan_made() -> None:
-    """What was said so far was run, or looked at."""
+    """Record that the program so far was executed, or that its plan was shown."""
     _LeftOver.sink = _LeftOver.operator = None
     _LeftOver.has_plan = True
 

@@ -1,4 +1,4 @@
-"""What reading the state of a running job gives: rows, what they leave out, and figures. Pure values that print."""
+"""Results of reading a running job's state: rows, notes on rows left out, and figures. Pure values that print."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,11 +53,11 @@ _KEY_GROUPS: Final = pa.schema(
 
 @dataclass(frozen=True)
 class SubtaskRead:
-    """How one subtask was read: its rows are those of the moment `taken_at_ms` (epoch ms), between two batches.
+    """Report on reading one subtask: its rows are as of `taken_at_ms` (epoch ms), between two batches.
 
-    `limit` says why not all of them are there. `is_waiting`: the state lies in the restored checkpoint still, and no
-    record has asked for it here. `mail_count` mails looked at `mail_row_count_max` entries each, at most, with a batch
-    of the task after each.
+    `limit`: the reason why rows are missing, if any are. `is_waiting`: the state is still in the restored checkpoint,
+    as no record has asked for it in this subtask. The read took `mail_count` mails of the task's mailbox, each of at
+    most `mail_row_count_max` entries, with a batch of the task after each.
     """
 
     subtask: int
@@ -73,7 +73,7 @@ class SubtaskRead:
 
     @classmethod
     def of(cls, subtask: int, answer: SubtaskState, *, is_waiting: bool) -> "SubtaskRead":
-        """Return what the answer of a subtask says beside its rows."""
+        """Make the report from the answer of a subtask, without its rows."""
         result = answer.result
         return cls(
             subtask,
@@ -160,12 +160,12 @@ class StateTotals:
 
     @property
     def key_group_skew(self) -> float | None:
-        """How much the largest key group is above the mean."""
+        """Return the ratio of the largest key group's size to the mean."""
         return _skew([group.size_bytes for one in self._present for group in one.key_groups])
 
     @property
     def subtask_skew(self) -> float | None:
-        """How much the largest subtask is above the mean."""
+        """Return the ratio of the largest subtask's size to the mean."""
         return _skew([0 if one is None else one.size_bytes for one in self.subtasks])
 
     @property
@@ -217,7 +217,7 @@ class StateTotals:
 
 @dataclass(frozen=True)
 class OperatorFigures:
-    """How much an operator keeps, and where. `subtasks`: what each of them said of its states."""
+    """Sizes of an operator's states. `subtasks`: the figures of each subtask's states."""
 
     operator: str
     subtasks: tuple[tuple[StateFigures, ...], ...]

@@ -1,10 +1,10 @@
-"""Filters right behind a source are told to it, so that it need not read what they would drop.
+"""Pushes filters right behind a source down to it, so that it need not read rows that they would drop.
 
 Source: Flink PushFilterIntoTableSourceScanRule.
 
-What is known to hold of a row wherever an expression does: comparisons of columns with values.
+Also derives the comparisons of columns with values that hold for every row for which an expression is true.
 
-Expressions carry it along, and a source may leave out rows by it. None where nothing is known.
+Expressions carry them along, and a source may skip rows by them. None where nothing is known.
 """
 
 from collections import defaultdict

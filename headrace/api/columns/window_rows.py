@@ -1,8 +1,7 @@
-"""Whole rows that stay of their window, in two halves: before the exchange and behind it.
+"""Selections of whole rows per window, in two phases: before the exchange and behind it.
 
-Whole rows of the largest or smallest value in each window, in columns: `rows_with_max` and `rows_with_min`.
-
-The first rows of each window in the order of some columns: `largest_rows` and `smallest_rows`.
+`rows_with_max` and `rows_with_min` select the rows with the largest or smallest value in each window.
+`largest_rows` and `smallest_rows` select the first rows of each window in the order of some columns.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,8 @@
 
 Source: Flink CheckpointConfig.
 
-What is said of a job's checkpoints as it is submitted: which cannot be, and which lose output without an error.
+Also checks a job's checkpoint settings when it is submitted: raises errors for impossible ones, and warns of those that
+lose output without an error.
 """
 
 import logging

@@ -12,10 +12,13 @@ from headrace.core.pyflink_refusals import jvm_only
 
 
 class CheckpointStorage:
-    """Where snapshots lie. Savepoints go where they are asked for, or to `execution.checkpointing.savepoint-dir`."""
+    """Base class of checkpoint storages, which say where checkpoints are stored.
+
+    Savepoints go to the folder named in their request, or else to `execution.checkpointing.savepoint-dir`.
+    """
 
     def get_savepoint_path(self) -> str | None:
-        """None: no path of savepoints is set on a storage."""
+        """Return None: a storage has no path for savepoints."""
         return None
 
 

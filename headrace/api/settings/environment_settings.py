@@ -1,4 +1,4 @@
-"""EnvironmentSettings: what a program may set on its environment, kept as options."""
+"""EnvironmentSettings: setters of a program's environment, stored as options."""
 
 import os
 from datetime import timedelta

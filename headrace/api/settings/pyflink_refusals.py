@@ -1,6 +1,6 @@
 """Settings of PyFlink's for Java's serializers: importable, refused when used.
 
-What PyFlink 1.x had for environments and configurations, and Flink 2 has as options: refused with the option.
+Also refuses methods of PyFlink 1.x that Flink 2 replaced by options: the error names the option.
 """
 
 import enum
@@ -14,7 +14,7 @@ _NO_SERIALIZERS: Final = (
 
 
 class InputDependencyConstraint(enum.Enum):
-    """When a vertex of a batch job could start; nothing asks for it any more."""
+    """Condition for starting a vertex of a batch job; nothing uses it any more."""
 
     ANY = 0
     ALL = 1
@@ -81,7 +81,7 @@ ExecutionMode: Final = gone_class("ExecutionMode", _MODE)
 
 
 class GoneEnvironmentMethods:
-    """Of StreamExecutionEnvironment: every method raises ProgramError."""
+    """Removed methods of StreamExecutionEnvironment: each raises ProgramError."""
 
     set_state_backend = gone_method("set_state_backend", _BACKEND)
     get_state_backend = gone_method("get_state_backend", _BACKEND)
@@ -99,7 +99,7 @@ class GoneEnvironmentMethods:
 
 
 class GoneExecutionSettings:
-    """Of ExecutionConfig: every method raises ProgramError."""
+    """Removed methods of ExecutionConfig: each raises ProgramError."""
 
     add_default_kryo_serializer = gone_method("add_default_kryo_serializer", _KRYO)
     disable_auto_type_registration = gone_method("disable_auto_type_registration", _KRYO)
@@ -123,7 +123,7 @@ class GoneExecutionSettings:
 
 
 class GoneCheckpointSettings:
-    """Of CheckpointConfig: every method raises ProgramError."""
+    """Removed methods of CheckpointConfig: each raises ProgramError."""
 
     enable_externalized_checkpoints = gone_method("enable_externalized_checkpoints", _CLEANUP)
     get_externalized_checkpoint_cleanup = gone_method(

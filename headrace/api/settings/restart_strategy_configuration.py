@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class RestartStrategyConfiguration(ABC):
-    """Base: what should happen after a failure."""
+    """Base class of restart strategies, which decide whether and when a job restarts after a failure."""
 
     @abstractmethod
     def get_description(self) -> str:
@@ -24,7 +24,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """What the cluster is set to."""
+    """Uses the restart strategy of the cluster's configuration."""
 
     def get_description(self) -> str:
         return "Cluster level default restart strategy"
@@ -32,7 +32,7 @@ class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """So many attempts, `delay_between_attempts` ms apart."""
+    """Restarts a job at most `restart_attempts` times, `delay_between_attempts` ms apart."""
 
     restart_attempts: int
     delay_between_attempts: int

@@ -23,7 +23,7 @@ class PredefinedOptions(enum.Enum):
 
 
 class StateBackend:
-    """Where keyed state lives while a job runs."""
+    """Base class of state backends, which store keyed state while a job runs."""
 
 
 class HashMapStateBackend(StateBackend):

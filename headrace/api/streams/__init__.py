@@ -1,1 +1,1 @@
-"""Streams: what can be done with records, one class for each kind of stream."""
+"""Streams: transformations of records, one class for each kind of stream."""

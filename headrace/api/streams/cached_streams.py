@@ -36,7 +36,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class CachedDataStream(DataStream):
-    """What `DataStream.cache` returns. It is stored as it is: names, parallelism and the like are set before."""
+    """Stream whose rows are cached, as returned by `DataStream.cache`.
+
+    It is stored as it is: name, parallelism and the like have to be set before `cache` is called.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class CachedDataStream(DataStream):
         self._cached_streams: Final = cached_streams
 
     def invalidate(self) -> None:
-        """Have the cluster drop what it keeps of the stream; the next job that needs it makes it anew."""
+        """Delete the stream's cached rows in the cluster; the next job that needs them computes them anew."""
         self._cached_streams.invalidate(self._cached)
 
     def cache(self) -> "CachedDataStream":

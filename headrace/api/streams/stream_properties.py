@@ -31,7 +31,7 @@ _UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
 
 
 class OperatorProperties(ABC):
-    """What streams and sinks have in common: name, uid, parallelism, chaining, slot sharing."""
+    """Setters common to streams and sinks: name, uid, parallelism, chaining, slot sharing."""
 
     @abstractmethod
     def _operator(self) -> OperatorTransformation:
@@ -81,7 +81,7 @@ class OperatorProperties(ABC):
 
 
 class StreamProperties(OperatorProperties):
-    """What only streams have."""
+    """Setters of streams that sinks lack, such as max parallelism."""
 
     def get_name(self) -> str:
         """Name of the operator that made this stream."""

@@ -2,7 +2,8 @@
 
 Streams that meet in one operator must belong to one environment: a job is made of what one environment knows.
 
-What a sink is given: the stream as the sink itself prepares it, if the sink can take such records.
+Also prepares a sink's input: applies the sink's own transformation of the stream, and checks that it can take the
+records.
 """
 
 from collections.abc import Sequence

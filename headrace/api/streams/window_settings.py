@@ -1,8 +1,7 @@
-"""What windows over one stream and over two have in common: assigner, trigger, evictor, lateness.
+"""Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness.
 
-Tags under which late records go to a side output: checked, named in specs and declared on operators.
-
-What was said of windows in event time, as columnar operators take it; refusals of windows that they cannot take.
+Also checks the tags under which late records go to a side output, names them in specs and declares them on operators;
+and converts event-time windows to the form of columnar operators, refusing windows that those cannot compute.
 """
 
 import logging
@@ -100,7 +99,7 @@ class WindowSettings:
         return self
 
     def _described(self, *functions: str) -> str:
-        """What plans show within the brackets."""
+        """Return the text that plans show within the brackets."""
         trigger = self._trigger or self._assigner.get_default_trigger(self._environment)
         shown = [repr(self._assigner), type(trigger).__name__]
         if self._evictor is not None:

@@ -38,7 +38,7 @@ AnyProcessAllWindowFunction = ProcessAllWindowFunction[Any, Any, Any]
 
 
 class OneStreamWindows(WindowSettings):
-    """What keyed and other windows over one stream have in common."""
+    """Base class of windows over one stream, keyed or not."""
 
     _is_keyed: bool
     _window_functions: ClassVar[tuple[type, type]]

@@ -1,1 +1,1 @@
-"""Which snapshots are kept: completed checkpoints, clean-up, leases of readers, disposal."""
+"""Retention of snapshots: the completed checkpoints, clean-up, leases of readers, disposal."""

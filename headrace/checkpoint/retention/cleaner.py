@@ -1,14 +1,14 @@
 """Deletes what checkpoints leave behind, beside everything else.
 
-How much is waiting is known, so that it can be bounded. What somebody reads under a lease is deleted later, and does
-not count as waiting. What cannot be deleted is left lying and told in the log: the next start of the job sweeps it up.
+Waiting deletions are counted, so that they can be bounded. Snapshots that are read under a lease are deleted later, and
+do not count as waiting. Files that cannot be deleted are left and logged: the next start of the job deletes them.
 
 HeldDeletions: deletions that wait until nobody reads the checkpoint any more.
 
 They are looked at again whenever another deletion comes, as each new checkpoint brings one. What a checkpoint shares
 with others waits with it, though a later one be the last to refer to it.
 
-Which files in a job's folder no complete checkpoint refers to: what failures have left behind. Pure.
+Also finds the files in a job's folder that no complete checkpoint refers to, as failures leave them behind. Pure.
 
 Looked for when a driver has taken over and has not begun any checkpoint: then whatever is not complete never will be.
 
@@ -145,7 +145,7 @@ class CheckpointCleaner:
 
     @property
     def waiting_count(self) -> int:
-        """How many deletions are not done."""
+        """Return the number of deletions that are not done."""
         return self._unfinished_count
 
     def delete(self, deletion: Deletion) -> None:

@@ -1,8 +1,8 @@
-"""Which completed checkpoints are kept, which are given up for a newer one, and what outlives a job. Pure.
+"""Store of completed checkpoints: keeps the newest, gives up older ones, decides which outlive the job. Pure.
 
 Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, CheckpointRetentionPolicy.
 
-Which files several checkpoints refer to, and when nobody does any more. Pure.
+Also counts the references of checkpoints to shared files, so that a file goes with its last checkpoint. Pure.
 
 Source: Flink SharedStateRegistryImpl.
 """
@@ -72,9 +72,9 @@ class SharedFiles:
 
 @dataclass(frozen=True)
 class Deletion:
-    """What goes with one checkpoint: its folder (empty: none), then files that no other one refers to.
+    """Files to delete with one checkpoint: its folder (empty: none), then files that no other one refers to.
 
-    `shared_uris`: all files outside of its folder that it refers to, whoever else does.
+    `shared_uris`: all files outside of its folder that it refers to, also those that others refer to.
     """
 
     checkpoint_id: int

@@ -1,4 +1,4 @@
-"""Looks at snapshots for people: which lie somewhere, and what is in them.
+"""Inspects snapshots for people: lists those in a folder, and reads their contents.
 
 Nothing of what is shown has to be trusted; it says so where it is not.
 """
@@ -41,7 +41,7 @@ WHAT_TO_NAME: Final = (
 
 
 class SnapshotCondition(enum.Enum):
-    """What may be done with a snapshot."""
+    """Conditions of a snapshot, which decide what may be done with it."""
 
     COMPLETE = "complete"
     UNTRUSTED = "not to be trusted"

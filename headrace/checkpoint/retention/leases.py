@@ -1,4 +1,4 @@
-"""Leases: who reads a snapshot without a job, so that clean-up waits for them.
+"""Leases of readers that read a snapshot without a job: clean-up waits for them.
 
     <snapshot>/_leases/<token>      until when, and by whom: JSON
 
@@ -41,7 +41,7 @@ _ATTEMPTS_PER_RENEWAL: Final = 4
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """What a lease says: when it ends (epoch ms), and for people who has it."""
+    """Content of a lease: the time at which it expires (epoch ms), and its holder, for people to read."""
 
     expires_ms: int
     holder: str
@@ -91,12 +91,12 @@ class Lease:
         return dataclasses.replace(self, renewed_ms=now_ms)
 
     def give_back(self) -> None:
-        """Nobody reads under it any more."""
+        """End the lease by deleting its file: its holder has finished reading."""
         with contextlib.suppress(CheckpointStorageError):
             remove_file(self._uri)
 
     def write(self, now_ms: int) -> None:
-        """Say that it lasts for its duration from now on. CheckpointStorageError."""
+        """Write the lease's file, so that it expires `duration_ms` from now. CheckpointStorageError."""
         record = LeaseRecord(now_ms + self.duration_ms, self.holder)
         # Several parts renew one lease at a time: each has a temporary name of its own.
         unique = system_random().randbytes(4).hex()
@@ -182,9 +182,9 @@ def _entries(snapshot_uri: str) -> list[FileEntry]:
 
 
 def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
-    """What a lease says; None where it was given back.
+    """Read a lease; return None where it was given back.
 
-    One that cannot be read counts as taken just now: where files are not replaced at once, that is how it looks while
+    An unreadable one counts as taken just now: on file systems without atomic replacement a lease is unreadable while
     it is renewed.
     """
     try:

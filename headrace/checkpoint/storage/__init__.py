@@ -1,1 +1,1 @@
-"""Where snapshots lie: places for new ones, their files, metadata, keys and lineages."""
+"""Storage of snapshots: places for new ones, their files, metadata, keys and lineages."""

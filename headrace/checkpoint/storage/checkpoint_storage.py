@@ -1,13 +1,13 @@
-"""Where a job's snapshots lie, seen by its coordinator: places for new ones, their publication, and what is there.
+"""The coordinator's storage of a job's snapshots: makes places for new ones, publishes and lists them.
 
     <dir>/<job id>/chk-7/_metadata      checkpoint 7 is complete exactly when this file is there
-    <dir>/<job id>/chk-7/…              files that it alone refers to
+    <dir>/<job id>/chk-7/…              files that only this checkpoint refers to
     <dir>/<job id>/shared/…             files that later checkpoints may refer to as well
-    <dir>/<job id>/taskowned/…          files that tasks look after themselves
+    <dir>/<job id>/taskowned/…          files that tasks manage and delete themselves
     <dir>/<job id>/newest               the id that was published last, for listings that lag behind
-    <target>/savepoint-1a2b3c-4d5e6f…/  a savepoint, with all that it needs
+    <target>/savepoint-1a2b3c-4d5e6f…/  a savepoint, with all its files
 
-Everything here blocks. Source: Flink FsCheckpointStorageAccess, AbstractFsCheckpointStorageAccess.
+All calls block. Source: Flink FsCheckpointStorageAccess, AbstractFsCheckpointStorageAccess.
 """
 
 import contextlib
@@ -67,15 +67,15 @@ _CHECKPOINT_FOLDER: Final = re.compile(r"chk-(\d+)")
 
 
 class CheckpointStorage(Protocol):
-    """What a coordinator needs of the storage. Blocking calls, CheckpointStorageError throughout."""
+    """Storage that a checkpoint coordinator requires. All calls block and may raise CheckpointStorageError."""
 
     @property
     def checkpoint_folder(self) -> str:
-        """Where checkpoints of the job lie; empty: in memory."""
+        """Return the folder of the job's checkpoints; empty: in memory."""
         ...
 
     def prepare(self) -> None:
-        """Make the job's folders, and see that they can be written."""
+        """Make the job's folders, and check that they are writable."""
         ...
 
     def locate(
@@ -147,7 +147,7 @@ class CheckpointsInFiles:
 
     @property
     def shared_folder(self) -> str:
-        """Where files lie that several checkpoints may refer to."""
+        """Return the folder of files that several checkpoints may refer to."""
         return child_uri(self.checkpoint_folder, "shared")
 
     def prepare(self) -> None:
@@ -235,7 +235,7 @@ def open_checkpoint_storage(
 
 
 def job_folder(settings: Settings, job_id: JobId) -> str:
-    """Where a job's checkpoints lie."""
+    """Return the URI of the folder of a job's checkpoints."""
     directory = absolute_uri(settings.get_option(CHECKPOINT_DIRECTORY))
     return child_uri(directory, job_id.hex()) if settings.get_option(CREATE_SUBDIR) else directory
 

@@ -321,7 +321,10 @@ def _new_local(path: str) -> Any:
 
 
 def _open_as_in_its_folder(path: str, flags: int) -> int:
-    """Who may not enter the folder may not read its files either, should they be moved or linked elsewhere."""
+    """Open a file with the folder's permissions.
+
+    Users who may not enter the folder cannot read its files either, should these be moved or linked elsewhere.
+    """
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
     return os.open(path, flags, mode)
 
@@ -373,7 +376,7 @@ def _put_local(path: str, temporary: str, content: bytes) -> bool:
 
 
 def _put_by_claim(path: str, temporary: str) -> bool:
-    """Where there are no links: who makes the claim file may rename, once and for all."""
+    """Publish a file without hard links: only the caller that creates the claim file may rename; claims stay."""
     try:
         claim = f"{path}.claim"
         os.close(_open_as_in_its_folder(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))

@@ -1,19 +1,19 @@
-"""Who may take checkpoints of a lineage, and with which ids: a durable record that is only ever added to.
+"""Append-only record of a lineage: fences off old drivers and gives out checkpoint ids.
 
 A lineage is one logical job over restarts and savepoints, for as long as state is carried forward. Each start of a
-driver takes the next *epoch*, which shuts out every earlier driver; ids rise strictly over all of them and are never
-used again, because sinks know committed output by them.
+driver takes the next *epoch*, which fences off every earlier driver; ids rise strictly over all of them and are never
+used again, because sinks identify committed output by them.
 
     <dir>/<job id>/lineage                         which lineage a job belongs to
     <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
     <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where snapshot 7 would lie
 
-All are made only if absent, so that two drivers never have the same. What they say is sealed with the user's key: it
-decides where the next driver makes files.
+All are created only if absent, so that two drivers never have the same. Their content is sealed with the user's key,
+as it decides where the next driver makes files.
 
-A savepoint lies where its user wants it, which is known only once it has its id. A driver says so in its record and
-looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So one of the
-two sees the other: no driver of the past publishes a savepoint that its successor knows nothing of.
+The folder of a savepoint is its user's choice, known only once the savepoint has its id. A driver writes it into its
+record and looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So
+one of the two sees the other: no former driver publishes a savepoint that its successor does not know of.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class Lineage(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Which start of a driver this is, from 1."""
+        """Return the number of this start of a driver, from 1."""
         ...
 
     def take_id(self, folder_uri: str = "") -> int:
@@ -92,7 +92,7 @@ class Lineage(Protocol):
 
 
 class LineageInMemory:
-    """Of a job whose checkpoints do not outlive its driver."""
+    """Lineage of a job whose checkpoints do not outlive its driver."""
 
     def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
         self.lineage_id: Final = lineage_id
@@ -126,7 +126,7 @@ class _TakenId(msgspec.Struct):
     savepoint_uri: str = ""
 
     def place(self, number: int) -> str:
-        """Where the snapshot is to be complete; empty: nowhere."""
+        """Return the folder in which the snapshot is published; empty: none."""
         if self.savepoint_uri:
             return self.savepoint_uri
         return child_uri(self.folder_uri, f"chk-{number}") if self.folder_uri else ""
@@ -298,7 +298,7 @@ def _shut_out_earlier(
 
 
 class _Taken(NamedTuple):
-    """What the record says, each in order."""
+    """Epochs and ids taken so far in a lineage, each in order."""
 
     epochs: list[int]
     ids: list[int]

@@ -1,7 +1,7 @@
 """The key that metadata is authenticated with: the user's own, so that what one cluster wrote another one may restore.
 
-Who can only write to the checkpoint folder cannot make metadata that is believed. Records of lineages and the notes of
-sinks are sealed with it too, each kind for a purpose of its own.
+Write access to the checkpoint folder is not enough to forge metadata. Records of lineages and the notes of sinks are
+sealed with the key too, each kind for a purpose of its own.
 
 Small records in folders that others may write to, sealed so that nobody can make one up: notes of sinks, lineages.
 
@@ -72,7 +72,7 @@ def metadata_key(settings: Settings) -> MetadataKey:
 
 
 def key_path(settings: Settings) -> Path:
-    """Where the key lies."""
+    """Return the path of the key file."""
     name = settings.get_option(KEY_FILE)
     return Path(name).expanduser() if name else Path.home() / ".headrace" / "checkpoint-key"
 

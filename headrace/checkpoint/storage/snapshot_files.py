@@ -1,4 +1,4 @@
-"""SnapshotWriter and SnapshotReader: how one subtask's part of a checkpoint is stored and read, wherever it lies.
+"""SnapshotWriter and SnapshotReader: interfaces that store and read one subtask's part of a checkpoint, in any storage.
 
 RevocableWriter: writes files of a checkpoint that may come to nothing while they are written.
 
@@ -16,14 +16,14 @@ from headrace.checkpoint.storage.file_systems import remove_empty_folder, remove
 
 
 class SnapshotWriter(Protocol):
-    """Where the files of one subtask's part of one checkpoint go. Any thread."""
+    """Writes the files of one subtask's part of one checkpoint. Any thread may call it."""
 
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
     ) -> StateFile:
         """Store content and return its handle; small content comes back inside the handle.
 
-        `name`: a word for people in the file's name, which is unique anyway. CheckpointStorageError.
+        `name`: a readable part of the file's name, which is unique anyway. CheckpointStorageError.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Where one subtask's part of a snapshot is written, and where restored state is read from.
+"""A subtask's access to snapshot storage: writes its part of a snapshot and reads restored state.
 
-A file gets its final name at once: nobody looks for it until the metadata that names it is published. What is small
-stays inside its handle. Content is checked against its digest before anybody sees it.
+A file gets its final name at once: nobody looks for it until the metadata that names it is published. Small content
+stays inside its handle. Content is checked against its digest before it is used.
 Source: Flink FsCheckpointStreamFactory, MemCheckpointStreamFactory.
 """
 

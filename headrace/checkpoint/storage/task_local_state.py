@@ -1,4 +1,4 @@
-"""LocalCopies: what a process wrote to the checkpoint storage, once more on its own disk, for a restore that is near.
+"""LocalCopies: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
 
 A copy is found by the digest that the handle carries, and checked against it: one that is not there, or damaged, only
 costs the way to the storage. The copies that were used least lately go when there are too many bytes of them.
@@ -56,7 +56,7 @@ class LocalCopies:
                 self._path(oldest).unlink(missing_ok=True)
 
     def find(self, file: StateFile) -> Path | None:
-        """Where the copy of a file is, if there is one."""
+        """Return the path of a file's local copy, or None."""
         with self._lock:
             if file.digest not in self._sizes:
                 return None
@@ -88,7 +88,7 @@ class CopyingWriter:
         return file
 
     def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
-        """See SnapshotWriter. On one file system the copy is a second name for the same bytes."""
+        """Store a file and keep a local copy of it: a hard link if both are on one file system."""
         file = self._writer.write_file(name, path, is_shared=is_shared)
         self._copies.keep(file, lambda target: _link_or_copy(path, target))
         return file
@@ -126,7 +126,7 @@ class CopiesFirstReader:
 
     @contextlib.contextmanager
     def _dropping_unfit(self, file: StateFile) -> Generator[None]:
-        """What comes out of a copy has its digest checked as the file itself has: one that fails costs a look."""
+        """Drop the local copy of a file if reading it fails: the digest of a copy is checked as that of the file is."""
         try:
             yield
         except (CheckpointCorruptedError, CheckpointStorageError):

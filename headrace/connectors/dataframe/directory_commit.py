@@ -43,10 +43,10 @@ class NumberUsedTwiceError(HeadraceError):
 
 
 class DirectoryNote(msgspec.Struct, frozen=True):
-    """What a folder was given in a scope; `last_content` stands for what came with `last_id`.
+    """Note of the last commit into a folder in a scope; `last_content` identifies the content committed as `last_id`.
 
-    While `moving_id` is set, `arriving` files come, out of the folder of that `attempt`, and `leaving` ones go.
-    `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
+    While `moving_id` is set, a commit is under way: `arriving` files are moved in from the folder of that `attempt`,
+    and `leaving` files are removed. `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
     """
 
     scope: str
@@ -108,7 +108,7 @@ class DirectoryCommit:
         return None if note is None else max(note.last_id, note.moving_id)
 
     def _first_note(self, scope: str) -> DirectoryNote:
-        """What holds before the first commit of a scope; TargetExistsError where the mode forbids it."""
+        """Return the note before a scope's first commit; TargetExistsError where the mode forbids present files."""
         present = self._data_files(self._place)
         if present and self._mode in ERROR_MODES:
             raise TargetExistsError(
@@ -171,7 +171,7 @@ class DirectoryCommit:
         return place_below(self._file_system, parent, f"{beginning}{checkpoint_id}-{attempt}")
 
     def _all_apart(self, scope: str) -> str:
-        """What the paths of all such folders of a scope begin with."""
+        """Return the common prefix of the paths of a scope's staging folders."""
         parent, _, name = self._place.rpartition("/")
         return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-"
 

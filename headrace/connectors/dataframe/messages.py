@@ -1,4 +1,4 @@
-"""What the coordinators of DataFrame sources and sinks and their subtasks say to each other."""
+"""Messages between the coordinators of DataFrame sources and sinks and their subtasks."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ SINK_COMMITTER = "dataframe"
 
 
 class SourcePayload(msgspec.Struct, frozen=True):
-    """What the source's coordinator is made from: the name of a DataFrame in the driver's registry."""
+    """Configuration of the source's coordinator: the name of a DataFrame in the driver's registry."""
 
     dataframe_id: str
 
@@ -42,12 +42,12 @@ ReaderEvent = ReaderOpened | PartitionEnded
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """What the coordinator has in a checkpoint.
+    """State of the source's coordinator in a checkpoint.
 
-    `is_announced`: whether partitions had been given to readers, in whose states they are. `plan`: what identifies the
-    plan by which the DataFrame is computed, with `parallelism` as Spark's default for cutting it into partitions.
-    `copy_path`: where its rows were written so that they can be read again; empty where the plan itself gives the same
-    rows in the same order each time.
+    `is_announced`: whether partitions had been assigned to readers, whose states then have them. `plan`: an identifier
+    of the plan that computes the DataFrame, with `parallelism` as Spark's default for cutting it into partitions.
+    `copy_path`: the folder to which its rows were written so that they can be read again; empty where the plan itself
+    gives the same rows in the same order each time.
     """
 
     is_announced: bool
@@ -57,7 +57,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 class SinkPayload(msgspec.Struct, frozen=True):
-    """What the sink's coordinator is made from; fields as in DataFrameSink."""
+    """Configuration of the sink's coordinator; fields as in DataFrameSink."""
 
     path: str
     format: str
@@ -85,9 +85,9 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class CommitPayload(msgspec.Struct, frozen=True):
-    """What the committer is made from: a target as in DataFrameSink, or the name of a function in the driver.
+    """Configuration of the committer: a target as in DataFrameSink, or the name of a function in the driver.
 
-    `is_at_least_once`: the program has said that it bears rows that are written twice.
+    `is_at_least_once`: the program has declared that it tolerates rows that are written twice.
     """
 
     path: str = ""

@@ -122,7 +122,7 @@ class DataFrameSink(Sink):
         _say_what_becomes_strings("DataFrameSink", value_type)
 
     def check_target(self) -> None:
-        """See Sink. Spark looks again when it writes."""
+        """Raise ProgramError if the target exists and the mode forbids that. Spark checks again when it writes."""
         file_system, place = file_system_of(self.target)
         does_exist = file_system.get_file_info(place).type is not fs.FileType.NotFound
         if does_exist and self.mode in _MODES_FOR_NEW_PATHS:

@@ -1,4 +1,4 @@
-"""Which columns Spark's formats can hold: asked where a sink is made, as Spark itself says it only when it writes."""
+"""Column types that Spark's formats can store: checked when a sink is made, as Spark reports errors only on writing."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -4,7 +4,7 @@ Whoever may write in a sink's folder could otherwise have the driver delete, or 
 
 Paths and URIs of files: which file system holds them, and which files a path stands for.
 
-What local files need to survive a loss of power: their bytes and, apart from those, their names.
+Also syncs local files to disk, so that they survive a loss of power: their bytes and, separately, their names.
 
 Other file systems answer for what they have taken, so that nothing is to be done there.
 """
@@ -97,7 +97,7 @@ class FoundFile:
 
 
 class SourcePathNotFoundError(FileNotFoundError):
-    """What a job was told to read is not there when it begins: it would be restarted again and again for nothing."""
+    """A file source's path does not exist when the job begins. Not recoverable: restarts would not help."""
 
     recoverable = False
 

@@ -1,8 +1,8 @@
-"""Clients of Kafka: where confluent-kafka is imported, and what of it is used.
+"""Clients of Kafka: imports confluent-kafka when it is first needed, and wraps the parts in use.
 
 Configurations are librdkafka's, which has most of the Java client's names.
 
-What is said where no broker answers: librdkafka tells the reason only to its log, and there at every attempt.
+Also makes the error for brokers that do not answer: librdkafka only logs the reason, at every attempt.
 """
 
 import logging

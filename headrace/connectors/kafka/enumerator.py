@@ -37,9 +37,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaEnumeration(msgspec.Struct, frozen=True):
-    """What the enumerator is made from. One of `topics`, `topic_pattern` and `partitions` is set.
+    """Configuration of the enumerator. One of `topics`, `topic_pattern` and `partitions` is set.
 
-    `discovery_interval_ms`: how often to look for new partitions, which are read from their beginning; None: once.
+    `discovery_interval_ms`: the interval at which it looks for new partitions, which are read from their beginning;
+    None: once.
     """
 
     config: dict[str, str]
@@ -65,16 +66,16 @@ class NoOffsetError(HeadraceError):
 
 
 class PartitionLookup(Protocol):
-    """What is asked of the brokers; may block."""
+    """Lookup of partitions and offsets at the brokers. Calls may block."""
 
     def partitions(self) -> Sequence[KafkaTopicPartition]:
-        """Return the partitions that there are of the source's topics."""
+        """Return the existing partitions of the source's topics."""
         ...
 
     def offsets(
         self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
     ) -> Mapping[KafkaTopicPartition, int]:
-        """Return the offsets that the initializer means now."""
+        """Resolve the initializer to offsets as of now."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which records of a partition are read: where reading begins, and where it ends if it does.
+"""Offsets between which a partition is read: its first record, and the end of reading if there is one.
 
 Source: Flink OffsetsInitializer, KafkaPartitionSplit.
 """
@@ -16,7 +16,7 @@ KAFKA_ENUMERATOR: Final = "kafka"
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
-    """What to do where there is no offset to begin with."""
+    """Fallback for a partition without a valid offset to start from."""
 
     LATEST = 0
     EARLIEST = 1
@@ -46,7 +46,7 @@ class OffsetKind(enum.Enum):
 
 
 class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
-    """Where reading begins or ends, in every partition. `reset`: where there is no such offset."""
+    """Rule that gives the offset at which reading starts or stops, per partition. `reset`: fallback without one."""
 
     kind: OffsetKind
     reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
@@ -57,7 +57,7 @@ class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> "KafkaOffsetsInitializer":
-        """What the consumer group has committed."""
+        """Use the offsets that the consumer group has committed."""
         return KafkaOffsetsInitializer(OffsetKind.COMMITTED, offset_reset_strategy)
 
     @staticmethod
@@ -90,7 +90,7 @@ class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class KafkaPartitionSplit:
-    """What is read of a partition: from `offset` to before `stopping_offset`, or without end."""
+    """Split of a Kafka source: a partition from `offset` to before `stopping_offset`, or without end."""
 
     partition: KafkaTopicPartition
     offset: int

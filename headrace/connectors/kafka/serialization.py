@@ -1,4 +1,4 @@
-"""How a record becomes one of Kafka's: topic, key and value.
+"""Serialization of a record as one of Kafka's: topic, key and value.
 
 Source: Flink KafkaRecordSerializationSchema.
 """

@@ -122,7 +122,7 @@ class KafkaSourceBuilder:
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
-        """Where reading begins without a checkpoint; at the earliest records unless said."""
+        """Set the offsets at which reading starts without a checkpoint; default: the earliest."""
         self._starting = starting_offsets_initializer
         return self
 

@@ -53,7 +53,7 @@ class StagedFileChangedError(HeadraceError):
 
 
 class KafkaPayload(msgspec.Struct, frozen=True):
-    """What the committer is made from. `config` is librdkafka's."""
+    """Configuration of the committer. `config` is librdkafka's."""
 
     config: dict[str, str]
     transactional_id_prefix: str

@@ -121,14 +121,14 @@ class StagedRecordsLostError(HeadraceError):
 
 
 class Producer(Protocol):
-    """What is used of a TransactionalProducer."""
+    """Methods used of a TransactionalProducer."""
 
     def write(self, records: Iterable[KafkaRecord]) -> None:
-        """All of them in one transaction."""
+        """Write all of them in one transaction."""
         ...
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         ...
 
 
@@ -174,7 +174,10 @@ class KafkaCommitter:
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. KafkaFencedError where another driver commits; StagedRecordsLostError."""
+        """Write a checkpoint's staged records in one transaction, unless they were committed before.
+
+        KafkaFencedError where another driver commits; StagedRecordsLostError.
+        """
         staged = [STAGED.decode(content) for content in committables]
         if not staged:
             return
@@ -191,7 +194,7 @@ class KafkaCommitter:
         self._sweep(staged)
 
     def last_committed(self, scope: str) -> int | None:
-        """See KnowsCommits. Earlier drivers are shut out by it, as by a commit."""
+        """Return a scope's highest committed checkpoint id, or None. Fences off earlier drivers, as a commit does."""
         try:
             self._connected(scope)
         except BaseException:
@@ -272,5 +275,5 @@ def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCo
 
 
 def _without_producer_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """What a consumer may be told too; librdkafka warns of the rest."""
+    """Return the settings that are valid for a consumer too; librdkafka warns of others."""
     return {key: value for key, value in config.items() if not key.startswith(_PRODUCER_ONLY)}

@@ -248,7 +248,7 @@ def serialized(batch: RecordBatch, schema: KafkaRecordSerializationSchema) -> li
 
 
 def _staging_folder(context: SubtaskContext) -> str:
-    """Where the records of this sink may wait, or empty where there is no place that the driver sees too."""
+    """Return the folder for staged records of this sink; empty where no folder is shared with the driver."""
     directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
     if not directory:
         return ""

@@ -1,12 +1,11 @@
-"""What a JdbcSink is told: where the database is, and how much goes to it at a time.
+"""Options of a JdbcSink: the database's address, and the size of batches.
 
 Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
 
-Connections to PostgreSQL: where psycopg is imported, and what of it is used.
+Also connects to PostgreSQL (the only import of psycopg), and translates statements with JDBC's `?` for each column of
+a record to psycopg's form.
 
-Statements with `?` for each column of a record, as JDBC writes them, in the form that psycopg takes.
-
-What JdbcSink's writers and its committer say to each other, and the tables that they share.
+Defines the messages between JdbcSink's writers and its committer, and the tables that they share:
 
 headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
 headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
@@ -27,7 +26,7 @@ _SCHEMES: Final = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """Where the database is. `url` is kept as it was given, see `conninfo`."""
+    """Address and credentials of the database. `url` is kept as given; `conninfo` translates it."""
 
     url: str
     user_name: str | None = None
@@ -57,7 +56,7 @@ class JdbcConnectionOptions:
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """What is said beside the URL."""
+        """Return the connection parameters that are given apart from the URL."""
         given = {"user": self.user_name, "password": self.password}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -105,7 +104,7 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """How much goes to the database at a time: rows, or what came within an interval (0: whatever time it takes)."""
+    """Bounds of one batch of rows: a number of rows, or an interval in ms (0: no bound in time)."""
 
     batch_interval_ms: int = 0
     batch_size: int = 5000
@@ -253,7 +252,7 @@ class StagedRows(msgspec.Struct, frozen=True):
 
 
 class JdbcPayload(msgspec.Struct, frozen=True):
-    """What the committer is made from. `statement` is in psycopg's form."""
+    """Configuration of the committer. `statement` is in psycopg's form."""
 
     url: str
     user_name: str | None

@@ -42,7 +42,7 @@ class StagedRowsCommitter:
         self._connection: Any = None
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. StagedRowsLostError where rows are missing that the database does not know as committed."""
+        """Move a checkpoint's staged rows to the target. StagedRowsLostError if uncommitted rows are missing."""
         parts = [_PART.decode(content) for content in committables]
         if parts:
             self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))

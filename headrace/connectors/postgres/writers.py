@@ -1,6 +1,6 @@
 """DirectWriter: runs the statement for each record, in batches, and commits each batch: at least once.
 
-What is written twice after a failure is right where the statement makes it so: an upsert by a key that records have.
+Rows that are written twice after a failure are correct only if the statement is idempotent: an upsert by a key.
 Source: Flink JdbcOutputFormat.
 
 StagingTableWriter: rows wait in a table of the target's own database until their checkpoint is complete.

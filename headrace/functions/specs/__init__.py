@@ -1,1 +1,1 @@
-"""What each kind of operator is made of. Graphs carry these from the API to the operators; they are not for users."""
+"""Specs of operators, one class per kind. Graphs carry them from the API to the operators; they are not for users."""

@@ -1,7 +1,7 @@
-"""What vectorised keyed operators are made of, and the columns that pass between their two halves.
+"""Specs of vectorised keyed operators, and the columns that pass between their local and global phases.
 
-An aggregation in two halves is done once before the exchange, over what a subtask happens to hold, and again behind it,
-over these partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
+A two-phase aggregation runs once before the exchange, over the rows that a subtask happens to hold, and again behind
+it, over these partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
 """
 
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ class SlicedAggregateSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class ExtremeRows:
-    """Which rows stay: those with the largest (or smallest) value of `column` in their window, per key if there is one.
+    """Selects the rows with the largest (or smallest) value of `column` in their window, per key if there is one.
 
     Windows are tumbling: `windows.size == windows.slide`.
     """
@@ -191,9 +191,9 @@ class ExtremeRows:
 
 @dataclass(frozen=True)
 class LocalExtremeRowsSpec(OperatorSpec):
-    """The half before the exchange: drops rows that cannot stay.
+    """Local phase, before the exchange: drops rows that cannot be selected.
 
-    The others have the start of their window in `$slice`, and in `$rows` for how many they stand.
+    The others have the start of their window in `$slice`, and in `$rows` the number of rows that they stand for.
     """
 
     rows: ExtremeRows
@@ -203,7 +203,7 @@ class LocalExtremeRowsSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class ExtremeRowsSpec(OperatorSpec):
-    """The half behind the exchange: whole rows, when the window has ended."""
+    """Global phase, behind the exchange: emits whole rows when the window has ended."""
 
     rows: ExtremeRows
     kind: ClassVar[str] = "extreme_rows"
@@ -212,9 +212,9 @@ class ExtremeRowsSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class RankedRows:
-    """Which rows stay: the first `count` in the order of `order_columns`, in their window, per key if there is one.
+    """Selects the first `count` rows in the order of `order_columns`, in their window, per key if there is one.
 
-    Largest (or smallest) values come first, nulls last, and of equal rows the one that came first. Windows are
+    Largest (or smallest) values come first, nulls last, and of equal rows the one that arrived first. Windows are
     tumbling: `windows.size == windows.slide`.
     """
 
@@ -227,7 +227,7 @@ class RankedRows:
 
 @dataclass(frozen=True)
 class LocalRankedRowsSpec(OperatorSpec):
-    """The half before the exchange: drops rows that cannot stay; `$slice` and `$rows` as of LocalExtremeRowsSpec."""
+    """Local phase: drops rows that cannot be selected; `$slice` and `$rows` as of LocalExtremeRowsSpec."""
 
     rows: RankedRows
     kind: ClassVar[str] = "local_ranked_rows"
@@ -236,7 +236,7 @@ class LocalRankedRowsSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class RankedRowsSpec(OperatorSpec):
-    """The half behind the exchange: whole rows, when the window has ended."""
+    """Global phase, behind the exchange: emits whole rows when the window has ended."""
 
     rows: RankedRows
     kind: ClassVar[str] = "ranked_rows"

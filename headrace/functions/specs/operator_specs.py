@@ -1,8 +1,8 @@
-"""What each kind of operator is made of: the user's functions and the parameters that were set on the stream.
+"""Specs of operators: the user's functions and the parameters that were set on the stream.
 
-One frozen dataclass per kind; `headrace.operators.registry` has an operator for each. Plain callables are allowed
-wherever a function class is (`MapFunction` or `Callable`): the operator adapts. Those of windows and joins are in
-`window_specs`.
+Each kind has one frozen dataclass; `headrace.operators.registry` has an operator for each. Plain callables are allowed
+wherever a function class is (`MapFunction` or `Callable`): the operator adapts them. The specs of windows and joins
+are in `window_specs`.
 """
 
 from dataclasses import dataclass
@@ -266,7 +266,7 @@ class SourceSpec(OperatorSpec):
         return (self.source,) if self.strategy is None else (self.source, self.strategy)
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """What the source asks for; inside of the one that aligns it, where its strategy wants that."""
+        """Return the source's coordinator; wrapped in the one for watermark alignment, if its strategy aligns."""
         own = self.source.coordinator()
         alignment = None if self.strategy is None else self.strategy.alignment
         if alignment is None:
@@ -288,11 +288,11 @@ class SinkSpec(OperatorSpec):
         return (self.sink,)
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """What the sink asks for."""
+        """Return the sink's coordinator, or None."""
         return self.sink.coordinator()
 
     def committer(self) -> tuple[str, bytes] | None:
-        """What the sink asks for."""
+        """Return the sink's committer, or None."""
         return self.sink.committer()
 
 

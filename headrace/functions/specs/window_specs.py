@@ -1,4 +1,4 @@
-"""What windows and joins are made of: the specs of `specs`, for operators that bring records of a time together."""
+"""Specs of windows and joins: operators that bring together records of the same time."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,1 +1,1 @@
-"""How windows are said: assigners and triggers, which users choose or write."""
+"""Definition of windows: assigners and triggers, which users choose or write."""

@@ -1,4 +1,4 @@
-"""Window assigners: which windows a record belongs to. Base classes, global and count windows, and own assigners.
+"""Window assigners: assign records to windows. Base classes, global and count windows, and users' own assigners.
 
 Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
 
@@ -43,15 +43,15 @@ W = TypeVar("W", bound=Window)
 
 
 class WindowAssignerContext(ABC):
-    """What an assigner may ask."""
+    """Context in which an assigner assigns windows: the wall clock, subtask and keyed state."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int:
-        """The wall clock, epoch ms."""
+        """Return the wall clock, epoch ms."""
 
     @abstractmethod
     def get_runtime_context(self) -> RuntimeContext:
-        """Subtask and keyed state."""
+        """Return the context with subtask and keyed state."""
 
 
 class WindowAssigner(ABC, Generic[T, W]):
@@ -135,9 +135,9 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
 
 
 class CountWindowAssigner(WindowAssigner[T, CountWindow]):
-    """What the two count assigners share: a running number per key, and a trigger at `window_size` records.
+    """Base class of the two count assigners: numbers the records of each key, and fires at `window_size` records.
 
-    The contents of a window go when it fires: it is full then and will not be asked for again.
+    A window's contents are purged when it fires: it is full then and gets no more records.
     """
 
     def __init__(self, window_size: int) -> None:
@@ -233,7 +233,7 @@ class WindowStagger(enum.Enum):
 
 
 class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
-    """What assigners of time windows share."""
+    """Base class of assigners of time windows."""
 
     def get_default_trigger(self, env: Any) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
@@ -383,7 +383,7 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
-    """What all session assigners share: a record's window begins at its time and lasts for its gap."""
+    """Base class of session assigners: a record's window begins at its time and lasts for its gap."""
 
     @abstractmethod
     def gap_of(self, element: T) -> int:

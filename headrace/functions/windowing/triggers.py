@@ -1,10 +1,10 @@
-"""Triggers: when the contents of a window are handed to its function, and when they are dropped.
+"""Triggers: decide when a window's function is called with its contents, and when these are purged.
 
 Triggers that fire again and again, every interval of event time or of the clock.
 
 ProcessingTimeoutTrigger: another trigger, and a time by the clock after which a window fires all the same.
 
-How far apart two records are: DeltaFunction, and the trigger that fires once they are too far apart.
+Also DeltaFunction, the distance of two records, and the trigger that fires when it exceeds a threshold.
 """
 
 import enum
@@ -32,7 +32,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(enum.Enum):
-    """What is to happen to a window: (fire, purge)."""
+    """Decision of a trigger on a window: (fire, purge)."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -313,7 +313,7 @@ class EndOfStreamTrigger(Trigger[T, GlobalWindow]):
 
 
 class ContinuousTrigger(Trigger[T, TimeWindow]):
-    """What the two continuous triggers share: the next time to fire, kept as the smallest one asked for."""
+    """Base class of the two continuous triggers: stores the next time to fire, the smallest that was registered."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:

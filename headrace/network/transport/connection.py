@@ -1,4 +1,4 @@
-"""SocketConnection: an asyncio protocol that reads into the buffers of a ConnectionProtocol and writes frames together."""
+"""SocketConnection: an asyncio protocol that reads into a ConnectionProtocol's buffers and writes frames together."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""ControlFrameLimiter: limits the frames that a peer may send at no cost to itself, so that others have their turn. Pure.
+"""ControlFrameLimiter: limits the frames that a peer may send at no cost to itself, for the others' sake. Pure.
 
 All connections of a TaskManager share one network thread, and that thread the interpreter with its tasks. A peer can
 send no more rows than it was granted credit for. Credits, requests and signs of life it could send without end, and

@@ -94,10 +94,10 @@ def pruned_row_groups(
 
 @dataclass(frozen=True)
 class ReadExtent:
-    """How much some row groups hold of the columns that are read.
+    """Size of some row groups, counting only the columns that are read.
 
-    `size_bytes`: as they lie in the file. `full_size_bytes`: uncompressed. `coded_texts`: the columns of texts that
-    are there as codes, of few texts for so many rows that it pays to read them as such.
+    `size_bytes`: in the file. `full_size_bytes`: uncompressed. `coded_texts`: the dictionary-encoded text columns with
+    so few distinct texts per row that reading them as dictionaries pays.
     """
 
     row_count: int
@@ -308,7 +308,7 @@ class ParquetRows:
 
     @property
     def unread_bytes(self) -> int:
-        """See FileRecords. Columns and row groups that are left out do not count."""
+        """Return the approximate number of bytes left to read, without columns and row groups that are not read."""
         unread_count = self._row_count - self._read_count
         return self._size_bytes * unread_count // max(1, self._row_count)
 

@@ -1,4 +1,4 @@
-"""CsvSchema: which columns CSV files have, by place, and how their values are written.
+"""CsvSchema: the columns of CSV files, by position, and the notation of their values.
 
 Source: Jackson CsvSchema, of which PyFlink's is a wrapper.
 """
@@ -59,11 +59,11 @@ class CsvSchema:
         return Types.ROW_NAMED(names, [column.data_type for column in self.columns])
 
     def separator_of(self, column: CsvColumn) -> str:
-        """What stands between the elements of an array in that column; "" where it is one element."""
+        """Return the separator of an array's elements in that column; "" where the array is one element."""
         return column.separator or self.element_separator
 
     def size(self) -> int:
-        """How many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ class CsvSchemaBuilder:
         return self
 
     def size(self) -> int:
-        """How many columns were added."""
+        """Return the number of columns added so far."""
         return self._schema.size()
 
     def __len__(self) -> int:

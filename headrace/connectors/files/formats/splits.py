@@ -160,7 +160,7 @@ class FileReaderFormat(ABC):
 
 
 class CutRecords:
-    """Of one split that was just opened as `records`."""
+    """Records of one split, read from `records`, which was just opened."""
 
     def __init__(self, records: FileRecords, split: FileSplit) -> None:
         self._records = records

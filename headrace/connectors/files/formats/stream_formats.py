@@ -1,4 +1,4 @@
-"""How records become the bytes of a file: one after the other through an encoder, or in columns.
+"""Formats that write records into a file: one after the other through an encoder, or in columns.
 
 Source: Flink Encoder and BulkWriter.
 """
@@ -22,11 +22,11 @@ ROW_GROUP_ROW_COUNT: Final = 65_536
 
 
 class PartContent(Protocol):
-    """What is written into one file; the stream belongs to whoever opened it."""
+    """Writer of one file's content; whoever opened the stream closes it."""
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes the file would have now."""
+        """Return the approximate size of the file, if it were closed now."""
         ...
 
     def write(self, batch: RecordBatch) -> None:

@@ -1,6 +1,6 @@
 """StreamFormat: text files, a record per line. Source: Flink StreamFormat, TextLineInputFormat.
 
-What is said of a file whose bytes are not in the charset that it is read in.
+Also defines the error of a file whose bytes are not in the charset that it is read in.
 """
 
 import codecs
@@ -55,13 +55,13 @@ _BYTE_LINE_CHARSETS: Final = ("utf-8", "ascii", "iso8859", "cp125", "koi8")
 
 @dataclass(frozen=True)
 class StreamFormat(FileReaderFormat):
-    """How a file becomes records. Compressed files are known by their suffix (.gz, .bz2, .zst, .lz4)."""
+    """Format that reads a file as records. Compressed files are known by their suffix (.gz, .bz2, .zst, .lz4)."""
 
     charset_name: str
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> "StreamFormat":
-        """One record per line, without its end."""
+        """Return a format with one record per line, without the line's end."""
         codecs.lookup(charset_name)  # an unknown charset is an error while the program is built
         return StreamFormat(charset_name)
 

@@ -1,4 +1,4 @@
-"""Where records of a file sink go and when a file is closed: bucket assigners, rolling policies, file names.
+"""Settings that a file sink uses to place records and close files: bucket assigners, rolling policies, file names.
 
 Source: Flink BucketAssigner, DefaultRollingPolicy, OnCheckpointRollingPolicy, OutputFileConfig.
 """
@@ -111,7 +111,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 
 class OutputFileConfig:
-    """How part files are called: `<prefix>-<writer>-<number><suffix>`."""
+    """Naming of part files: `<prefix>-<writer>-<number><suffix>`."""
 
     # PyFlink programs find the builder in here.
     OutputFileConfigBuilder: ClassVar[type["FileConfigBuilder"]]

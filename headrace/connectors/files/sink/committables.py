@@ -1,4 +1,4 @@
-"""What the writers of a file sink and its committer say to each other."""
+"""Messages from the writers of a file sink to its committer, and the committer's configuration."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ class PendingFile(msgspec.Struct, frozen=True, tag="file"):
 
     @property
     def hidden_path(self) -> str:
-        """Where it lies before it has its name."""
+        """Return the file's path before its commit."""
         return f"{self.folder}/{self.name}"
 
     @property
@@ -48,7 +48,10 @@ def decode_committable(content: bytes) -> FileCommittable:
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """When files are merged, and how. `size_threshold_bytes`, `checkpoint_count`: what comes first; 0: never so."""
+    """Settings for merging files.
+
+    Files are merged at `size_threshold_bytes` or after `checkpoint_count`, whichever comes first; 0 disables either.
+    """
 
     compactor: str
     delimiter: bytes = b""
@@ -58,7 +61,7 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 class FileSinkPayload(msgspec.Struct, frozen=True):
-    """What a file sink's committer is made from."""
+    """Configuration of a file sink's committer."""
 
     base_path: str
     part_prefix: str = "part"

@@ -24,14 +24,14 @@ PARQUET: Final = "parquet"
 
 @dataclass(frozen=True)
 class FileCompactor:
-    """How files become one. There are only these, as nothing of a user's runs where files are committed."""
+    """Method of merging files. Users cannot define their own, as no user code runs where files are committed."""
 
     name: str
     delimiter: bytes = b""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> "FileCompactor":
-        """One after the other, with `file_delimiter` in between: for formats that bear it, such as lines of text."""
+        """Concatenate files with `file_delimiter` in between: for formats that allow it, such as lines of text."""
         return FileCompactor(CONCAT, file_delimiter or b"")
 
     @staticmethod
@@ -47,7 +47,7 @@ class FileCompactor:
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """When waiting files are merged: after `size_threshold` bytes or `checkpoint_count` commits, by bucket."""
+    """Trigger of merging waiting files: `size_threshold` bytes or `checkpoint_count` commits, by bucket."""
 
     size_threshold: int
     checkpoint_count: int
@@ -87,7 +87,7 @@ class FileCompactStrategyBuilder:
         return self
 
     def set_num_compact_threads(self, num_compact_threads: int) -> "FileCompactStrategyBuilder":
-        """How many files are made at a time."""
+        """Set the number of files that are merged concurrently."""
         if num_compact_threads < 1:
             raise ValueError("compaction needs at least one thread")
         self._thread_count = num_compact_threads

@@ -1,8 +1,8 @@
 """FileCommitter: gives prepared files their names, in the driver, once for each checkpoint.
 
-What a sink's folder was given by which checkpoint is noted in a hidden file there, as the highest id committed in a
-scope: files that somebody has taken away since are then not missed. Each file appears whole, one after the other; a
-crash in between leaves the rest to the next call.
+A hidden file in a sink's folder notes the highest checkpoint id committed in a scope: files of it that somebody has
+removed since are then not missed. Each file appears whole, one after the other; after a crash in between, the next
+call publishes the rest.
 Source: Flink FileCommitter, CompactorOperator.
 """
 
@@ -48,9 +48,9 @@ class FileCommitError(HeadraceError):
 
 
 class CommitNote(msgspec.Struct, frozen=True):
-    """What a sink's folder has been given in one scope. `garbage`: merged files, to be deleted once this is written.
+    """Note of the last commit into a sink's folder in one scope.
 
-    `ended_subtasks`: those that write no more.
+    `garbage`: merged files, to be deleted once this note is written. `ended_subtasks`: those that finished writing.
     """
 
     scope: str
@@ -70,7 +70,7 @@ class FileCommitter:
         self._swept: set[StagingFolder] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. FileCommitError where a file is neither where it was prepared nor where it belongs."""
+        """Commit a checkpoint's files. FileCommitError if a file is neither in its staging folder nor at its target."""
         scope = scope_of(key)
         notes = self._note_file(scope)
         note = notes.read() or CommitNote(scope)

@@ -89,7 +89,7 @@ class FileSink(Sink, SupportsPreprocessing):
 
 
 class _FileSinkBuilder(Generic[F]):
-    """What both builders share."""
+    """Base class of the builders of file sinks."""
 
     def __init__(self, base_path: str, file_format: F) -> None:
         self._base_path = base_path
@@ -112,7 +112,7 @@ class _FileSinkBuilder(Generic[F]):
         return self
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-        """When files are closed between checkpoints; at a checkpoint they always are."""
+        """Set the policy that closes files between checkpoints; at a checkpoint they are always closed."""
         self._rolling_policy = rolling_policy
         return self
 

@@ -43,7 +43,7 @@ _OPEN_TRIES: Final = 5
 
 @dataclass(frozen=True)
 class FileSinkSettings:
-    """What the builder collected."""
+    """Settings of a file sink, as its builder collected them."""
 
     base_path: str
     file_format: FileFormat
@@ -70,8 +70,8 @@ class PartFile:
 class FileWriter(SinkWriter):
     """Writes the files of one subtask.
 
-    Where checkpoints are on, files are handed over with each of them; else the writer itself gives them their names
-    when the input has ended.
+    With checkpoints, files are handed over at each of them; without, the writer itself renames them to their final
+    names when the input has ended.
     """
 
     def __init__(self, settings: FileSinkSettings, context: SubtaskContext) -> None:

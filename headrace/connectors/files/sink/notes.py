@@ -1,4 +1,4 @@
-"""NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole.
+"""NoteFile: record of the commits into a target, in a small hidden file that is replaced as a whole.
 
 It is sealed with the user's key, as others may write in that folder: a note decides which files are moved and deleted.
 Beside it an empty file tells that there was a note: without it, a note that somebody deleted would be taken for one
@@ -70,9 +70,10 @@ class NoteChangedError(HeadraceError):
 class NoteFile(Generic[N]):
     """A note of type `note_type` about `scope`, at `path`. A crash leaves the old one or the new one.
 
-    Who writes has read before, and what it read must still be there: a driver that was taken for dead and goes on
-    would put its old note in place of its successor's. Each writes under a name of its own, so that what is moved is
-    what was written. Between the last look and the move a moment is left, as pyarrow knows no conditional move.
+    A writer has read the note before, and that note must still be there when it writes: otherwise a driver that was
+    taken for dead and goes on would replace its successor's note by its old one. Each writer uses a temporary name of
+    its own, so that it moves its own content. A short race between the last check and the move remains, as pyarrow has
+    no conditional move.
     """
 
     def __init__(

@@ -8,10 +8,10 @@ there, with the folder of the job's checkpoints in it. So a writer that begins, 
     … quiet for a week, nothing handed over      what is complete goes too: no snapshot names it
     … quiet for a week, checkpoints are gone     so does what was handed over to them
 
-What DataFrame sinks stage beside their target is swept in the same way, all of it after a week. On other file systems
-than local ones, and where locks are not known, nothing is swept.
+The staging folders of DataFrame sinks, next to their targets, are swept in the same way, all after a week. On file
+systems that are not local or have no locks, nothing is swept.
 
-Where files lie before they have their names: one hidden folder per attempt of a writer, below the sink's own.
+Staging folders hold files before their commit: one hidden folder per attempt of a writer, below the sink's own.
 
     written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
 

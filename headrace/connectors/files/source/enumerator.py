@@ -23,10 +23,10 @@ FILE_ENUMERATOR: Final = "files"
 
 
 class FileEnumeration(msgspec.Struct, frozen=True, array_like=True):
-    """What a file source's enumerator is made from.
+    """Configuration of a file source's enumerator.
 
-    `discovery_interval_ms`: how often to look for new files, None for once. `split_size`: bytes above which files are
-    cut, None for never.
+    `discovery_interval_ms`: the interval at which it looks for new files, None for once. `split_size`: bytes above
+    which files are split, None for never.
     """
 
     paths: tuple[str, ...]

@@ -1,6 +1,6 @@
 """FileSource: the records of files, bounded or watching for new ones. Source: Flink FileSource.
 
-Which splits a file source makes of its files, and who gets them: PyFlink's providers as plain values.
+Also has PyFlink's providers as plain values: they choose the splits made of files, and their assignment.
 
 Source: Flink FileEnumerator.Provider, FileSplitAssigner.Provider.
 """
@@ -41,13 +41,13 @@ class FileEnumeratorProvider:
 
 @dataclass(frozen=True)
 class FileSplitAssignerProvider:
-    """Who gets which split next."""
+    """Policy of assigning splits to readers."""
 
     is_locality_aware: bool
 
     @staticmethod
     def locality_aware_split_assigner() -> "FileSplitAssignerProvider":
-        """Give a reader splits of its own host first: none is known to be of a host, so any reader gets the next."""
+        """Assign splits of a reader's own host first; as no split's host is known, any reader gets the next one."""
         return FileSplitAssignerProvider(is_locality_aware=True)
 
 

@@ -1,4 +1,4 @@
-"""A CheckpointCoordinator with a shell that answers every step at once, and a clock that the test moves."""
+"""A CheckpointProtocol with a shell that answers every step at once, and a clock that the test moves."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar

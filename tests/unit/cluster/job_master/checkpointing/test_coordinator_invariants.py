@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: what holds for any order of answers, losses, repetitions and failures."""
+"""CheckpointProtocol: what holds for any order of answers, losses, repetitions and failures."""
 
 from collections import Counter
 from dataclasses import dataclass, field

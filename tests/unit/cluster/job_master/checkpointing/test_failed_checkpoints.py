@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: which checkpoints that came to nothing fail the job."""
+"""CheckpointProtocol: which checkpoints that came to nothing fail the job."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: the life of checkpoints, from what is wanted to what was published."""
+"""CheckpointProtocol: the life of checkpoints, from what is wanted to what was published."""
 
 from collections.abc import Sequence
 
