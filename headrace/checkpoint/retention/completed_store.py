@@ -88,7 +88,7 @@ class Deletion:
         return not (self.folder_uri or self.file_uris)
 
 
-class CompletedCheckpoints:
+class CompletedCheckpointStore:
     """The completed checkpoints of one job, oldest first, and the files that they share.
 
     A restored snapshot counts as one of them; where it is not claimed nothing of it is ever deleted.

@@ -1,4 +1,4 @@
-"""LocalCopies: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
+"""TaskLocalState: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
 
 A copy is found by the digest that the handle carries, and checked against it: one that is not there, or damaged, only
 costs the way to the storage. The copies that were used least lately go when there are too many bytes of them.
@@ -21,7 +21,7 @@ from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 
 
-class LocalCopies:
+class TaskLocalState:
     """Files in `directory`, at most `size_max` bytes of them. Any thread."""
 
     def __init__(self, directory: Path, size_max: int) -> None:
@@ -76,7 +76,7 @@ class LocalCopies:
 class CopyingWriter:
     """A SnapshotWriter that keeps a copy of what it wrote."""
 
-    def __init__(self, writer: SnapshotWriter, copies: LocalCopies) -> None:
+    def __init__(self, writer: SnapshotWriter, copies: TaskLocalState) -> None:
         self._writer: Final = writer
         self._copies: Final = copies
 
@@ -97,7 +97,7 @@ class CopyingWriter:
 class CopiesFirstReader:
     """A SnapshotReader that looks for a copy before it asks the storage."""
 
-    def __init__(self, reader: SnapshotReader, copies: LocalCopies) -> None:
+    def __init__(self, reader: SnapshotReader, copies: TaskLocalState) -> None:
         self._reader: Final = reader
         self._copies: Final = copies
         self.found_count = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.checkpoint.storage.task_local_state import LocalCopies
+from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock
@@ -122,7 +122,7 @@ class StreamTaskFactory:
     ingest: IngestDoor | None = None
     run_blocking: BlockingStarter = start_thread
     scratch: Path | None = None
-    local_copies: LocalCopies | None = None
+    local_copies: TaskLocalState | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
         """Build a task, its result partitions first: room is reserved for them, or the task cannot run at all."""

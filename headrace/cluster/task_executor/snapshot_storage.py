@@ -8,7 +8,7 @@ from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_rea
 from headrace.checkpoint.storage.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
-    LocalCopies,
+    TaskLocalState,
 )
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
@@ -20,7 +20,7 @@ class CheckpointFiles:
     `settings` are the job's over the TaskManager's; `copies`: what this TaskManager wrote, on its own disk.
     """
 
-    def __init__(self, settings: Settings, copies: LocalCopies | None = None) -> None:
+    def __init__(self, settings: Settings, copies: TaskLocalState | None = None) -> None:
         self._settings: Final = settings
         self._copies: Final = copies
 

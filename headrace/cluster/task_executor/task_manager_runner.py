@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
-from headrace.checkpoint.storage.task_local_state import LocalCopies
+from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
@@ -252,11 +252,11 @@ def _serve(
     return reasons[0]
 
 
-def _local_copies(scratch: Path | None, settings: Settings) -> LocalCopies | None:
+def _local_copies(scratch: Path | None, settings: Settings) -> TaskLocalState | None:
     """Return the local copies of tasks' state, which go with the process; None without a directory of its own."""
     if scratch is None:
         return None
-    return LocalCopies(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))
+    return TaskLocalState(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))
 
 
 def _with_result_directory(settings: Settings, scratch: Path | None) -> Settings:

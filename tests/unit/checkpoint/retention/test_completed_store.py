@@ -8,7 +8,11 @@ from headrace.checkpoint.errors import CheckpointCorruptedError
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import ExternalizedCheckpointRetention as Retention
-from headrace.checkpoint.retention.completed_store import CompletedCheckpoints, Deletion, is_kept
+from headrace.checkpoint.retention.completed_store import (
+    CompletedCheckpointStore,
+    Deletion,
+    is_kept,
+)
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.checkpoint.snapshots import metadata_of, stored
@@ -21,12 +25,12 @@ def checkpoint(
     return CompletedCheckpoint(metadata_of(number, *files, kind=kind), f"chk-{number}")
 
 
-def ids(store: CompletedCheckpoints) -> list[int]:
+def ids(store: CompletedCheckpointStore) -> list[int]:
     return [one.checkpoint_id for one in store.all]
 
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
-    store = CompletedCheckpoints(2)
+    store = CompletedCheckpointStore(2)
     assert store.add(checkpoint(1)) == []
     assert store.add(checkpoint(2)) == []
     assert store.add(checkpoint(5)) == [Deletion(1, "chk-1")]
@@ -34,27 +38,27 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
 
 
 def test_the_newest_never_goes() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1))
     store.add(checkpoint(2))
     assert store.latest == checkpoint(2)
 
 
 def test_what_increments_build_on_stays_beside_a_newer_savepoint() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1))
     assert store.add(checkpoint(2, kind=SnapshotKind.SAVEPOINT)) == []
     assert ids(store) == [1, 2]
 
 
 def test_a_job_that_stops_with_a_savepoint_needs_no_increments() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1))
     assert store.add(checkpoint(2, kind=SnapshotKind.SAVEPOINT_SUSPEND)) == [Deletion(1, "chk-1")]
 
 
 def test_a_savepoint_that_the_job_goes_on_from_is_left_to_its_user() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1))
     savepoint = checkpoint(2, kind=SnapshotKind.SAVEPOINT_SUSPEND)
     assert store.add_savepoint(savepoint) == [Deletion(1, "chk-1")]
@@ -64,35 +68,35 @@ def test_a_savepoint_that_the_job_goes_on_from_is_left_to_its_user() -> None:
 
 
 def test_a_shared_file_goes_with_its_last_user() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1, "a", "b"))
     assert store.add(checkpoint(2, "b", "c")) == [Deletion(1, "chk-1", ("a",))]
     assert store.add(checkpoint(3)) == [Deletion(2, "chk-2", ("b", "c"))]
 
 
 def test_files_of_a_checkpoint_that_came_to_nothing_go_with_the_next_but_one() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1, "a"))
     store.shared.register(2, [stored("late", is_shared=True)])
     assert store.add(checkpoint(3)) == [Deletion(1, "chk-1", ("a", "late"))]
 
 
 def test_a_later_increment_may_use_a_file_of_one_that_came_to_nothing() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.shared.register(1, [stored("late", b"late", is_shared=True)])
     assert store.add(checkpoint(2, "late")) == []
     assert store.add(checkpoint(3)) == [Deletion(2, "chk-2", ("late",))]
 
 
 def test_two_contents_under_one_name_are_an_error() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1, "a"))
     with pytest.raises(CheckpointCorruptedError, match="two different files"):
         store.shared.register(2, [stored("a", b"other", is_shared=True)])
 
 
 def test_nothing_of_a_snapshot_that_is_not_claimed_is_deleted() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.restore(checkpoint(4, "theirs"), is_claimed=False)
     assert not store.has_own
     (deletion,) = store.add(checkpoint(5, "ours"))
@@ -102,14 +106,14 @@ def test_nothing_of_a_snapshot_that_is_not_claimed_is_deleted() -> None:
 
 
 def test_a_claimed_snapshot_goes_as_the_jobs_own_do() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.restore(checkpoint(4, "taken"), is_claimed=True)
     assert store.has_own
     assert store.add(checkpoint(5)) == [Deletion(4, "chk-4", ("taken",))]
 
 
 def test_ids_that_do_not_rise_are_a_mistake() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(5))
     with pytest.raises(AssertionError):
         store.add(checkpoint(5))
@@ -130,7 +134,7 @@ def test_what_outlives_a_job(retention: Retention, kept: set[JobStatus]) -> None
 
 
 def test_at_the_end_everything_of_its_own_goes() -> None:
-    store = CompletedCheckpoints(2)
+    store = CompletedCheckpointStore(2)
     store.restore(checkpoint(1, "theirs"), is_claimed=False)
     store.add(checkpoint(2, "ours"))
     deletions = store.end(JobStatus.FINISHED, Retention.NO_EXTERNALIZED_CHECKPOINTS)
@@ -141,7 +145,7 @@ def test_at_the_end_everything_of_its_own_goes() -> None:
 
 
 def test_at_the_end_the_newest_may_have_to_stay() -> None:
-    store = CompletedCheckpoints(2)
+    store = CompletedCheckpointStore(2)
     store.add(checkpoint(1, "a", "b"))
     store.add(checkpoint(2, "b"))
     deletions = store.end(
@@ -152,7 +156,7 @@ def test_at_the_end_the_newest_may_have_to_stay() -> None:
 
 
 def test_a_suspended_job_leaves_everything() -> None:
-    store = CompletedCheckpoints(1)
+    store = CompletedCheckpointStore(1)
     store.add(checkpoint(1, "a"))
     store.shared.register(2, [stored("late", is_shared=True)])
     assert store.end(JobStatus.SUSPENDED, Retention.NO_EXTERNALIZED_CHECKPOINTS) == []
@@ -170,7 +174,7 @@ def test_exactly_the_files_of_retained_checkpoints_are_there(
     steps: list[Step], retained_count: int, restored: Step | None
 ) -> None:
     """Each step is a checkpoint's shared files, and whether it completes. Increments use only what is there."""
-    store = CompletedCheckpoints(retained_count)
+    store = CompletedCheckpointStore(retained_count)
     there: set[str] = set()
     theirs: set[str] = set()
     if restored is not None:

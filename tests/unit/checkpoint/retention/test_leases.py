@@ -13,7 +13,7 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.options import KEY_FILE
 from headrace.checkpoint.retention import cleaner
 from headrace.checkpoint.retention.cleaner import CheckpointCleaner, dispose_savepoint, orphans_in
-from headrace.checkpoint.retention.completed_store import CompletedCheckpoints
+from headrace.checkpoint.retention.completed_store import CompletedCheckpointStore
 from headrace.checkpoint.retention.leases import (
     LEASE_DURATION_MS,
     LEASES_FOLDER,
@@ -46,7 +46,7 @@ class Job:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.clock = ManualClock(1_000_000)
-        self.completed = CompletedCheckpoints(1)
+        self.completed = CompletedCheckpointStore(1)
         self._cleaner = CheckpointCleaner(1, start=lambda _, body: body(), clock=self.clock)
 
     def complete(self, number: int, *shared: str) -> str:

@@ -9,7 +9,7 @@ from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_rea
 from headrace.checkpoint.storage.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
-    LocalCopies,
+    TaskLocalState,
 )
 from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
 from headrace.core.barriers import CheckpointOptions
@@ -22,7 +22,7 @@ SETTINGS = Settings({})
 class World:
     def __init__(self, directory: Path, size_max: int = 1 << 20) -> None:
         self.remote = directory / "remote"
-        self.copies = LocalCopies(directory / "local", size_max)
+        self.copies = TaskLocalState(directory / "local", size_max)
         options = CheckpointOptions(
             exclusive_uri=str(self.remote / "chk-1"), shared_uri=str(self.remote / "shared")
         )
@@ -92,7 +92,7 @@ def test_a_full_disk_costs_the_copy_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_copies_are_kept_and_looked_for_only_where_the_job_asks(tmp_path: Path) -> None:
-    copies = LocalCopies(tmp_path / "local", 1 << 20)
+    copies = TaskLocalState(tmp_path / "local", 1 << 20)
     options = CheckpointOptions(exclusive_uri=str(tmp_path / "chk-1"))
     plain = CheckpointFiles(SETTINGS, copies)
     assert plain.writer(options, "task").write("state", BIG).uri

@@ -40,7 +40,11 @@ from headrace.checkpoint.retention.cleaner import (
     orphans_in,
     perform_deletion,
 )
-from headrace.checkpoint.retention.completed_store import CompletedCheckpoints, Deletion, is_kept
+from headrace.checkpoint.retention.completed_store import (
+    CompletedCheckpointStore,
+    Deletion,
+    is_kept,
+)
 from headrace.checkpoint.storage.checkpoint_storage import (
     CheckpointStorage,
     completed_in,
@@ -104,7 +108,7 @@ class DurableCheckpointStore:
         self._kind: Final = storage_kind(settings)
         threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
         self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start, clock)
-        self._completed = CompletedCheckpoints(settings.get_option(NUM_RETAINED))
+        self._completed = CompletedCheckpointStore(settings.get_option(NUM_RETAINED))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
