@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.connectors.dataframe.messages import SinkPayload
 from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
     ExecutionAttemptId,
@@ -41,6 +42,7 @@ class WriterContext:
     attempt_number: int = 0
     operator_name: str = "results"
     settings: Settings = field(default_factory=Settings)
+    clock: Clock = field(default_factory=SystemClock)
 
 
 @pytest.fixture
