@@ -5,8 +5,8 @@ checkpoint. Checkpoints: those that were completed in each second of `--seconds`
 durations that the JobMaster tells of them, all and without the first two (`settled_`), with a function of half a
 millisecond a record. Throughput: records that a function without work of its own takes per second, with checkpoints and
 without, in turn, `--turns` times; the figure is the median of the turns' ratios. Stopping: `stop_with_savepoint` with
-half a millisecond a record where all records have one key, with aligned and with unaligned checkpoints; it ends when the
-job has finished.
+half a millisecond a record where all records have one key, with aligned and with unaligned checkpoints; it ends when
+the job has finished.
 
     python -m benchmarks.checkpoints_under_load [--seconds 20] [--turns 5] [--spark] [-D key=value ...] [--dry]
 """
