@@ -82,8 +82,8 @@ class Exposure:
 def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposure | None:
     """Return what leaves the ports of a Spark application with this configuration open, if anything does."""
     kind = parse_master(conf.get("spark.master", ""), 1)
-    if _is_true(conf, AUTHENTICATE):
-        if kind.is_local or any(_is_true(conf, key) for key in _ENCRYPTION):
+    if is_true(conf, AUTHENTICATE):
+        if kind.is_local or any(is_true(conf, key) for key in _ENCRYPTION):
             return None
         return Exposure(
             ENCRYPT,
@@ -127,7 +127,7 @@ def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:
     master = conf.get("spark.master", "")
     is_standalone = standalone_places(master) is not None
     is_cluster_of_ours = parse_master(master, 1).executor_count is not None
-    if SECRET in conf or not _is_true(conf, AUTHENTICATE):
+    if SECRET in conf or not is_true(conf, AUTHENTICATE):
         return {}
     if is_cluster_of_ours:
         return {SECRET: secret_token().hex()}
@@ -147,7 +147,7 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
     Spark refuses encryption where authentication is off, which the checklist refuses first unless the user allows it.
     """
     unfit: set[str] = set()
-    if not _is_true(conf, AUTHENTICATE):
+    if not is_true(conf, AUTHENTICATE):
         unfit = set(AUTHENTICATION)
     elif standalone_places(conf.get("spark.master", "")) is not None:
         # Both ends must use the same, and the cluster's are what its own settings say.
@@ -169,5 +169,6 @@ def _is_for_loopback(conf: Mapping[str, str]) -> bool:
     )
 
 
-def _is_true(conf: Mapping[str, str], key: str) -> bool:
+def is_true(conf: Mapping[str, str], key: str) -> bool:
+    """Return whether a setting of Spark's is on; off where it is not set."""
     return conf.get(key, "false").strip().lower() == "true"

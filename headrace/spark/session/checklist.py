@@ -11,7 +11,13 @@ from typing import Final
 
 from headrace.core.errors import HostError
 from headrace.core.private_values import PRIVATE_KEYS
-from headrace.spark.session.authentication import AUTHENTICATION, REDACTION, exposure, unredacted
+from headrace.spark.session.authentication import (
+    AUTHENTICATION,
+    REDACTION,
+    exposure,
+    is_true,
+    unredacted,
+)
 
 HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.speculation": "false",
@@ -95,7 +101,7 @@ def check_configuration(
 
 def _refusals(conf: Mapping[str, str]) -> list[Finding]:
     found: list[Finding] = []
-    if _is_true(conf, "spark.speculation"):
+    if is_true(conf, "spark.speculation"):
         found.append(
             _refuse(
                 conf,
@@ -105,7 +111,7 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
             )
         )
     for key in _KILL_ON_IDLE:
-        if _is_true(conf, key):
+        if is_true(conf, key):
             found.append(
                 _refuse(
                     conf,
@@ -155,7 +161,7 @@ def _exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> list[
 
 def _warnings(conf: Mapping[str, str]) -> list[Finding]:
     found: list[Finding] = []
-    if _is_true(conf, "spark.excludeOnFailure.enabled"):
+    if is_true(conf, "spark.excludeOnFailure.enabled"):
         found.append(
             Finding(
                 Severity.WARNING,
@@ -185,10 +191,6 @@ def refuse_contradictions(
     if refused:
         raise ChecklistError(refused)
     return findings
-
-
-def _is_true(conf: Mapping[str, str], key: str) -> bool:
-    return conf.get(key, "false").strip().lower() == "true"
 
 
 def _refuse(conf: Mapping[str, str], key: str, reason: str) -> Finding:
