@@ -32,10 +32,10 @@ from headrace.core.record_batch import RecordBatch
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.state import ValueStateDescriptor as StateDescriptor
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 Pair = tuple[Callable[[], float], Callable[[], float]]

@@ -17,7 +17,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.watermarks import ColumnTimestampAssigner
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 

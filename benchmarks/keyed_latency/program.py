@@ -22,8 +22,8 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 TICK_MS = 1

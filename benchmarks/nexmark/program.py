@@ -24,7 +24,7 @@ from headrace import StreamExecutionEnvironment
 from headrace.common import Configuration
 from headrace.connectors.files.formats.stream_formats import ParquetBulkWriters
 from headrace.connectors.files.sink.file_sink import FileSink
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 TASK_MANAGERS = 2

@@ -27,8 +27,8 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.core.record_batch import RecordBatch
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.gateways.checkpoints import CheckpointInfo
 
 VALUE_BYTES, BATCH_ROWS, PARALLELISM = 1_000, 1_000, 2

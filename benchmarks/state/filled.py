@@ -14,8 +14,8 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
+from headrace.state.backend import FrozenState
 from headrace.state.operator_states import OperatorStates
-from headrace.state.snapshots import FrozenState
 
 VALUE_BYTES = 100
 """Of a value, up to a million keys; beyond that values are larger instead."""

@@ -25,7 +25,7 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 
 PARALLELISM, KEY_COUNT = 2, 10_000
 ENDLESS = 10**15

@@ -1,6 +1,6 @@
 """State handles: references to the files and small contents of a subtask's part of a checkpoint, by operator.
 
-A chunk is one table of rows, readable by anybody wherever Arrow has types for them: `headrace.state.snapshots` names
+A chunk is one table of rows, readable by anybody wherever Arrow has types for them: `headrace.state.backend` names
 the columns of each table. Handles are frozen values, sent over the control plane and stored in the checkpoint's
 metadata.
 Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.

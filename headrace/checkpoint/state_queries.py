@@ -1,6 +1,6 @@
 """Queries of a running subtask's state and their answers: values known to control plane and tasks, like handles.
 
-They go from a client to the task and back inside the messages of `gateways/state_requests`; nobody in between reads
+They go from a client to the task and back inside the messages of `gateways/messages`; nobody in between reads
 the rows, which have the form of those in a checkpoint's files.
 """
 

@@ -15,9 +15,15 @@ from typing import Any, Final
 
 import click
 
-from headrace.core.config import ConfigOption, check_settings, declared_options, unknown_settings
+from headrace.core.config import (
+    ConfigOption,
+    check_settings,
+    declared_options,
+    default_text,
+    type_text,
+    unknown_settings,
+)
 from headrace.core.errors import ConfigurationError, HostError
-from headrace.core.text_format import default_text, type_text
 from headrace.graph.pipeline_options import FREE_PREFIXES
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.retention.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.storage.file_systems import file_name_of
 from headrace.checkpoint.storage.metadata_format import METADATA_NAME
-from headrace.core.text_format import bytes_text
+from headrace.core.config import bytes_text
 from headrace.state_processor.verification import DamagedFile, Verification
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from headrace.core.text_format import bytes_text
+from headrace.core.config import bytes_text
 
 _HELP: Final = """\
 Have Spark start sooner on this machine.

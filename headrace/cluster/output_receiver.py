@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.threads import BlockingRunner
-from headrace.gateways.messages import Acknowledge
-from headrace.gateways.worker_output import WorkerOutputGateway
+from headrace.gateways.messages import Acknowledge, WorkerOutputGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.service import RpcService
 

@@ -22,19 +22,23 @@ from headrace.functions.hybrid_enumerator import (
     hybrid_event,
     untagged_split,
 )
-from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.split_enumerator import (
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.source import (
     AddSplits,
+    Boundedness,
     ConnectorEvent,
     EnumeratorPayload,
+    InputStatus,
     NoMoreSplits,
     RegisterReader,
+    Source,
+    SourceOutput,
+    SourceReader,
     SplitSource,
     event_bytes,
     event_to_coordinator,
     event_to_reader,
 )
-from headrace.functions.subtask_context import SubtaskContext
 
 _ITEM: Final = msgspec.msgpack.Decoder(tuple[int, bytes | None])
 

@@ -7,7 +7,7 @@ import hashlib
 from typing import Final
 
 from headrace.core.randomness import system_random
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
 
 OWNER_BYTES: Final = 8
 _JOB_BYTES: Final = 16

@@ -71,6 +71,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.postgres.staged_commit: StagedRowsLostError
 +- api.client.completable_future: ClusterClosedError
 +- api.client.job_state: NoCommittedStateError
+
+Exceptions that decoders raise for bytes that hold no value of their type, however they are damaged.
 """
 
 import asyncio
@@ -80,6 +82,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final
+
+import msgspec
 
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.private_values import shown_uri, shown_value
@@ -451,3 +455,7 @@ def _cause_text(error: BaseException) -> str:
         return str(error).strip() or "without a message"
     except USER_EXCEPTIONS as failure:  # the user's own __str__
         return f"its __str__ raised {type(failure).__name__}"
+
+
+DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""ValueError is of text that is no UTF-8 and of endless digits, RecursionError of values within values without end."""

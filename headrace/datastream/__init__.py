@@ -47,15 +47,19 @@ from headrace.functions.joins import (
 )
 from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
+    AllWindowFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     OutputTag,
+    ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessWindowFunction,
     TimeDomain,
     TimerService,
+    WindowFunction,
 )
 from headrace.functions.record import (
     AggregateFunction,
@@ -69,12 +73,6 @@ from headrace.functions.record import (
     ReduceFunction,
 )
 from headrace.functions.runtime_context import RuntimeContext
-from headrace.functions.window_functions import (
-    AllWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow, Window

@@ -10,14 +10,20 @@ from headrace.functions.joins import (
 )
 from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
+    AllWindowFunction,
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessWindowFunction,
     TimerService,
+    WindowFunction,
 )
 from headrace.functions.record import (
     AggregateFunction,
@@ -33,14 +39,6 @@ from headrace.functions.record import (
     ReduceFunction,
 )
 from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext
-from headrace.functions.window_functions import (
-    AllWindowFunction,
-    PassThroughAllWindowFunction,
-    PassThroughWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 
 __all__ = [
     "ProcessFunction",

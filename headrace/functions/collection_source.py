@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from headrace.core.record_batch import BatchType, RecordBatch, stream_bytes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 BATCH_ROWS_MAX: Final = 4096
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.core.config import Settings
-from headrace.functions.split_enumerator import (
+from headrace.functions.source import (
     EnumeratorPayload,
     SourceSplit,
     SplitEnumerator,

@@ -2,6 +2,8 @@
 
 Contexts are interfaces here; operators implement them. Results are yielded or returned in an iterable; `(tag, value)`
 with an OutputTag goes to that side output.
+
+Functions over the contents of a window, with and without key, with and without context.
 """
 
 import enum
@@ -11,12 +13,14 @@ from typing import Any, Final, Generic, TypeVar
 
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.record import Function
+from headrace.functions.runtime_context import KeyedStateStore
 from headrace.functions.state import (
     BroadcastState,
     MapStateDescriptor,
     ReadOnlyBroadcastState,
     StateDescriptor,
 )
+from headrace.functions.windows import Window
 
 KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")
@@ -290,3 +294,91 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
         """Yield the results of a timer that is due."""
+
+
+IN = TypeVar("IN")
+W = TypeVar("W", bound=Window)
+W2 = TypeVar("W2", bound=Window)
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Sees all records of a key's window at once."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield the results."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Sees all records of a window at once."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield the results."""
+
+
+class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
+    """Gives the records on as they are."""
+
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        return inputs
+
+
+class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
+    """Gives the records on as they are."""
+
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
+        return inputs
+
+
+class AllWindowContext(ABC, Generic[W2]):
+    """The window that fires, and state of the window and beyond."""
+
+    @abstractmethod
+    def window(self) -> W2: ...
+
+    @abstractmethod
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and window; not available where windows merge."""
+
+    @abstractmethod
+    def global_state(self) -> KeyedStateStore:
+        """State of this key, shared by its windows."""
+
+
+class KeyedWindowContext(AllWindowContext[W2]):
+    """A window context with clocks. Times are epoch ms."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int: ...
+
+    @abstractmethod
+    def current_watermark(self) -> int: ...
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Sees all records of a key's window at once, with a context."""
+
+    Context = KeyedWindowContext
+
+    @abstractmethod
+    def process(
+        self, key: KEY, context: KeyedWindowContext[W], elements: Iterable[IN]
+    ) -> Iterable[OUT]:
+        """Return or yield the results."""
+
+    def clear(self, context: KeyedWindowContext[W]) -> None:
+        """Drop the window's own state: the window goes."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Sees all records of a window at once, with a context."""
+
+    Context = AllWindowContext
+
+    @abstractmethod
+    def process(self, context: AllWindowContext[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield the results."""
+
+    def clear(self, context: AllWindowContext[W]) -> None:
+        """Drop the window's own state: the window goes."""

@@ -1,6 +1,8 @@
 """Interface of sinks: a description that is shipped, and the writer that each subtask makes of it.
 
 Source: Flink Sink V2, Sink and SinkWriter.
+
+DiscardingSink: takes records and throws them away, to see how fast a program is without its sink.
 """
 
 import enum
@@ -12,7 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
 
 FINAL_CHECKPOINT: Final = 2**63 - 1
 """Stands for the checkpoint after the end of input, whose id is not known yet."""
@@ -163,3 +165,24 @@ def scope_of(key: str) -> str:
     scope, _, _ = key.rpartition("/")
     assert scope, f"no commit key: {key}"
     return scope
+
+
+class DiscardingSink(Sink):
+    """Throws every record away; the job still counts what it was given. Source: Flink DiscardingSink.
+
+    Example:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = env.from_collection([1, 2]).sink_to(DiscardingSink())
+    """
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        return _Discard()
+
+
+class _Discard(SinkWriter):
+    def write_batch(self, batch: RecordBatch) -> None:
+        pass
+
+    def flush(self, end_of_input: bool) -> None:
+        pass

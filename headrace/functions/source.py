@@ -3,17 +3,31 @@
 A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it returns
 NOTHING_AVAILABLE and has `context.wake` called, by any thread, once there are records again.
 Source: Flink FLIP-27, Source and SourceReader.
+
+SplitEnumerator: finds the splits of a source and shares them out, in the JobMaster; the other half of a reader.
+
+    source ── enumerator() ──► (name, payload) ── entry point ──► SplitEnumerator ── assign_splits ──► readers
+                                                                        ▲───── request ◄────────────────┘
+
+An enumerator is made from its name and from bytes, so that nothing of a user is loaded in the JobMaster. All its
+methods run on the JobMaster's main thread and return at once; what may block goes through `context.call_async`.
+Source: Flink FLIP-27, SplitEnumerator and SplitEnumeratorContext.
+
+SplitReader: base of readers that get their splits from an enumerator. Source: Flink SourceReaderBase.
 """
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
+from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
 
 
 class Boundedness(enum.Enum):
@@ -121,3 +135,237 @@ class Source(ABC):
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that shares out the work in the JobMaster, or None without one."""
         return None
+
+
+T = TypeVar("T")
+
+SPLIT_COORDINATOR: Final = "source"
+"""Name of the coordinator that runs enumerators in the JobMaster."""
+
+SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
+"""Entry points by the name that a source gives; each is an EnumeratorFactory."""
+
+
+class SourceSplit(msgspec.Struct, frozen=True, array_like=True):
+    """A part of what a source reads, with the position in it. `content` is the connector's own encoding.
+
+    `split_id` is unique within the source and stays the same while the position moves.
+    """
+
+    split_id: str
+    content: bytes
+
+
+_SPLIT: Final = msgspec.msgpack.Decoder(SourceSplit)
+
+
+def encode_split(split: SourceSplit) -> bytes:
+    """Return a split, with its position, as an item of a reader's or an enumerator's state."""
+    return msgspec.msgpack.encode(split)
+
+
+def decode_split(state: bytes) -> SourceSplit:
+    """Read what `encode_split` wrote; msgspec.ValidationError for anything else."""
+    return _SPLIT.decode(state)
+
+
+class SplitEnumeratorContext(Protocol):
+    """Context of an enumerator, with the calls that it may make; on the main thread only."""
+
+    @property
+    def parallelism(self) -> int:
+        """Return the number of readers that the source has once all of them run."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """Return the job's settings over the cluster's."""
+        ...
+
+    @property
+    def registered_readers(self) -> Sequence[int]:
+        """Subtask indexes of the readers that run now, ascending."""
+        ...
+
+    def assign_splits(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
+        """Hand splits to a registered reader, whose they are from now on. AssertionError for any other."""
+        ...
+
+    def signal_no_more_splits(self, subtask_index: int) -> None:
+        """Tell a registered reader that none will follow: it may end when it has read those that it has."""
+        ...
+
+    def send_source_event(self, subtask_index: int, payload: bytes) -> None:
+        """Say something of the connector's own to a registered reader."""
+        ...
+
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        """Say whether readers work off what has piled up. A new enumerator begins without a backlog.
+
+        Meanwhile `execution.checkpointing.interval-during-backlog` counts.
+        """
+        ...
+
+    def call_async(
+        self,
+        work: Callable[[], T],
+        handler: Callable[[T | None, BaseException | None], None],
+        *,
+        delay_ms: float = 0,
+    ) -> None:
+        """Run `work`, which may block, on another thread after `delay_ms`, and `handler` with its result or error.
+
+        The handler runs on the main thread, and not at all once the enumerator is closed. What it raises fails the job.
+        """
+        ...
+
+
+class SplitEnumerator(ABC):
+    """One per source and, as recovery makes a new one, per restart of the whole job."""
+
+    def restore(self, state: bytes) -> None:
+        """Begin with what `snapshot_state` returned, instead of afresh; called before `start`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to look for splits. No reader is registered yet."""
+
+    @abstractmethod
+    def handle_split_request(self, subtask_index: int, host: str) -> None:
+        """A registered reader has nothing to do; `host` is where it runs, empty where that is unknown."""
+
+    @abstractmethod
+    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
+        """Take back splits that the reader had been given, and that its restored state does not hold."""
+
+    def add_reader(self, subtask_index: int) -> None:  # noqa: B027
+        """A reader is registered, for the first time or again."""
+
+    def handle_source_event(self, subtask_index: int, payload: bytes) -> None:
+        """A reader says something of the connector's own."""
+        raise AssertionError(f"{type(self).__name__} has nothing to say to its readers")
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int) -> bytes:
+        """Return what `restore` takes: everything but the splits that were assigned."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint is published. May be lost."""
+
+    def close(self) -> None:  # noqa: B027
+        """The job has ended, or another enumerator follows. Idempotent."""
+
+
+EnumeratorFactory = Callable[[SplitEnumeratorContext, bytes], SplitEnumerator]
+"""Makes an enumerator of the payload that the source gave."""
+
+
+class EnumeratorPayload(msgspec.Struct, frozen=True, array_like=True):
+    """Configuration of a source's coordinator: the enumerator's entry point and its serialized arguments."""
+
+    enumerator: str
+    content: bytes
+
+
+class SplitSource(Source):
+    """Base of sources whose splits an enumerator shares out."""
+
+    @abstractmethod
+    def enumerator(self) -> tuple[str, bytes]:
+        """Name of the enumerator's factory among the entry points of SPLIT_ENUMERATORS, and its payload."""
+
+    def coordinator(self) -> tuple[str, bytes]:
+        return SPLIT_COORDINATOR, msgspec.msgpack.encode(EnumeratorPayload(*self.enumerator()))
+
+
+class AddSplits(msgspec.Struct, frozen=True, array_like=True, tag="add"):
+    """Coordinator → reader: these are yours."""
+
+    splits: tuple[SourceSplit, ...]
+
+
+class NoMoreSplits(msgspec.Struct, frozen=True, array_like=True, tag="no-more"):
+    """Coordinator → reader: end when you have read what you have."""
+
+
+class RegisterReader(msgspec.Struct, frozen=True, array_like=True, tag="register"):
+    """Reader → coordinator: I am opening; the first thing it says. Source: Flink ReaderRegistrationEvent."""
+
+
+class RequestSplit(msgspec.Struct, frozen=True, array_like=True, tag="request"):
+    """Reader → coordinator: I have nothing to do."""
+
+
+class ConnectorEvent(msgspec.Struct, frozen=True, array_like=True, tag="event"):
+    """Either way: the connector's own words. Source: Flink SourceEventWrapper."""
+
+    payload: bytes
+
+
+EventToReader = AddSplits | NoMoreSplits | ConnectorEvent
+EventToCoordinator = RegisterReader | RequestSplit | ConnectorEvent
+
+_TO_READER: Final = msgspec.msgpack.Decoder[Any](EventToReader)
+_TO_COORDINATOR: Final = msgspec.msgpack.Decoder[Any](EventToCoordinator)
+
+
+def event_bytes(event: EventToReader | EventToCoordinator) -> bytes:
+    """Return the event's bytes."""
+    return msgspec.msgpack.encode(event)
+
+
+def event_to_reader(payload: bytes) -> EventToReader:
+    """Read what a coordinator sent; msgspec.ValidationError for anything else."""
+    return _TO_READER.decode(payload)
+
+
+def event_to_coordinator(payload: bytes) -> EventToCoordinator:
+    """Read what a reader sent; msgspec.ValidationError for anything else."""
+    return _TO_COORDINATOR.decode(payload)
+
+
+class SplitReader(SourceReader):
+    """Takes what the coordinator says apart; whoever extends it keeps the splits and reads them.
+
+    A split that was given and one that was restored are the same kind of value; `snapshot_state` returns, for each
+    split that has not ended, `encode_split` of it.
+    """
+
+    def __init__(self, context: SubtaskContext) -> None:
+        self.context = context
+        self.has_no_more_splits = False
+        """Whether the enumerator has nothing left for this reader."""
+
+    def start(self) -> None:
+        """Tell the enumerator that there is a reader; whoever overrides this calls it first."""
+        self.context.send_event(event_bytes(RegisterReader()))
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[SourceSplit]) -> None:
+        """Read these too, each from its position."""
+
+    def handle_source_event(self, payload: bytes) -> None:
+        """The enumerator says something of the connector's own."""
+        raise AssertionError(f"{type(self).__name__} expects no events")
+
+    def request_split(self) -> None:
+        """Ask for another split; each answer is one AddSplits or one NoMoreSplits, sooner or later."""
+        self.context.send_event(event_bytes(RequestSplit()))
+
+    def send_source_event(self, payload: bytes) -> None:
+        """Say something of the connector's own to the enumerator."""
+        self.context.send_event(event_bytes(ConnectorEvent(payload)))
+
+    def handle_event(self, payload: bytes) -> None:
+        match event_to_reader(payload):
+            case AddSplits(splits):
+                self.add_splits(splits)
+            case NoMoreSplits():
+                self.has_no_more_splits = True
+            case ConnectorEvent(content):
+                self.handle_source_event(content)
+        self.context.wake()
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        self.add_splits([decode_split(state) for state in splits])

@@ -7,8 +7,9 @@ import msgspec
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.job_master import CollectedResults, JobDetails
-from headrace.gateways.messages import Acknowledge, ErrorInfo
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
+    Acknowledge,
+    ErrorInfo,
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

@@ -24,12 +24,10 @@ from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
     ExecutionReport,
+    OperatorDescription,
     RegistrationRefused,
     RegistrationRejected,
     SlotOffer,
-)
-from headrace.gateways.state_requests import (
-    OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,
     SubtaskState,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.memory.local_buffer_pool import LocalBufferPool
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 
 
 def describe_exchange(

@@ -28,8 +28,8 @@ from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.memory.sizing import network_memory_bytes, segment_bytes
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition_factory import ResultPartitionFactory
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.producer_session import ProducerSession

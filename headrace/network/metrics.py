@@ -13,8 +13,8 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.flow.latency_governor import LatencyGovernor
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.writers.record_writer import RecordWriter
 
 DETAILED_METRICS: Final = ConfigOption(

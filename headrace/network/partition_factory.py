@@ -30,9 +30,9 @@ from headrace.network.memory.sizing import (
     wanted_segment_size,
 )
 from headrace.network.partitions.approximate_subpartition import PipelinedApproximateSubpartition
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.bounded_blocking_partition import BoundedBlockingPartition
 from headrace.network.stored.hybrid_partition import HybridPartition
 from headrace.network.stored.sort_merge_partition import (

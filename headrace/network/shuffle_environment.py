@@ -23,8 +23,8 @@ from headrace.core.shuffle_descriptors import (
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.ingest.server import IngestServer
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.result_partition import ResultPartition
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.errors import DECODE_ERRORS
 from headrace.rpc.errors import GatewayDefinitionError, SerializationError
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

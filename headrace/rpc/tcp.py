@@ -13,14 +13,11 @@ from collections.abc import Callable
 
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.decode_errors import DECODE_ERRORS
-from headrace.core.errors import PortInUseError
+from headrace.core.errors import DECODE_ERRORS, PortInUseError
 from headrace.core.process.ports import parse_ports
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role, Strangers
-from headrace.core.security.refusal_log import RefusalLog
-from headrace.core.security.tls import refuse_plaintext
-from headrace.core.security.tls_listener import TlsListener
+from headrace.core.security.tls import RefusalLog, TlsListener, refuse_plaintext
 from headrace.rpc import codec
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.connection import RpcConnection

@@ -37,10 +37,10 @@ from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.file_format import FileSeal
 from headrace.network.stored.io_pool import InlineIo, IoExecutor
-from headrace.network.stored.sort_merge_index import INDEX_SUFFIX, PartitionedFile
+from headrace.network.stored.partitioned_file import INDEX_SUFFIX, PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.stored.spill_files import (
     FileLayer,

@@ -28,26 +28,24 @@ from headrace.network.errors import (
 )
 from headrace.network.sessions.transport import Link
 from headrace.network.stored.io_pool import IoExecutor, SerialJobs
-from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.wire.frames import (
+    ALL_SUBPARTITIONS,
     TEXT_BYTES_MAX,
     AddCredit,
     Close,
     Error,
     ErrorCode,
     KeepAlive,
-    Schema,
-)
-from headrace.network.wire.framing import Body, Frame, encode
-from headrace.network.wire.push_frames import (
-    ALL_SUBPARTITIONS,
     PushAccept,
     PushCommit,
     PushData,
     PushEvent,
     PushOpen,
+    Schema,
 )
+from headrace.network.wire.framing import Body, Frame, encode
 from headrace.shuffle_service.options import DIRECTORY
 
 _LOG = logging.getLogger(__name__)

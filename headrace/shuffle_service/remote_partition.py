@@ -28,25 +28,23 @@ from headrace.network.errors import (
 )
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import SubpartitionView
 from headrace.network.transport.blocking_connection import BlockingConnection
 from headrace.network.wire.frames import (
+    ALL_SUBPARTITIONS,
     NO_CHANNEL,
     AddCredit,
     Close,
     Error,
     KeepAlive,
-    Schema,
-)
-from headrace.network.wire.framing import Frame
-from headrace.network.wire.push_frames import (
-    ALL_SUBPARTITIONS,
     PushAccept,
     PushCommit,
     PushData,
     PushEvent,
     PushOpen,
+    Schema,
 )
+from headrace.network.wire.framing import Frame
 from headrace.shuffle_service.errors import (
     PushNotAdmittedError,
     PushRefusedError,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from headrace.cluster.task_executor.credit_based_environment import create_credit_based_environment
+from headrace.cluster.task_executor.shuffle_service_loader import create_credit_based_environment
 from headrace.core.ids import ExecutionAttemptId, ResultPartitionId
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import (
@@ -27,8 +27,8 @@ from headrace.network.memory.sizing import (
     MAX_OVERDRAFT_BUFFERS,
     wanted_segment_size,
 )
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.transport import Link
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext

@@ -3,16 +3,21 @@
 Pipelined results stay with the built-in shuffle: their consumers run while they are produced. When the service is
 lost, every job with results there is told at once, not consumer by consumer.
 Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
+
+RemoteShuffleServiceFactory: `shuffle-service-factory.class: remote`.
+
+Each half is loaded when it is made: the JobManager needs nothing of the data plane.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.cluster.shuffle.shuffle_master import (
     CreditBasedShuffleMaster,
     JobShuffleContext,
+    ShuffleMaster,
     ShuffleMasterContext,
 )
 from headrace.core.errors import ConfigurationError, HeadraceError
@@ -31,6 +36,10 @@ from headrace.rpc.proxies import RpcAddress, with_timeout
 from headrace.rpc.tcp import TcpRpcService, split_host_port
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+
+if TYPE_CHECKING:
+    from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+
 
 T = TypeVar("T")
 
@@ -202,3 +211,19 @@ class RemoteShuffleMaster:
 
     def _now_ms(self) -> float:
         return self._context.clock.monotonic_ns() / 1e6
+
+
+class RemoteShuffleServiceFactory:
+    """Factory of the remote shuffle: a separate process stores blocking results, all else is built in."""
+
+    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
+        from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster
+
+        return RemoteShuffleMaster(context)
+
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
+        from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
+
+        return RemoteShuffleEnvironment(context)

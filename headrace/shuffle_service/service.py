@@ -35,7 +35,7 @@ from headrace.network.sessions.producer_session import ProducerSession
 from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
-from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.stored.spill_files import FileLayer, OsFileLayer, SpillDirectories
 from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage

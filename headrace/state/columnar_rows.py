@@ -15,6 +15,7 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.record_batch import KEY_HASH_COLUMN
+from headrace.state.backend import SnapshotWriter
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
@@ -26,7 +27,6 @@ from headrace.state.queryable.live_rows import (
     pieces_of_tables,
     refuse_keys,
 )
-from headrace.state.snapshots import SnapshotWriter
 
 _PIECE_ROWS: Final = 65_536
 

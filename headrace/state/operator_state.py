@@ -13,7 +13,7 @@ from typing import Any
 from headrace.checkpoint.handles import OperatorStateMode
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import private_copy
-from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     BroadcastState,
@@ -132,7 +132,7 @@ class _HeldState:
         """Begin with the items of a snapshot."""
         raise NotImplementedError
 
-    def _kept(self, check: ValueCheck, value: Any) -> Any:
+    def _kept(self, check: RoundTripNormalizer, value: Any) -> Any:
         """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
         try:
             return check.keep(value)
@@ -147,7 +147,7 @@ class OperatorListState(_HeldState, ListState[Any]):
 
     def __init__(self, descriptor: ListStateDescriptor, mode: OperatorStateMode) -> None:
         super().__init__(descriptor, mode)
-        self._element_check = ValueCheck.of(descriptor.element_type)
+        self._element_check = RoundTripNormalizer.of(descriptor.element_type)
         self._items: list[Any] = []
 
     def get(self) -> Iterable[Any]:
@@ -183,8 +183,8 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
 
     def __init__(self, descriptor: MapStateDescriptor, mode: OperatorStateMode) -> None:
         super().__init__(descriptor, mode)
-        self._key_check = ValueCheck.of(descriptor.key_type, is_key=True)
-        self._value_check = ValueCheck.of(descriptor.value_type)
+        self._key_check = RoundTripNormalizer.of(descriptor.key_type, is_key=True)
+        self._value_check = RoundTripNormalizer.of(descriptor.value_type)
         self._entries: dict[Any, Any] = {}
 
     def get(self, key: Any) -> Any:

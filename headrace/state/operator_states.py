@@ -23,7 +23,7 @@ from headrace.core.config import Settings
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.metrics.groups import MetricGroup
-from headrace.state.backend import KeyedStateBackend
+from headrace.state.backend import FrozenPart, FrozenState, KeyedStateBackend, Snapshotable
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
@@ -35,7 +35,6 @@ from headrace.state.operator_state_chunks import (
 )
 from headrace.state.queryable.live_rows import LiveReadable, LiveSource, waiting_sources
 from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
-from headrace.state.snapshots import FrozenPart, FrozenState, Snapshotable
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})

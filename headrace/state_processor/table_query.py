@@ -17,8 +17,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader
-from headrace.core.decode_errors import DECODE_ERRORS
-from headrace.core.errors import short_repr
+from headrace.core.errors import DECODE_ERRORS, short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
 from headrace.core.types.pickles import unpickle_value

@@ -26,7 +26,7 @@ from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gates.partition_requests import AnswerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 
 
 class TaskListener(Protocol):

@@ -21,7 +21,7 @@ from headrace.graph.job_graph import VertexKind, VertexPayloads
 from headrace.network.gates.gate import InputGate
 from headrace.network.gates.union_gate import UnionInputGate
 from headrace.operators.runtime.operator import OneInputOperator, Output, TwoInputOperator
-from headrace.task.checkpointing.input_barriers import InputBarriers
+from headrace.task.checkpointing.checkpointed_input_gate import CheckpointedInputGate
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input.input_processor import CheckpointEvent, InputHandler, LogicalInput
 from headrace.task.input.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
@@ -109,7 +109,7 @@ class InputStreamTask(StreamTask):
             )
             for number, handler in enumerate(self._input_handlers())
         ]
-        self._barriers = InputBarriers(self, environment, timers, self._inputs)
+        self._barriers = CheckpointedInputGate(self, environment, timers, self._inputs)
 
     def open(self) -> None:
         super().open()
@@ -309,7 +309,7 @@ def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
 
 
 def _producers(environment: TaskEnvironment) -> list[ExecutionAttemptId]:
-    """Return the producer of each channel, numbered over all inputs as in `InputBarriers`."""
+    """Return the producer of each channel, numbered over all inputs as in `CheckpointedInputGate`."""
     in_order = sorted(environment.inputs, key=lambda each: each.descriptor.input_number)
     return [
         channel.shuffle.partition_id.producer

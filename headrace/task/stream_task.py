@@ -30,7 +30,7 @@ from headrace.core.elements import MAX_WATERMARK, EndOfData, LatencyMarker, Stop
 from headrace.core.ids import OperatorId
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.functions.subtask_context import ProcessingTimeService
+from headrace.functions.runtime_context import ProcessingTimeService
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
 from headrace.metrics.latency import LATENCY_INTERVAL

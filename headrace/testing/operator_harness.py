@@ -1,14 +1,22 @@
-"""Runs one operator without a task: steps in, emitted elements out; snapshots and restarts in between."""
+"""Runs one operator without a task: steps in, emitted elements out; snapshots and restarts in between.
 
+ManualCalls: calls of an asynchronous function that end when the test says so, on the test's own thread.
+
+Snapshots of single operators in memory: a writer that keeps contents in handles, and its reader.
+"""
+
+import hashlib
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from headrace.checkpoint.handles import OperatorSubtaskState
+from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateChunk, StateFile
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
@@ -21,6 +29,7 @@ from headrace.core.types.pickles import pickle_code, unpickle_value
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
+from headrace.operators.async_io.async_calls import AsyncCall, CallsEnded
 from headrace.operators.registry import create_operator
 from headrace.operators.runtime.operator import (
     OneInputOperator,
@@ -29,8 +38,101 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
     TwoInputOperator,
 )
+from headrace.state.backend import FrozenState
 from headrace.state.operator_states import OperatorStates
-from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
+
+
+class ManualCalls:
+    """Implements AsyncCalls. `running` holds the calls that have started, in order; `finish` ends one of them.
+
+    A coroutine that awaits is resumed at once, so it must not wait for anything but other coroutines.
+    """
+
+    def __init__(self, ended: CallsEnded) -> None:
+        self._tell_ended = ended
+        self.running: list[AsyncCall] = []
+        self.started_count = 0
+        self.running_max = 0
+        self.is_closed = False
+
+    def start(self, calls: Sequence[AsyncCall]) -> None:
+        self.running += calls
+        self.started_count += len(calls)
+        self.running_max = max(self.running_max, len(self.running))
+
+    def cancel(self, call: AsyncCall) -> None:
+        call.is_cancelled = True
+        if call in self.running:  # else it is done, and its mail on its way
+            self.running.remove(call)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.running.clear()
+
+    def finish(self, index: int = 0) -> None:
+        """Let the call at `index` of `running` run to its end."""
+        call = self.running.pop(index)
+        coroutine = call.run()
+        try:
+            while True:
+                coroutine.send(None)
+        except StopIteration:
+            self._tell_ended([call])
+
+    def finish_first(self) -> bool:
+        """Let the oldest call end; False where none runs."""
+        if self.running:
+            self.finish()
+            return True
+        return False
+
+
+class MemorySnapshots:
+    """A SnapshotWriter and SnapshotReader whose files are inside their handles."""
+
+    def write(
+        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
+    ) -> StateFile:
+        held = bytes(content)
+        return StateFile("", held, len(held), _digest(held), is_shared)
+
+    def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile:
+        return self.write(name, Path(path).read_bytes(), is_shared=is_shared)
+
+    def read(self, file: StateFile) -> memoryview:
+        assert _digest(file.content) == file.digest
+        return memoryview(file.content)
+
+    def fetch(self, file: StateFile, path: str) -> None:
+        Path(path).write_bytes(self.read(file))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def write_frozen(
+    frozen: Iterable[FrozenState], committables: tuple[Committable, ...] = ()
+) -> OperatorSubtaskState:
+    """Write and discard frozen states, as a task's asynchronous part does."""
+    chunks: list[StateChunk] = []
+    writer = MemorySnapshots()
+    for part in frozen:
+        chunks += part.write(writer)
+        part.discard()
+    return OperatorSubtaskState(tuple(chunks), committables)
+
+
+def snapshot(
+    states: OperatorStates,
+    checkpoint_id: int = 1,
+    options: CheckpointOptions | None = None,
+    committables: tuple[Committable, ...] = (),
+) -> OperatorSubtaskState:
+    """Take a whole snapshot of an operator's states."""
+    frozen = states.freeze(checkpoint_id, options or CheckpointOptions())
+    return write_frozen(frozen, committables)
+
 
 HARNESS_KEY_GROUPS: Final = 128
 PICKLED: Final = Types.PICKLED_BYTE_ARRAY()

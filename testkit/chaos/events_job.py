@@ -20,7 +20,11 @@ from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
 from headrace.functions.joins import ProcessJoinFunction
-from headrace.functions.process import KeyedBroadcastProcessFunction, OutputTag
+from headrace.functions.process import (
+    KeyedBroadcastProcessFunction,
+    OutputTag,
+    ProcessWindowFunction,
+)
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.watermarks import (
@@ -29,7 +33,6 @@ from headrace.functions.watermarks import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.functions.windowing.assigners import EventTimeSessionWindows
 from headrace.functions.windows import TimeWindow
 from testkit.chaos.events_answer import answer_of, on_time_place

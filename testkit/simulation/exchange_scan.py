@@ -13,8 +13,8 @@ from headrace.core.ids import ExecutionAttemptId, JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.transport import Link
 

@@ -13,9 +13,9 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph

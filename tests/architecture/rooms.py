@@ -47,7 +47,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("joins",),
     ),
     "state": (
-        ("columns", "evolution", "snapshots", "timer_queue", "ttl"),
+        ("columns", "evolution", "timer_queue", "ttl"),
         ("backend", "keyed_chunks"),
         ("restored",),
         ("queryable",),

@@ -103,7 +103,7 @@ def test_the_door_imports_both_planes() -> None:
 
 
 def test_the_longest_name_that_fits_is_the_folder() -> None:
-    assert folder_of("headrace.cluster.task_executor.slots") == "cluster.task_executor"
+    assert folder_of("headrace.cluster.task_executor.task_slot_table") == "cluster.task_executor"
     assert folder_of("headrace.cluster.job_master.job_master") == "cluster"
     assert folder_of("headrace") == ""
 
@@ -139,7 +139,7 @@ def test_a_job_manager_loads_nothing_of_the_data_plane() -> None:
 
 def test_a_task_manager_does_load_the_data_plane() -> None:
     loaded = data_plane_after("import headrace.cluster.task_executor.task_manager_runner")
-    assert {"headrace.network.partitions.partition", "headrace.task.task"} <= set(loaded)
+    assert {"headrace.network.partitions.result_partition", "headrace.task.task"} <= set(loaded)
 
 
 @pytest.mark.parametrize("service", ["credit-based", "remote"])

@@ -53,7 +53,7 @@ def test_no_folder_has_more_modules_than_can_be_looked_over() -> None:
         ("network/writers/record_writer.py", "headrace.network.transport.server.Server", True),
         (
             "cluster/job_master/slots/slot_pool.py",
-            "headrace.cluster.job_master.scheduler.states.Created",
+            "headrace.cluster.job_master.scheduler.scheduler_states.Created",
             True,
         ),
         ("api/streams/data_stream.py", "headrace.api.columns.expressions.col", False),

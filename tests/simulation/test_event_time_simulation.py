@@ -15,8 +15,8 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.types.time_values import Duration, Time
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.graph.job_graph import JobGraph

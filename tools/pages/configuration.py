@@ -3,8 +3,7 @@
 import importlib
 from typing import Any, Final
 
-from headrace.core.config import ConfigOption, declared_options
-from headrace.core.text_format import default_text, type_text
+from headrace.core.config import ConfigOption, declared_options, default_text, type_text
 from tests.architecture.floor_plan import module_of, source_files
 from tools.pages.markdown import table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import headrace
-from headrace.network.wire import frames, framing, push_frames
+from headrace.network.wire import frames, framing
 
 _ROOT: Final = Path(headrace.__file__).parent
 _SENDING: Final = ("network", "shuffle_service")
@@ -45,7 +45,7 @@ def _builders() -> dict[str, set[tuple[str, str]]]:
     """Class (or function) and method in which each frame is built, except to be read."""
     names = {frame.__name__ for frame in framing.declared_frames()}
     # Frames are declared as these are imported.
-    assert {frames.Data.__name__, push_frames.PushData.__name__} <= names
+    assert {frames.Data.__name__, frames.PushData.__name__} <= names
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for folder in _SENDING:
         for path in sorted((_ROOT / folder).rglob("*.py")):

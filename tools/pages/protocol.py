@@ -10,7 +10,7 @@ from headrace.core.elements import EndOfData, EndOfOutputChannelState, EndOfPart
 from headrace.network.batches.sealed_batch import encode_event
 from headrace.network.ingest.server import INGEST_CREDIT
 from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
-from headrace.network.wire import frames, framing, push_frames
+from headrace.network.wire import frames, framing
 from headrace.network.wire.markers import encode_markers
 from tools.pages.credit_example import credit_example
 from tools.pages.frame_senders import frame_senders
@@ -34,7 +34,7 @@ def protocol_page() -> str:
         "",
         "Between two TaskManagers, between a Spark task that pushes a DataFrame and a TaskManager, and between a",
         "TaskManager and a shuffle service. One connection serves every channel between two processes, in both",
-        f"directions; whoever pushes has one of its own. Declared in {_file(frames)} and {_file(push_frames)}.",
+        f"directions; whoever pushes has one of its own. Declared in {_file(frames)}.",
         "",
         *_prefix_lines(),
         "## Frames",

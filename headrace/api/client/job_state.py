@@ -31,7 +31,7 @@ from headrace.core.ids import JobId
 from headrace.core.record_batch import stream_bytes
 from headrace.core.types.pickles import unpickle_value
 from headrace.gateways.dispatcher import DispatcherGateway
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

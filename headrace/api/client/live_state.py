@@ -7,8 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, TOP_KEYS, ReadLimit, StateFigures
-from headrace.core.text_format import bytes_text
-from headrace.gateways.state_requests import SubtaskState
+from headrace.core.config import bytes_text
+from headrace.gateways.messages import SubtaskState
 
 _SHOWN_KEYS: Final = 3
 _DUE_WORDS: Final = ("due", "1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "later")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.columns.columnar_aggregates import in_halves
 from headrace.api.columns.expressions import check_columns, columns_of
-from headrace.api.columns.two_phase import in_halves
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.streams.window_settings import one_slice_windows
 from headrace.core.errors import ProgramError

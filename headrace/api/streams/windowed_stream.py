@@ -17,15 +17,15 @@ from headrace.api.streams.window_settings import (
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.process import OutputTag
-from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.specs.window_specs import WindowSpec
-from headrace.functions.window_functions import (
+from headrace.functions.process import (
     AllWindowFunction,
+    OutputTag,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.record import AggregateFunction, ReduceFunction
+from headrace.functions.specs.window_specs import WindowSpec
 
 if TYPE_CHECKING:
     from headrace.api.streams.keyed_stream import KeyedStream

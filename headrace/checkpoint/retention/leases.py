@@ -30,7 +30,7 @@ from headrace.checkpoint.storage.file_systems import (
     replace_file,
 )
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.errors import DECODE_ERRORS
 from headrace.core.randomness import SeededRandom, system_random
 
 _LOG: Final = logging.getLogger(__name__)

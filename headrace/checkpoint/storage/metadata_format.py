@@ -34,7 +34,7 @@ from headrace.checkpoint.options import KEY_FILE
 from headrace.checkpoint.storage.file_systems import child_uri, parent_uri, path_below
 from headrace.checkpoint.storage.metadata_key import MetadataKey
 from headrace.core.barriers import SnapshotKind
-from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.errors import DECODE_ERRORS
 from headrace.core.ids import JobId, OperatorId
 
 METADATA_VERSION: Final = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
-from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
+from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
@@ -24,8 +24,8 @@ from headrace.gateways.errors import (
     UnknownJobError,
 )
 from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
-from headrace.gateways.messages import Acknowledge
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
+    Acknowledge,
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

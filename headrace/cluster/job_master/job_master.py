@@ -11,10 +11,10 @@ from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.cluster.dispatcher.archive import ArchivedJob
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
 from headrace.cluster.job_master.executions.executions import ReportVerdict
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_details import describe_job, result_of
 from headrace.cluster.job_master.job_shell import JobShell
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
@@ -43,11 +43,9 @@ from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
     ExecutionReport,
+    OperatorDescription,
     RegistrationRejected,
     SlotOffer,
-)
-from headrace.gateways.state_requests import (
-    OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,
     SubtaskState,

@@ -12,15 +12,17 @@ from headrace.cluster.error_reports import first_line
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.connections.cached_results import DataSetLookup
-from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
-from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.connections.resource_manager_connection import (
+    ResourceManagerConnection,
+)
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
 )
 from headrace.cluster.job_master.executions.executions import Execution
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.results.partition_tracker import (

@@ -17,7 +17,7 @@ from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.operator_spec import operators_called
 from headrace.gateways.errors import StaleLeaderError, UnknownOperatorError
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

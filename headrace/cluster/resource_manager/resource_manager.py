@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.resource_manager.cluster_partition_release import ClusterPartitionRelease
+from headrace.cluster.resource_manager.cluster_partition_tracker import ClusterPartitionRelease
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers

@@ -11,15 +11,14 @@ from typing import Final
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
-from headrace.cluster.task_executor.payload_loader import PayloadLoader
-from headrace.cluster.task_executor.queryable_state import PendingStateReads
-from headrace.cluster.task_executor.slots import FreedSlot, TaskSlots, TaskSlotTable
-from headrace.cluster.task_executor.task_listener import TaskReporter
+from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.task_manager_services import (
     JobMasterLostError,
     TaskManagerServices,
 )
-from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.cluster.task_executor.task_reporter import TaskReporter
+from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
+from headrace.cluster.task_executor.task_table import PayloadLoader, TaskEntry, TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, SlotId
 from headrace.gateways.messages import SlotOffer
 from headrace.gateways.task_executor import SlotRequest

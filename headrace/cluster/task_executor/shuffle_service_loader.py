@@ -4,6 +4,10 @@ The built-in one is known by itself; others are found through the entry points o
 so that a package that is installed beside this one can bring its own. A factory loads each half when it makes it: the
 JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader.
+
+Creates the built-in shuffle environment from the TaskManager's context for shuffle services.
+
+Source: Flink NettyShuffleServiceFactory.
 """
 
 import importlib.metadata
@@ -16,9 +20,12 @@ from headrace.cluster.shuffle.shuffle_master import (
 )
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 
 if TYPE_CHECKING:
     from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+
 
 BUILT_IN: Final = "credit-based"
 ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
@@ -55,7 +62,7 @@ class CreditBasedShuffleServiceFactory:
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        from headrace.cluster.task_executor.credit_based_environment import (
+        from headrace.cluster.task_executor.shuffle_service_loader import (
             create_credit_based_environment,
         )
 
@@ -89,3 +96,22 @@ def refuse_unknown_shuffle_service(settings: Settings) -> None:
 
 def _installed() -> dict[str, importlib.metadata.EntryPoint]:
     return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def create_credit_based_environment(
+    context: ShuffleEnvironmentContext,
+    environment_class: type[CreditBasedShuffleEnvironment] = CreditBasedShuffleEnvironment,
+) -> CreditBasedShuffleEnvironment:
+    """Make the built-in environment, also for services that leave a part of their work to it."""
+    return environment_class(
+        resource_id=context.resource_id,
+        settings=context.settings,
+        secret=context.secret,
+        bind_host=context.bind_host,
+        advertised_host=context.advertised_host,
+        clock=context.clock,
+        random=context.random,
+        socket_directory=context.socket_directory,
+        tls=context.tls,
+        metrics=context.metrics,
+    )

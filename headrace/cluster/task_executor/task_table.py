@@ -2,6 +2,11 @@
 
 A task that must end is watched: what does not end although it must can be stopped only with its process.
 Source: Flink TaskTable, Task.TaskCancelerWatchDog.
+
+PayloadLoader: loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
+
+A task is built and acknowledged before: its partitions are there for consumers, and however long the blob takes, only
+its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.
 """
 
 import asyncio
@@ -10,12 +15,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.deployment import RunningTask
+from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
-from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, OperatorId
+from headrace.core.errors import DECODE_ERRORS, HeadraceError
+from headrace.core.ids import (
+    AllocationId,
+    BlobKey,
+    ExecutionAttemptId,
+    JobId,
+    OperatorId,
+    size_text,
+)
+from headrace.gateways.errors import BlobTransferError
 from headrace.gateways.messages import TaskMetrics
+from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.job_graph import VertexPayloads
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
 
@@ -150,3 +168,57 @@ class TaskTable:
                 )
 
         entry.watchdog = self._endpoint.schedule_run_async(timeout_ms, stuck)
+
+
+class PayloadLoader:
+    """One per TaskExecutor, on its main thread."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        tasks: TaskTable,
+        jobs: JobConnections,
+        cache: BlobCache,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._tasks: Final = tasks
+        self._jobs: Final = jobs
+        self.cache: Final = cache
+
+    def retain_job(self, job_id: JobId) -> None:
+        """The job has a slot here."""
+        self.cache.retain_job(job_id)
+
+    def release_job(self, job_id: JobId) -> None:
+        """Nothing of the job is left here."""
+        self.cache.release_job(job_id)
+
+    async def close(self) -> None:
+        """The TaskManager ends."""
+        await self.cache.close()
+
+    def load(self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor) -> None:
+        """Bring the task its payloads, unless it has them. What goes wrong is the task's failure."""
+        key = descriptor.vertex.payloads
+        if key is not None:
+            self._endpoint.spawn(
+                self._load(entry, descriptor, key), f"payloads of {entry.attempt_id}"
+            )
+
+    async def _load(
+        self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor, key: BlobKey
+    ) -> None:
+        job_id = entry.attempt_id.job_id
+        connection = self._jobs.find(job_id)
+        address = "" if connection is None else connection.blob_server_address
+        try:
+            view = await self.cache.open(job_id, key, address)
+            payloads = VertexPayloads.decode(view)
+        except (HeadraceError, OSError, *DECODE_ERRORS) as error:
+            what = (
+                f"job '{descriptor.job_name}' ({job_id}): the functions and collections of "
+                f"'{descriptor.vertex.name}' ({size_text(key.size_bytes)}) could not be fetched from {address}"
+            )
+            self._tasks.fail_task(entry, BlobTransferError(f"{what}: {error}"))
+            return
+        entry.task.deliver_payloads(payloads)

@@ -39,8 +39,8 @@ from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 BatchFunction = Callable[[Any, int], None]
 """Takes a DataFrame and the id of the checkpoint whose rows it has."""

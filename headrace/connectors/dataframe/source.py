@@ -28,8 +28,8 @@ from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_types import cast_column, data_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.ingest import Ingest, IngestedBatch
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
 _POSITION: Final = msgspec.msgpack.Decoder(PartitionPosition)

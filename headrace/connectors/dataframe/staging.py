@@ -28,8 +28,8 @@ from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 
 def has_checkpoints(settings: Settings) -> bool:

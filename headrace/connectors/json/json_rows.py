@@ -13,8 +13,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final, NoReturn, cast
 
 from headrace.connectors.json.json_values import BAD_VALUE, holds_decimals, json_reader, json_writer
-from headrace.core.decode_errors import DECODE_ERRORS
-from headrace.core.errors import ProgramError, RecordTypeError
+from headrace.core.errors import DECODE_ERRORS, ProgramError, RecordTypeError
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.serialization import DeserializationSchema, SerializationSchema
 

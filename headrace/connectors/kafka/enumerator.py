@@ -27,7 +27,7 @@ from headrace.connectors.kafka.offsets import (
     owner_of,
 )
 from headrace.core.errors import ErrorDomain, HeadraceError
-from headrace.functions.split_enumerator import (
+from headrace.functions.source import (
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,

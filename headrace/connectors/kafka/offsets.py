@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.functions.split_enumerator import SourceSplit
+from headrace.functions.source import SourceSplit
 
 KAFKA_ENUMERATOR: Final = "kafka"
 

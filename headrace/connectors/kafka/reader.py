@@ -11,11 +11,15 @@ import numpy as np
 from headrace.connectors.kafka.clients import ClientLog, KafkaError, create_consumer, kafka_client
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.serialization import DeserializationSchema
-from headrace.functions.source import InputStatus, SourceOutput
-from headrace.functions.split_enumerator import SourceSplit, encode_split
-from headrace.functions.split_reader import SplitReader
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.source import (
+    InputStatus,
+    SourceOutput,
+    SourceSplit,
+    SplitReader,
+    encode_split,
+)
 
 RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""

@@ -12,6 +12,7 @@ from headrace.connectors.kafka.serialization import KafkaRecordSerializationSche
 from headrace.connectors.kafka.staged_records import KAFKA_COMMITTER, KafkaPayload
 from headrace.connectors.kafka.writers import DirectKafkaWriter, StagingKafkaWriter
 from headrace.core.errors import ProgramError
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import (
     DeliveryGuarantee,
     Sink,
@@ -19,7 +20,6 @@ from headrace.functions.sink import (
     StreamTransformer,
     SupportsPreprocessing,
 )
-from headrace.functions.subtask_context import SubtaskContext
 
 CONTROL_TOPIC: Final = "headrace-commits"
 # Equal keys go where the Java clients send them.

@@ -17,10 +17,9 @@ from headrace.connectors.kafka.offsets import (
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.serialization import DeserializationSchema
-from headrace.functions.source import Boundedness, SourceReader
-from headrace.functions.split_enumerator import SplitSource
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.source import Boundedness, SourceReader, SplitSource
 
 DISCOVERY_INTERVAL: Final = "partition.discovery.interval.ms"
 COMMIT_OFFSETS: Final = "commit.offsets.on.checkpoint"

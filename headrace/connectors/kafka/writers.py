@@ -28,8 +28,8 @@ from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 WRITE_TIMEOUT_S: Final = 120.0
 """How long brokers may take to acknowledge what waits, or to commit a transaction."""

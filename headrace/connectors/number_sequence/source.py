@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 BATCH_ROWS: Final = 4096
 

@@ -20,8 +20,8 @@ from headrace.connectors.postgres.writers import DirectWriter, StagingTableWrite
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 
 @dataclass(frozen=True)

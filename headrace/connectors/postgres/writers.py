@@ -25,8 +25,8 @@ from headrace.connectors.postgres.options import (
 from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch, stream_bytes
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 
 class DirectWriter(SinkWriter):

@@ -1,20 +1,145 @@
-"""SocketSource: the lines that a server sends, at most once. Source: Flink SocketTextStreamFunction."""
+"""SocketSource: the lines that a server sends, at most once. Source: Flink SocketTextStreamFunction.
 
+SocketLines: connects, reads, and cuts what comes into lines, on a thread of its own.
+"""
+
+import contextlib
 import logging
 import socket
-from collections.abc import Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.checkpoint.options import INTERVAL
-from headrace.connectors.socket.lines import SocketLines
 from headrace.core.record_batch import RecordBatch
+from headrace.core.threads import start_thread
 from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 _LOG = logging.getLogger(__name__)
+
+WAITING_LINES_MAX: Final = 16_384
+"""Lines that wait for the task; beyond it nothing is read, and the sender's own buffers fill."""
+RETRY_PAUSE_S: Final = 0.5
+_CHUNK_SIZE_BYTES: Final = 8192
+
+OpenSocket = Callable[[], socket.socket]
+
+
+class SocketLines:
+    """Reads until the other side closes, and then connects again up to `max_retry` times; below 0 without end.
+
+    A line that was not complete when a connection broke is dropped, unless it is the last of all. `on_news` is called
+    from the thread when there is something after there was nothing.
+    """
+
+    def __init__(
+        self,
+        connect: OpenSocket,
+        delimiter: str,
+        max_retry: int,
+        on_news: Callable[[], None],
+        retry_pause_s: float = RETRY_PAUSE_S,
+    ) -> None:
+        self._connect = connect
+        self._delimiter = delimiter.encode()
+        self._max_retry = max_retry
+        self._on_news = on_news
+        self._retry_pause_s = retry_pause_s
+        self._connection: socket.socket | None = None
+        self._lines: deque[str] = deque()
+        self._error: OSError | None = None
+        self._has_ended = False
+        self._is_closed = threading.Event()
+        # Guards lines, end and connection: one thread adds, which must wait for room, and another takes.
+        self._room = threading.Condition()
+
+    def start(self) -> None:
+        """Begin to read."""
+        start_thread("socket source", self._run)
+
+    def take(self, count: int) -> list[str]:
+        """Return the next lines, at most `count`; none where nothing waits. OSError once it cannot connect any more."""
+        with self._room:
+            taken = [self._lines.popleft() for _ in range(min(count, len(self._lines)))]
+            self._room.notify()
+            if not taken and self._error is not None:
+                raise self._error
+            return taken
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every line was taken and none will follow."""
+        with self._room:
+            return self._has_ended and not self._lines
+
+    def close(self) -> None:
+        """Hang up. Idempotent."""
+        self._is_closed.set()
+        with self._room:
+            self._room.notify()
+            if self._connection is not None:
+                # Closing alone would not wake a thread that is reading.
+                with contextlib.suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
+                self._connection.close()
+
+    def _run(self) -> None:
+        attempts_left = self._max_retry
+        error: OSError | None = None
+        rest = b""
+        while not self._is_closed.is_set():
+            rest, error = b"", None
+            try:
+                rest = self._read_connection(self._connect())
+            except OSError as failure:
+                error = failure
+            if attempts_left == 0:
+                break
+            attempts_left -= 1
+            _LOG.warning(
+                "the socket source lost its connection, or had none: %s", error or "closed"
+            )
+            self._is_closed.wait(self._retry_pause_s)
+        if rest and error is None:
+            self._add([rest])
+        with self._room:
+            self._error = error
+            self._has_ended = True
+        self._on_news()
+
+    def _read_connection(self, connection: socket.socket) -> bytes:
+        """Read to the end and return what stands behind the last delimiter."""
+        with self._room:
+            self._connection = connection
+        rest = b""
+        with connection:
+            while not self._is_closed.is_set():
+                chunk = connection.recv(_CHUNK_SIZE_BYTES)
+                if not chunk:
+                    break
+                *lines, rest = (rest + chunk).split(self._delimiter)
+                self._add(lines)
+        return rest
+
+    def _add(self, lines: list[bytes]) -> None:
+        for line in lines:
+            with self._room:
+                while len(self._lines) >= WAITING_LINES_MAX and not self._is_closed.is_set():
+                    self._room.wait()
+                self._lines.append(self._text_of(line))
+                is_news = len(self._lines) == 1
+            if is_news:
+                self._on_news()
+
+    def _text_of(self, line: bytes) -> str:
+        text = line.decode("utf-8", errors="replace")
+        return text.removesuffix("\r") if self._delimiter == b"\n" else text
+
 
 BATCH_ROWS: Final = 4096
 _CONNECT_TIMEOUT_S: Final = 10.0

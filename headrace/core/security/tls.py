@@ -3,18 +3,33 @@
 The certificate is made when the cluster starts and travels as the secret does. Whoever holds its private key belongs
 to the cluster and nobody else does, so both sides of a connection show it and accept no other; names of hosts prove
 nothing and are not compared. Source: Flink's internal mutual authentication (security.ssl.internal.*).
+
+TlsListener: accepts TCP connections and turns them to TLS, counting each from its first moment.
+
+The servers of asyncio hand a connection over once it is TLS. Until then nobody would know of it, and silent ones would
+take every descriptor of the process. Here the oldest of too many gives way to the newest.
+
+RefusalLog: tells of each peer that was refused once for each reason, so that nobody fills a log by trying again.
 """
 
+import asyncio
 import datetime
+import functools
 import ipaddress
+import logging
+import re
+import socket
 import ssl
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError, HostError
+from headrace.core.security.hmac_handshake import STRANGERS_MAX, Strangers
+from headrace.core.threads import spawn
 
 SSL_ENABLED: Final = ConfigOption[bool | None](
     "security.ssl.internal.enabled",
@@ -138,3 +153,120 @@ def refuse_plaintext(settings: Settings, host: str) -> None:
             f"without TLS whoever sees the network of {host} reads all records and calls; {advice}, or set "
             f"'{ALLOW_PLAINTEXT.key}' to true if that network is private",
         )
+
+
+KNOWN_MAX: Final = 256
+"""How many refusals are remembered; the oldest may be told again."""
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class RefusalLog:
+    """The refusals of one listener. Peers are told apart by their hosts: each connection comes from another port."""
+
+    def __init__(self, logger: logging.Logger, what: str, known_max: int = KNOWN_MAX) -> None:
+        """`what` is refused: a word for people, such as `call`."""
+        self._logger: Final = logger
+        self._what: Final = what
+        self._known_max: Final = known_max
+        self._known: dict[tuple[str, str], None] = {}
+
+    def tell(self, host: str, reason: str) -> None:
+        """Somebody at `host` was refused."""
+        kind = host, _NUMBER.sub("#", reason)
+        if kind in self._known:
+            return
+        self._known[kind] = None
+        if len(self._known) > self._known_max:
+            del self._known[next(iter(self._known))]
+        self._logger.warning(
+            "%s from %s refused: %s (the same from there is not told again)",
+            self._what,
+            host,
+            reason,
+        )
+
+
+_BACKLOG: Final = 100
+_PAUSE_S: Final = 0.1
+"""Before the next try where a connection cannot be accepted, as when no descriptor is left."""
+
+
+class TlsListener:
+    """Listens at once, and accepts once started, on the running loop. A connection that is TLS gets a protocol.
+
+    `host` is an address or a name of this host; OSError where it, or `port`, is not to be had.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        handshake_timeout_s: float,
+        refusals: RefusalLog,
+        count_max: int = STRANGERS_MAX,
+    ) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening: Final = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._listening.setblocking(False)
+        self._factory: Final = factory
+        self._context: Final = context
+        self._handshake_timeout_s: Final = handshake_timeout_s
+        self._refusals: Final = refusals
+        self._openings: Final = Strangers[asyncio.Task[None]](count_max)
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """As a server of asyncio has them."""
+        return (self._listening,)
+
+    @property
+    def opening_count(self) -> int:
+        """Connections that are not TLS yet."""
+        return len(self._openings)
+
+    def start(self) -> None:
+        """Begin to accept."""
+        spawn(self._accept(), asyncio.get_running_loop(), "accept", self._tasks)
+
+    def close(self) -> None:
+        """Accept nobody any more, and drop connections that are not TLS yet."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._listening)
+            except OSError:
+                # The peer is gone already, or no descriptor is left: those of the silent come free in time.
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            opening = spawn(self._open(connection), loop, "opening", self._tasks)
+            oldest = self._openings.opened(opening)
+            opening.add_done_callback(functools.partial(self._opened, connection, address[0]))
+            if oldest is not None:
+                oldest.cancel()
+
+    async def _open(self, connection: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            self._factory,
+            connection,
+            ssl=self._context,
+            ssl_handshake_timeout=self._handshake_timeout_s,
+        )
+
+    def _opened(self, connection: socket.socket, host: str, opening: asyncio.Task[None]) -> None:
+        is_waiting = self._openings.no_longer(opening)
+        error = None if opening.cancelled() else opening.exception()
+        if not opening.cancelled() and error is None:
+            return
+        connection.close()
+        if error is not None:
+            self._refusals.tell(host, f"TLS: {error or type(error).__name__}")
+        elif not is_waiting:
+            self._refusals.tell(host, "too many others have not come to TLS")

@@ -295,7 +295,7 @@ _NO_BOUNDS: Final = (1, 0)
 
 
 @dataclass(frozen=True)
-class ValueCheck:
+class RoundTripNormalizer:
     """Values of the classes `fitting` and ints from `lowest` to `highest` are kept as they are: hot paths ask that.
 
     Of all others `keep(value)` gives the form to be kept, often the value itself, or raises RecordTypeError where the
@@ -308,7 +308,7 @@ class ValueCheck:
     keep: Callable[[Any], Any]
 
     @classmethod
-    def of(cls, value_type: TypeInformation, *, is_key: bool = False) -> "ValueCheck":
+    def of(cls, value_type: TypeInformation, *, is_key: bool = False) -> "RoundTripNormalizer":
         """Decide by the type what is asked of each value. Snapshots hold the kinds of rows, but not of keys."""
         if isinstance(value_type, PickledBytesTypeInfo):
             return cls(frozenset(), *_NO_BOUNDS, _keep_anything)

@@ -17,7 +17,6 @@ import msgspec
 import pyarrow as pa
 
 from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
-from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.elements import (
     EndOfData,
     EndOfOutputChannelState,
@@ -26,7 +25,8 @@ from headrace.core.elements import (
     StopMode,
     StreamEvent,
 )
-from headrace.network.batches.validation import RowChecks
+from headrace.core.errors import DECODE_ERRORS
+from headrace.network.batches.row_checks import RowChecks
 from headrace.network.errors import CorruptBatchError, ProtocolError
 from headrace.network.wire.framing import Body, BodyParts
 

@@ -58,7 +58,7 @@ class CapturedBatch:
         )
 
 
-class ChannelCapture:
+class InFlightInput:
     """Captures batches from the queue of one channel.
 
     Where another thread fills the queue, the caller holds `lock` around each call together with its own access to the

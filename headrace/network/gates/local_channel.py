@@ -20,13 +20,13 @@ from headrace.network.gates.partition_requests import (
     ProducerVerdict,
 )
 from headrace.network.partitions.partition_manager import ResultPartitionManager
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Stalled,
     SubpartitionView,
 )
-from headrace.network.sessions.pending_channel_messages import EARLY_TASK_EVENTS_MAX
+from headrace.network.sessions.consumer_session import EARLY_TASK_EVENTS_MAX
 from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Cancellable, Transport
 

@@ -13,7 +13,7 @@ from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import StreamEvent
 from headrace.network.flow.credit import Charge
 from headrace.network.gates.gate import BarrierAnnouncement
-from headrace.network.gates.in_flight_input import CapturedBatch, ChannelCapture
+from headrace.network.gates.in_flight_input import CapturedBatch, InFlightInput
 from headrace.network.memory.segments import Segment
 from headrace.network.wire.frames import Data
 
@@ -42,7 +42,7 @@ class ReceivedQueue:
         self._peer: Final = peer
         self._queue: Final[deque[QueuedBatch | _QueuedEvent]] = deque()
         self._priority_events: Final[deque[StreamEvent | BarrierAnnouncement]] = deque()
-        self._capture: Final = ChannelCapture()
+        self._capture: Final = InFlightInput()
         # Each is added to by one thread: the transport's what came and what it dropped, the task's what it took.
         self._received_bytes = self._dropped_bytes = self._taken_bytes = 0
 

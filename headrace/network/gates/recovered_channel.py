@@ -31,7 +31,7 @@ from headrace.network.gates.gate import (
     InputChannel,
     ReceivedBatch,
 )
-from headrace.network.gates.in_flight_input import CapturedBatch, ChannelCapture
+from headrace.network.gates.in_flight_input import CapturedBatch, InFlightInput
 
 
 class RecoveredInputChannel:
@@ -47,7 +47,7 @@ class RecoveredInputChannel:
     def __init__(self, successor: InputChannel) -> None:
         self.successor = successor
         self._queue: deque[ReceivedBatch | EndOfInputChannelState] = deque()
-        self._capture = ChannelCapture()
+        self._capture = InFlightInput()
 
     @property
     def is_local(self) -> bool:

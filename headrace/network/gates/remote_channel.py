@@ -32,12 +32,12 @@ from headrace.network.gates.partition_requests import (
 )
 from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.memory.segments import Segment
-from headrace.network.sessions.consumer_session import ConsumerSession
-from headrace.network.sessions.peer_session import PeerSession
-from headrace.network.sessions.pending_channel_messages import (
+from headrace.network.sessions.consumer_session import (
     EARLY_TASK_EVENTS_MAX,
+    ConsumerSession,
     PendingChannelMessages,
 )
+from headrace.network.sessions.peer_session import PeerSession
 from headrace.network.sessions.transport import Cancellable
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Backlog, Data, ErrorCode, Event, EventTrait, Schema

@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
-from headrace.network.partitions.subpartition import Element, QueuedEvent, Stalled
+from headrace.network.partitions.result_subpartition import Element, QueuedEvent, Stalled
 
 
 class PipelinedApproximateSubpartition(PipelinedSubpartition):

@@ -15,8 +15,8 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProducerFailedError,
 )
-from headrace.network.partitions.partition import ResultPartition
-from headrace.network.partitions.subpartition import SubpartitionView
+from headrace.network.partitions.result_partition import ResultPartition
+from headrace.network.partitions.result_subpartition import SubpartitionView
 
 FAILURES_KEPT_MAX: Final = 1000
 

@@ -13,9 +13,13 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.partition import ResultPartition, cannot_read_on, describe_cause
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
-from headrace.network.partitions.subpartition import SubpartitionView
+from headrace.network.partitions.result_partition import (
+    ResultPartition,
+    cannot_read_on,
+    describe_cause,
+)
+from headrace.network.partitions.result_subpartition import SubpartitionView
 
 
 class PipelinedResultPartition:

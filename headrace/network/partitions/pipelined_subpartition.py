@@ -18,7 +18,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,

@@ -11,7 +11,7 @@ from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.sessions.peer_session import Session, last_words
 from headrace.network.sessions.transport import Link, TransportHost
 from headrace.network.wire.control_frame_limiter import ControlFrameLimiter
-from headrace.network.wire.frame_decoder import FrameAssembler
+from headrace.network.wire.frame_decoder import FrameDecoder
 from headrace.network.wire.frames import Close, Feature, KeepAlive
 from headrace.network.wire.framing import Body, encode
 from headrace.network.wire.handshake import OPENING_BYTES_MAX, Established, Handshake
@@ -51,7 +51,7 @@ class ConnectionProtocol:
             expected_name=expected_name,
         )
         self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
-        self._assembler: FrameAssembler | None = None
+        self._assembler: FrameDecoder | None = None
         self._output: list[Body] = []
         self._liveness: Liveness | None = None
         self._budget: ControlFrameLimiter | None = None
@@ -174,7 +174,7 @@ class ConnectionProtocol:
         self._handshake = None
         session = self._host.open_session(self._link, name, established.features)
         self.session = session
-        self._assembler = FrameAssembler(
+        self._assembler = FrameDecoder(
             name, session.check_body, needs_checksums=bool(established.features & Feature.CHECKSUM)
         )
         self._budget = ControlFrameLimiter(self._host.clock.monotonic_ns())

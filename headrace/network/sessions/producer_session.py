@@ -24,15 +24,15 @@ from headrace.network.errors import (
 from headrace.network.flow.credit import SenderAccount
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.partition_manager import ResultPartitionManager
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     DataElement,
     QueuedEvent,
     Stalled,
     SubpartitionView,
     refuse_if_too_large,
 )
+from headrace.network.sessions.consumer_session import PendingChannelMessages
 from headrace.network.sessions.partition_request_listener import PartitionRequestListener
-from headrace.network.sessions.pending_channel_messages import PendingChannelMessages
 from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.wire.frames import (

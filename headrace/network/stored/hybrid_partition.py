@@ -27,7 +27,7 @@ from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.partition import cannot_read_on
+from headrace.network.partitions.result_partition import cannot_read_on
 from headrace.network.stored.file_format import (
     NOT_STORED,
     ElementIndex,

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.network.errors import StorageError
-from headrace.network.stored.sort_merge_index import Extent
+from headrace.network.stored.partitioned_file import Extent
 from headrace.network.stored.spill_files import SpillFile
 
 READ_AHEAD_BYTES: Final = 4 << 20

@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 from headrace.network.errors import CorruptFileError
 from headrace.network.stored.file_format import UndecodedElement, element_bytes, split_elements
+from headrace.network.stored.partitioned_file import Extent, PartitionedFile
 from headrace.network.stored.reading import Stretch
-from headrace.network.stored.sort_merge_index import Extent, PartitionedFile
 
 
 class RegionSource(Protocol):

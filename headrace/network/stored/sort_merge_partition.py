@@ -19,8 +19,8 @@ from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.stored.file_format import PreparedElement, prepare_event
+from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
 from headrace.network.stored.sort_merge_cursor import RegionCursor
-from headrace.network.stored.sort_merge_index import Extent, PartitionedFile, PartitionedFileWriter
 from headrace.network.stored.sort_merge_regions import (
     SortedRun,
     batches_of,

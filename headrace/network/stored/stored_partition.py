@@ -20,9 +20,9 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.partition import ResultPartition, describe_cause
+from headrace.network.partitions.result_partition import ResultPartition, describe_cause
 from headrace.network.stored.io_pool import IoExecutor
-from headrace.network.stored.read_loop import ReadLoop
+from headrace.network.stored.read_scheduler import ReadScheduler
 from headrace.network.stored.spill_files import SpillDirectories
 from headrace.network.stored.stored_view import ReadMemory, StoredView, SubpartitionCursor
 
@@ -70,7 +70,7 @@ class StoredPartition(ABC):
         self.is_finished = False
         self._storage = storage
         self._owner = owner
-        self._read_loop = ReadLoop(storage.io)
+        self._read_loop = ReadScheduler(storage.io)
         # Guards the fields below: consumers, the task, its canceller and the master may come in any order.
         self._lock = threading.Lock()
         self._views: set[StoredView] = set()

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, StorageError
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,

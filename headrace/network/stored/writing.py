@@ -25,7 +25,7 @@ from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.stored.file_format import FileSeal, PreparedElement, prepare_batch
 from headrace.network.stored.io_pool import IoExecutor, SerialJobs
-from headrace.network.stored.sort_merge_index import Extent, PartitionedFile, PartitionedFileWriter
+from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
 
 
 class WriteBehind:

@@ -16,7 +16,7 @@ from headrace.core.security.tls import TlsIdentity, client_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.transport.server import host_id, is_of_own_user
-from headrace.network.wire.frame_decoder import FrameAssembler, refuse_large_bodies
+from headrace.network.wire.frame_decoder import FrameDecoder, refuse_large_bodies
 from headrace.network.wire.frames import TEXT_BYTES_MAX, Close, Feature
 from headrace.network.wire.framing import Body, Frame, encode
 from headrace.network.wire.handshake import Handshake
@@ -104,7 +104,7 @@ class BlockingConnection:
                 raise
             raise ConnectionLostError(self.peer, str(error)) from error
 
-    def _shake_hands(self, name: str, secret: bytes, random: SeededRandom) -> FrameAssembler:
+    def _shake_hands(self, name: str, secret: bytes, random: SeededRandom) -> FrameDecoder:
         # Whoever receives says whether it wants them.
         handshake = Handshake(
             Role.DIALLER,
@@ -135,7 +135,7 @@ class BlockingConnection:
         self._has_checksums = bool(established.features & Feature.CHECKSUM)
         # From here on waiting is back pressure, which has no end of its own.
         self._socket.settimeout(None)
-        assembler = FrameAssembler(self.peer, refuse_large_bodies(TEXT_BYTES_MAX, self.peer))
+        assembler = FrameDecoder(self.peer, refuse_large_bodies(TEXT_BYTES_MAX, self.peer))
         rest = established.rest
         room = assembler.buffer()
         room[: len(rest)] = rest

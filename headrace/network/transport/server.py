@@ -13,8 +13,7 @@ from typing import Final
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.process.ports import parse_ports
-from headrace.core.security.refusal_log import RefusalLog
-from headrace.core.security.tls_listener import TlsListener
+from headrace.core.security.tls import RefusalLog, TlsListener
 
 DATA_PORT: Final = ConfigOption(
     "taskmanager.data.port",

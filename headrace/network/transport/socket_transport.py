@@ -14,8 +14,13 @@ from typing import Final
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.ids import ResourceId
 from headrace.core.security.hmac_handshake import Role, Strangers
-from headrace.core.security.refusal_log import RefusalLog
-from headrace.core.security.tls import TlsIdentity, client_context, refuse_plaintext, server_context
+from headrace.core.security.tls import (
+    RefusalLog,
+    TlsIdentity,
+    client_context,
+    refuse_plaintext,
+    server_context,
+)
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.errors import NetworkError
 from headrace.network.sessions.peer_session import Session

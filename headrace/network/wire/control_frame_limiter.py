@@ -11,9 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.network.wire.frames import Data, IngestData
+from headrace.network.wire.frames import Data, IngestData, PushData
 from headrace.network.wire.framing import Frame
-from headrace.network.wire.push_frames import PushData
 
 FREE_FRAMES_PER_S: Final = 2_000
 FREE_FRAMES_BURST: Final = 2_048

@@ -1,4 +1,4 @@
-"""FrameAssembler: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
+"""FrameDecoder: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
 
 Small frames are collected in a staging buffer and copied out of it. A large body is received straight into a segment,
 or into memory of its own, which the Arrow batch then keeps, so that it is never copied. Behind it a little room takes
@@ -51,7 +51,7 @@ def refuse_large_bodies(limit: int, peer: str) -> BodyCheck:
     return check
 
 
-class FrameAssembler:
+class FrameDecoder:
     """Collects one connection's frames. `buffer()` says where the next bytes go, `received(n)` returns what they made.
 
     Raises ProtocolError (and what `check_body` raises); the connection cannot be used afterwards.

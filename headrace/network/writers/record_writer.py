@@ -30,7 +30,7 @@ from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS, batch_rows
 from headrace.network.flow.latency_governor import FlushObserved, LatencyGovernor
 from headrace.network.memory.local_buffer_pool import SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 
 SEAL_BYTES: Final = ConfigOption(
     "headrace.network.seal-size", SizeBytes, SizeBytes(128 * 1024),

@@ -13,7 +13,7 @@ from headrace.core.elements import LatencyMarker, TimeMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.network.batches.batch_builder import BatchBuilder, WireRows
 from headrace.network.batches.channel_selectors import ChannelSelector
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.stored.sort_merge_regions import Channels
 from headrace.network.writers.record_writer import SEAL_BYTES, RecordWriter

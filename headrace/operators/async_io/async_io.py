@@ -17,9 +17,9 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.record_copies import as_it_is, is_unchanging_type, private_copy
 from headrace.core.types.type_info import Types
 from headrace.functions.async_io import AsyncOutputMode
+from headrace.functions.runtime_context import ScheduledTimer
 from headrace.functions.specs.operator_specs import AsyncWaitSpec
 from headrace.functions.state import ListStateDescriptor
-from headrace.functions.subtask_context import ScheduledTimer
 from headrace.graph.pipeline_options import OBJECT_REUSE
 from headrace.operators.async_io.async_calls import AsyncCall, AsyncCalls, CallsEnded, CallThread
 from headrace.operators.async_io.async_queue import (

@@ -17,8 +17,8 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.ingest import IngestDoor
+from headrace.functions.runtime_context import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
-from headrace.functions.subtask_context import ProcessingTimeService, ScheduledTimer
 from headrace.metrics.groups import MetricGroup
 from headrace.state.operator_states import OperatorStates
 

@@ -12,7 +12,14 @@ from typing import Any, Final
 from headrace.core.types.record_copies import private_copy
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.evictors import Evictor, EvictorContext, TimestampedValue
-from headrace.functions.process import TimeDomain
+from headrace.functions.process import (
+    AllWindowFunction,
+    KeyedWindowContext,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    TimeDomain,
+    WindowFunction,
+)
 from headrace.functions.record import AggregateFunction
 from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
 from headrace.functions.specs.window_specs import WindowSpec
@@ -21,13 +28,6 @@ from headrace.functions.state import (
     ListStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
-)
-from headrace.functions.window_functions import (
-    AllWindowFunction,
-    KeyedWindowContext,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
 )
 from headrace.functions.windowing.assigners import WindowAssignerContext
 from headrace.functions.windowing.triggers import OnMergeContext

@@ -11,10 +11,9 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
-from headrace.functions.process import TimeDomain
+from headrace.functions.process import ProcessAllWindowFunction, ProcessWindowFunction, TimeDomain
 from headrace.functions.specs.window_specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.state import MapStateDescriptor
-from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindowSerializer, Window

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import UNCHANGING, private_copy
-from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.functions.state import MapStateDescriptor, StateDescriptor
 from headrace.state.backend import StateAccessError
 
@@ -215,7 +215,7 @@ class KeyForms:
 
     def __init__(self, descriptor: MapStateDescriptor) -> None:
         self._descriptor = descriptor
-        check = ValueCheck.of(descriptor.key_type, is_key=True)
+        check = RoundTripNormalizer.of(descriptor.key_type, is_key=True)
         self.converts = not check.keeps_all
         """Whether there is anything to ask: not of undeclared types."""
         self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     AggregatingState,
@@ -39,7 +39,7 @@ class HeapState(State):
         self.descriptor = descriptor
         self.scope = scope
         # Hot: each update asks for class and bounds, and only other values are looked at.
-        check = ValueCheck.of(self._value_type())
+        check = RoundTripNormalizer.of(self._value_type())
         self._fitting = check.fitting
         self._form_of = None if check.keeps_all else check.keep
         self._lowest, self._highest = check.lowest, check.highest

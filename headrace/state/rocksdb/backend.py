@@ -26,7 +26,7 @@ from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
+from headrace.state.backend import NO_KEY, EntryScope, FrozenState, refuse_other_registration
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows
 from headrace.state.queryable.live_rows import (
@@ -74,7 +74,6 @@ from headrace.state.rocksdb.snapshots import (
     pieces_of_rows,
 )
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
-from headrace.state.snapshots import FrozenState
 from headrace.state.timer_queue import TimerQueue
 from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
 

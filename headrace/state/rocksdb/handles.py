@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     AggregatingState,
@@ -85,7 +85,7 @@ class RocksState(State):
         rules = TtlRules.of(descriptor)
         self.lifetime = None if rules is None else Lifetime(rules, home.clocks.of(rules))
         self._home = home
-        check = ValueCheck.of(self.single_value_type())
+        check = RoundTripNormalizer.of(self.single_value_type())
         self._fitting = check.fitting
         self._form_of = None if check.keeps_all else check.keep
         self._lowest, self._highest = check.lowest, check.highest

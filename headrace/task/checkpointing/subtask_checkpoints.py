@@ -30,7 +30,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
-from headrace.state.snapshots import FrozenState, StateNotStorableError
+from headrace.state.backend import FrozenState, StateNotStorableError
 from headrace.task.chain.operator_chain import FrozenOperator, OperatorChain
 from headrace.task.checkpointing.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, get_args
 
-from headrace.network.trace.frame_splitter import SplitFrame
-from headrace.network.wire import frames, push_frames
+from headrace.network.trace.wire_tap import SplitFrame
+from headrace.network.wire import frames
 from headrace.network.wire.framing import Frame
 
 
@@ -186,7 +186,7 @@ class FaultRule:
 
 FRAME_NAMES: Final = tuple(
     name
-    for module in (frames, push_frames)
+    for module in (frames,)
     for name, value in vars(module).items()
     if isinstance(value, type) and issubclass(value, Frame)
     if value not in (Frame, frames.Hello, frames.Proof)

@@ -6,7 +6,7 @@ starts three brokers with a topic, prints their addresses on one line, and ends 
 topics of four partitions when they are first asked for one, keep offsets of groups, and answer all requests of
 transactions. They do not hold back what is not committed, abort nothing, shut nobody out, compact nothing, create no
 topic on command and look up no times: what depends on that is tested against a model
-(tests/unit/connectors/test_kafka_sink.py, test_kafka_source.py).
+(tests/unit/connectors/kafka/test_kafka_sink.py, test_kafka_source.py).
 """
 
 import contextlib

@@ -6,7 +6,7 @@ from typing import TypeVar
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.wire.frame_decoder import FrameAssembler, refuse_large_bodies
+from headrace.network.wire.frame_decoder import FrameDecoder, refuse_large_bodies
 from headrace.network.wire.framing import Frame, encode
 from headrace.network.wire.handshake import Handshake
 from tests.unit.network.exchange import SECRET
@@ -36,7 +36,7 @@ class RawPeer:
             reply, established = handshake.receive(self.socket.recv(4096))
             if reply:
                 self.socket.sendall(reply)
-        self._assembler = FrameAssembler("the tested side", refuse_large_bodies(1 << 24, "it"))
+        self._assembler = FrameDecoder("the tested side", refuse_large_bodies(1 << 24, "it"))
         self._frames: list[Frame] = []
         self._feed(established.rest)
 

@@ -19,7 +19,7 @@ from headrace.core.shuffle_descriptors import (
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.network.writers.sorting_writer import create_record_writer

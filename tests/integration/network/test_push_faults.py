@@ -11,9 +11,8 @@ from headrace.core.elements import CancelTaskException
 from headrace.core.randomness import SeededRandom
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError
-from headrace.network.wire.frames import IngestData
+from headrace.network.wire.frames import IngestData, PushData
 from headrace.network.wire.framing import Frame, encode
-from headrace.network.wire.push_frames import PushData
 from headrace.shuffle_service.errors import PushNotAdmittedError, PushStalledError
 from headrace.shuffle_service.remote_partition import PushSender
 from headrace.shuffle_service.service import ShuffleService

@@ -15,7 +15,11 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.threads import start_thread
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError
-from headrace.network.partitions.subpartition import DataElement, QueuedEvent, SubpartitionView
+from headrace.network.partitions.result_subpartition import (
+    DataElement,
+    QueuedEvent,
+    SubpartitionView,
+)
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import environment, numbers, writer
 

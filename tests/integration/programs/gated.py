@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 
 _ROWS_MAX: Final = 20
 

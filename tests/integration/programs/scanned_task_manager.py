@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from headrace.cluster.task_executor import task_manager_runner
-from headrace.cluster.task_executor.credit_based_environment import create_credit_based_environment
+from headrace.cluster.task_executor.shuffle_service_loader import create_credit_based_environment
 from headrace.core.threads import share_interpreter, start_thread
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from testkit.simulation.exchange_scan import ExchangeScan, ScannedExchange

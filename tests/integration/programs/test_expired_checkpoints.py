@@ -9,7 +9,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.common import Configuration
 from headrace.datastream import KeyedProcessFunction
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.unaligned_program import TAPS, Tap
 

@@ -22,7 +22,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from tests.integration.network.conftest import wait_until

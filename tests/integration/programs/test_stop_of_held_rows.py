@@ -8,7 +8,7 @@ import pytest
 from headrace import Duration, Row, StreamExecutionEnvironment, Types, WatermarkStrategy, agg
 from headrace.common import Configuration, Time
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.watermarks import ColumnTimestampAssigner
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs

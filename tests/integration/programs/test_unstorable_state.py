@@ -9,7 +9,7 @@ from headrace.common import Configuration
 from headrace.core.errors import JobExecutionError
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import ProcessFunction
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 
 
 class ByItself(TimestampAssigner):

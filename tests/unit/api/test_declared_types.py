@@ -16,7 +16,7 @@ from headrace.connectors.json.json_rows import JsonRowDeserializationSchema
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_mapping import values_to_array
 from headrace.core.types.arrow_types import cast_column
-from headrace.core.types.round_trip_normalizer import ValueCheck
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.collection_source import CollectionSource
@@ -87,9 +87,9 @@ def test_numbers_of_numpy_and_truth_values_are_integers_with_the_same_limits(val
 
 def test_state_refuses_an_integer_that_is_too_large() -> None:
     with pytest.raises(RecordTypeError, match="70000"):
-        ValueCheck.of(Types.SHORT()).keep(70_000)
+        RoundTripNormalizer.of(Types.SHORT()).keep(70_000)
     with pytest.raises(RecordTypeError, match="32 bits can hold"):
-        ValueCheck.of(Types.FLOAT()).keep(1e300)
+        RoundTripNormalizer.of(Types.FLOAT()).keep(1e300)
 
 
 def test_columns_of_larger_floats_become_smaller_ones_only_where_they_can() -> None:

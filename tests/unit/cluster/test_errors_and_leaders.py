@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.cluster.error_reports import error_info_of, first_line
-from headrace.cluster.job_master.failover.failover import Failure, FailureHistory
+from headrace.cluster.job_master.failover.failure_history import Failure, FailureHistory
 from headrace.cluster.job_master.failover.restart_strategies import NoRestart
 from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.task_executor.task_manager_services import SlotReleasedError

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.source import create_source_coordinator
+from headrace.cluster.job_master.coordinators.source_coordinator import create_source_coordinator
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (

@@ -26,8 +26,7 @@ from headrace.functions.hybrid_enumerator import (
     SwitchSource,
     hybrid_event,
 )
-from headrace.functions.source import Source
-from headrace.functions.split_enumerator import ConnectorEvent, event_bytes, event_to_coordinator
+from headrace.functions.source import ConnectorEvent, Source, event_bytes, event_to_coordinator
 from tests.unit.connectors.connector_contexts import ConnectorContext, Rows
 from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 

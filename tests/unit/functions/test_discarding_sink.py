@@ -1,7 +1,7 @@
 """DiscardingSink: takes everything and keeps nothing."""
 
 from headrace.core.types.type_info import Types
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.specs.operator_specs import SinkSpec
 from headrace.testing.operator_harness import OperatorHarness, Rows
 

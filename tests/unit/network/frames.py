@@ -22,12 +22,16 @@ from headrace.network.wire.frames import (
     NewBufferSize,
     PartitionRequest,
     Proof,
+    PushAccept,
+    PushCommit,
+    PushData,
+    PushEvent,
+    PushOpen,
     ResumeConsumption,
     Schema,
     TaskEvent,
 )
 from headrace.network.wire.framing import Frame
-from headrace.network.wire.push_frames import PushAccept, PushCommit, PushData, PushEvent, PushOpen
 from tests.unit.network.exchange import partition_id
 
 _MARKERS = (PlacedMarker(0, Watermark(-5)), PlacedMarker(3, WatermarkStatus(True)))

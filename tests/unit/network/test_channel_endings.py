@@ -20,7 +20,7 @@ from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.partitions.subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import SubpartitionView
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Data
 from tests.unit.network.exchange import gate, numbers, partition_id, writer

@@ -6,7 +6,7 @@ from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultP
 from headrace.network import partition_factory
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import InsufficientBuffersError
-from headrace.network.partitions.partition import ResultPartition
+from headrace.network.partitions.result_partition import ResultPartition
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.simulated import SimulatedCluster
 

@@ -11,7 +11,7 @@ from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch
-from headrace.network.partitions.subpartition import DataElement, QueuedEvent
+from headrace.network.partitions.result_subpartition import DataElement, QueuedEvent
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
 from headrace.network.sessions.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession

@@ -15,7 +15,7 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import PartitionNotFoundError, ProducerFailedError
 from headrace.network.gates.gate import BatchElement, EventElement
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.partitions.subpartition import LOCAL_SEGMENT_BYTES, DataElement
+from headrace.network.partitions.result_subpartition import LOCAL_SEGMENT_BYTES, DataElement
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import (
     KINDS,

@@ -12,7 +12,11 @@ from headrace.core.elements import EndOfData, StopMode, Watermark
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import SegmentLease
-from headrace.network.partitions.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
+from headrace.network.partitions.result_subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    QueuedEvent,
+)
 from headrace.network.wire.framing import Body
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster

@@ -14,9 +14,9 @@ from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.partition import ResultPartition
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_partition import ResultPartition
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,

@@ -7,8 +7,7 @@ from headrace.functions.async_io import AsyncFunction, AsyncOutputMode, AsyncRet
 from headrace.functions.specs.operator_specs import AsyncWaitSpec
 from headrace.operators.async_io.async_calls import CallsEnded
 from headrace.operators.async_io.async_io import AsyncWaitOperator
-from headrace.testing.async_calls import ManualCalls
-from headrace.testing.operator_harness import PICKLED, OperatorHarness
+from headrace.testing.operator_harness import PICKLED, ManualCalls, OperatorHarness
 
 ORDERED, UNORDERED = AsyncOutputMode
 NO_RETRY = AsyncRetryStrategy.no_restart()

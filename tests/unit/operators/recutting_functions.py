@@ -31,10 +31,10 @@ from headrace.functions.record import (
     Function,
     MapFunction,
 )
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkGenerator, WatermarkOutput
 
 ROW: Final = Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()])

@@ -17,9 +17,9 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, TimeAt
 

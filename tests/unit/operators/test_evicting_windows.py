@@ -8,12 +8,12 @@ import pytest
 from headrace.core.errors import UserCodeError
 from headrace.core.types.time_values import Time
 from headrace.functions.evictors import CountEvictor, Evictor, TimeEvictor
-from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.window_functions import (
+from headrace.functions.process import (
     AllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.record import AggregateFunction, ReduceFunction
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

@@ -13,6 +13,7 @@ from headrace.functions.process import (
     KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
+    ProcessWindowFunction,
 )
 from headrace.functions.record import MapFunction
 from headrace.functions.specs.operator_specs import (
@@ -27,7 +28,6 @@ from headrace.functions.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     TumblingEventTimeWindows,

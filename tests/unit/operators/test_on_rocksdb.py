@@ -13,12 +13,11 @@ from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.evictors import CountEvictor
 from headrace.functions.joins import ProcessJoinFunction
-from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.process import KeyedProcessFunction, WindowFunction
 from headrace.functions.record import AggregateFunction
 from headrace.functions.specs.operator_specs import KeyedProcessSpec, ReduceSpec
 from headrace.functions.specs.window_specs import CoGroupSpec, IntervalJoinSpec, WindowSpec
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
-from headrace.functions.window_functions import WindowFunction
 from headrace.functions.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_restarts import (

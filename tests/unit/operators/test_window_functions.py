@@ -11,15 +11,15 @@ from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
-from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
-from headrace.functions.state import ReducingStateDescriptor, ValueStateDescriptor
-from headrace.functions.window_functions import (
+from headrace.functions.process import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.record import AggregateFunction, ReduceFunction
+from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
+from headrace.functions.state import ReducingStateDescriptor, ValueStateDescriptor
 from headrace.functions.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,

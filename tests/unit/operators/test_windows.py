@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.core.elements import MAX_WATERMARK
-from headrace.functions.process import TimeDomain
-from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.process import ProcessWindowFunction, TimeDomain
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

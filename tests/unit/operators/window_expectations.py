@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.functions.process import TimeDomain
-from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.process import ProcessWindowFunction, TimeDomain
 from headrace.functions.windowing.assigners import (
     SessionWindowTimeGapExtractor,
 )

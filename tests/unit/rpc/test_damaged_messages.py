@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.decode_errors import DECODE_ERRORS
+from headrace.core.errors import DECODE_ERRORS
 from headrace.rpc import codec
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.errors import SerializationError

@@ -10,18 +10,22 @@ from headrace.core.elements import EndOfData, StopMode, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch, encode_event, fingerprint_of
 from headrace.network.errors import ConnectionLostError, ProtocolError, StorageError
-from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
-from headrace.network.wire.frames import AddCredit, Close, Error, PartitionRequest, Schema
-from headrace.network.wire.framing import Frame, encode
-from headrace.network.wire.push_frames import (
+from headrace.network.wire.frames import (
     ALL_SUBPARTITIONS,
+    AddCredit,
+    Close,
+    Error,
+    PartitionRequest,
     PushAccept,
     PushCommit,
     PushData,
     PushEvent,
     PushOpen,
+    Schema,
 )
+from headrace.network.wire.framing import Frame, encode
 from headrace.shuffle_service.push_session import PushNotAllowedError, PushSession, WriteGrant
 from tests.unit.network.exchange import partition_id
 

@@ -21,7 +21,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError
 from headrace.network.stored.file_format import INDEX_SEAL_BYTES, StoredElement, split_elements
 from headrace.network.stored.io_pool import InlineIo
-from headrace.network.stored.sort_merge_index import PartitionedFile
+from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.shuffle_service.partition_store import PartitionStore
 
 JOB = JobId(b"j" * 16)

@@ -10,7 +10,7 @@ from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
 from headrace.state.keyed_chunks import OPAQUE, read_tables
 from headrace.state.operator_states import OperatorStates
 from headrace.state.queryable.live_rows import LiveRows, LiveSource
-from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import MemorySnapshots
 
 Rows = list[tuple[tuple[str, str], ...]]
 

@@ -8,7 +8,7 @@ from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.state.operator_states import OperatorStates
-from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 

@@ -26,8 +26,7 @@ from headrace.functions.state import (
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.operators.runtime.timers import InternalTimerService
 from headrace.state.operator_states import OperatorStates
-from headrace.testing.memory_snapshots import MemorySnapshots
-from headrace.testing.operator_harness import ManualTimers
+from headrace.testing.operator_harness import ManualTimers, MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 MAX_PARALLELISM = 128

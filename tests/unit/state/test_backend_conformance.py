@@ -25,8 +25,8 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.rows import Row
 from headrace.functions.process import TimeDomain
 from headrace.functions.windows import TimeWindow
-from headrace.state.snapshots import FrozenState
-from headrace.testing.memory_snapshots import snapshot, write_frozen
+from headrace.state.backend import FrozenState
+from headrace.testing.operator_harness import snapshot, write_frozen
 from tests.unit.state.subtasks import Subtask, descriptors
 from tests.unit.state.ttl_states import at_record
 

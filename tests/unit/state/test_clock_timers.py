@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.functions.process import TimeDomain
-from headrace.testing.memory_snapshots import snapshot
+from headrace.testing.operator_harness import snapshot
 from tests.unit.state.subtasks import Subtask
 
 CLOCK = TimeDomain.PROCESSING_TIME

@@ -9,17 +9,15 @@ import pytest
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
-from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.process import KeyedProcessFunction, ProcessWindowFunction
 from headrace.functions.record import MapFunction
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.specs.operator_specs import KeyedProcessSpec, MapSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig, TtlTimeCharacteristic
-from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.functions.windowing.assigners import GlobalWindows
 from headrace.functions.windowing.triggers import CountTrigger, Trigger, TriggerResult
-from headrace.testing.memory_snapshots import snapshot
-from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt, snapshot
 from tests.unit.operators.window_specs import window_spec
 from tests.unit.state.ttl_states import (
     ALL_KINDS,

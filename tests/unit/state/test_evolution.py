@@ -20,7 +20,7 @@ from headrace.state.evolution import (
     schema_of_text,
     schema_text,
 )
-from headrace.testing.memory_snapshots import snapshot
+from headrace.testing.operator_harness import snapshot
 from tests.unit.state.new_states import states_of
 
 INT, LONG, STRING = Types.INT(), Types.LONG(), Types.STRING()

@@ -20,13 +20,13 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import files_below
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.functions.process import TimeDomain
-from headrace.state.snapshots import FrozenState
+from headrace.state.backend import FrozenState
 from tests.unit.checkpoint.snapshots import operator_id
 from tests.unit.state.subtasks import Subtask
 

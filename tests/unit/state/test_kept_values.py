@@ -32,10 +32,9 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import StateAccessError
+from headrace.state.backend import StateAccessError, StateNotStorableError
 from headrace.state.operator_states import OperatorStates
-from headrace.state.snapshots import StateNotStorableError
-from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
+from headrace.testing.operator_harness import MemorySnapshots, snapshot
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 KEY = "k"

@@ -21,7 +21,7 @@ from headrace.functions.state import (
 )
 from headrace.functions.windows import GlobalWindow, TimeWindow
 from headrace.state.evolution import StateIncompatibleError
-from headrace.testing.memory_snapshots import snapshot, write_frozen
+from headrace.testing.operator_harness import snapshot, write_frozen
 from tests.unit.state.new_states import MAX_PARALLELISM, PICKLED, states_of
 
 VALUE = ValueStateDescriptor("value", Types.LONG())

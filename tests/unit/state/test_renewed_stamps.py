@@ -10,7 +10,7 @@ import pytest
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.testing.memory_snapshots import snapshot
+from headrace.testing.operator_harness import snapshot
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     TEN_MS,

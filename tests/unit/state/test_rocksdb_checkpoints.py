@@ -11,8 +11,8 @@ import pytest
 from headrace.checkpoint.handles import OperatorSubtaskState, StateFile, StateTable
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.functions.process import TimeDomain
-from headrace.state.snapshots import FrozenState
-from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
+from headrace.state.backend import FrozenState
+from headrace.testing.operator_harness import MemorySnapshots, snapshot, write_frozen
 from tests.unit.state.subtasks import KINDS, Subtask
 
 

@@ -14,8 +14,7 @@ from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.specs.operator_specs import KeyedProcessSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.testing.memory_snapshots import snapshot
-from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt, snapshot
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     Home,

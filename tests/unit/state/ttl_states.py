@@ -27,7 +27,7 @@ from headrace.functions.state import (
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.state.operator_states import OperatorStates
 from headrace.state.ttl import EventClock
-from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 TEN_MS = Time.milliseconds(10)

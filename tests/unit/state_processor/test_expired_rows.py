@@ -22,7 +22,7 @@ from headrace.core.config import Settings
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.summary_tables import summary_table
 from headrace.state_processor.table_query import TableQuery
-from headrace.testing.memory_snapshots import snapshot
+from headrace.testing.operator_harness import snapshot
 from tests.unit.state.ttl_states import ALL_KINDS, Home, on_backend, ttl, value, write
 from tests.unit.state_processor.saved import UID, saved, settings_in
 

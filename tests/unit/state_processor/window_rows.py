@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage.subtask_storage import StateReader
-from headrace.functions.window_functions import WindowFunction
+from headrace.functions.process import WindowFunction
 from headrace.state_processor.table_query import TableQuery
 from tests.unit.state_processor.saved import UID
 

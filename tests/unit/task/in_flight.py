@@ -43,7 +43,7 @@ from headrace.task.checkpointing.barriers import (
 )
 from headrace.task.checkpointing.channel_state import ChannelStates
 from headrace.task.environment import GateInput, PartitionOutput
-from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import MemorySnapshots
 from tests.unit.network.exchange import attempt, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.task.in_flight_tasks import (

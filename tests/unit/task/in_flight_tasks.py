@@ -28,7 +28,7 @@ from headrace.task.checkpointing.barriers import (
 )
 from headrace.task.checkpointing.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
-from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import MemorySnapshots
 from tests.unit.network.exchange import attempt
 from tests.unit.task.keyed_rows import MAX_PARALLELISM
 

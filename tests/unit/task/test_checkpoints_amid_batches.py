@@ -10,11 +10,11 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
-from headrace.task.checkpointing.input_barriers import InputBarriers
+from headrace.task.checkpointing.checkpointed_input_gate import CheckpointedInputGate
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.task_runner import Step, TaskLoop
 from tests.unit.task.local_job import LocalJob
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_is_triggered_at_a_task_with_inputs_waits_for_its_batc
         take_checkpoint=lambda barrier, times: taken.append(barrier.checkpoint_id)
     )
     environment = SimpleNamespace(clock=clock, settings=Settings())
-    barriers = InputBarriers(
+    barriers = CheckpointedInputGate(
         cast(Any, taker), cast(Any, environment), MailboxTimers(clock), cast(Any, [batch])
     )
     barriers.triggered(BARRIER)

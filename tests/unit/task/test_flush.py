@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headrace.core.clock import ManualClock
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.partitions.subpartition import DataElement
+from headrace.network.partitions.result_subpartition import DataElement
 from headrace.task.chain.outputs import NetworkTarget
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters

@@ -9,9 +9,9 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
-from headrace.functions.discarding_sink import DiscardingSink
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
 from tests.unit.task.local_job import LocalJob
 

@@ -4,8 +4,13 @@ Runs on the JobMaster's main thread; calls of the storage run beside it, one aft
 CheckpointCoordinator (its input and output), SchedulerBase.
 
 CheckpointTimers: the coordinator's timers on the JobMaster's main thread.
+
+SnapshotRequests: the callers that wait for a snapshot, by request.
+
+Runs on the JobMaster's main thread.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -24,7 +29,6 @@ from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedTasks,
 )
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.expiry import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
@@ -68,26 +72,31 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
 from headrace.cluster.job_master.checkpointing.publisher import (
     PublishedContent,
     Publisher,
     discard,
 )
-from headrace.cluster.job_master.checkpointing.snapshot_requests import SnapshotRequests
 from headrace.cluster.job_master.checkpointing.source_position import source_position
-from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
+from headrace.cluster.job_master.checkpointing.statistics import (
+    CheckpointStatistics,
+    describe_expired,
+)
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
     CheckpointIds,
     CheckpointIo,
 )
-from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
-from headrace.cluster.job_master.checkpointing.store.store import CheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
+    CheckpointStore,
+    DurableCheckpointStore,
+)
 from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
 )
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
@@ -103,6 +112,38 @@ from headrace.gateways.errors import CheckpointFailedError
 from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_INTERVAL
+
+
+class SnapshotRequests:
+    """Numbers that the coordinator knows requests by, and the futures of those that somebody waits for."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
+        self._next_number = 1
+
+    def take_number(self) -> int:
+        """Return the number of a new request that nobody waits for."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        return number
+
+    def wait(self) -> tuple[int, asyncio.Future[CompletedCheckpoint]]:
+        """Return the number of a new request and its future, which fails with CheckpointFailedError."""
+        number = self.take_number()
+        done = asyncio.get_running_loop().create_future()
+        self._waiting[number] = done
+        return number, done
+
+    def complete(self, request: CheckpointRequest, snapshot: CompletedCheckpoint) -> None:
+        """It is published."""
+        waiting = self._waiting.pop(request.number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(snapshot)
+
+    def fail(self, request: CheckpointRequest, text: str) -> None:
+        """It came to nothing."""
+        waiting = self._waiting.pop(request.number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(CheckpointFailedError(text))
 
 
 class CheckpointTimers:

@@ -20,12 +20,11 @@ from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
 )
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
-from headrace.core.config import Settings
+from headrace.core.config import Settings, bytes_text
 from headrace.core.ids import ExecutionVertexId, OperatorId
-from headrace.core.text_format import bytes_text
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)

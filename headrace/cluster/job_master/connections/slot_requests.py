@@ -6,9 +6,11 @@ Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.connections.resource_manager import ResourceManagerConnection
+from headrace.cluster.job_master.connections.resource_manager_connection import (
+    ResourceManagerConnection,
+)
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings

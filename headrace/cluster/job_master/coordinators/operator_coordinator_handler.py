@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
+from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.event_delivery import EventDelivery
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.executions.executions import Execution
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings

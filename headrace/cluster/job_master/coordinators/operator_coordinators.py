@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
+from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.event_valve import HeldEvent, OperatorEventValve
 from headrace.cluster.job_master.coordinators.operator_coordinator import (
     NO_LATER_CALLS,
@@ -18,14 +18,14 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import (
     LaterCalls,
     OperatorCoordinator,
 )
-from headrace.cluster.job_master.coordinators.source import create_source_coordinator
+from headrace.cluster.job_master.coordinators.source_coordinator import create_source_coordinator
 from headrace.cluster.job_master.coordinators.watermark_alignment import AlignedCoordinators
 from headrace.core.config import Settings
 from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.functions.split_enumerator import SPLIT_COORDINATOR
+from headrace.functions.source import SPLIT_COORDINATOR
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
 
 SendEvent = Callable[[ExecutionVertexId, OperatorId, bytes], None]

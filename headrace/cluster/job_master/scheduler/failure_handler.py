@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.cluster.job_master.executions.executions import Executions
-from headrace.cluster.job_master.failover.failover import (
+from headrace.cluster.job_master.failover.failover_strategies import create_failover_strategy
+from headrace.cluster.job_master.failover.failure_history import (
     EXCEPTION_HISTORY_SIZE,
     SAME_ERROR_RESTARTS,
     FailedTask,
     Failure,
     FailureHistory,
 )
-from headrace.cluster.job_master.failover.regions import create_failover_strategy
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.scheduler.deployment_plan import partition_id_of

@@ -9,8 +9,8 @@ from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.executions.executions import Execution, Executions, ReportVerdict
-from headrace.cluster.job_master.failover.failover import Failure, FailureHistory
-from headrace.cluster.job_master.failover.regions import FinishedRegions
+from headrace.cluster.job_master.failover.failover_strategies import FinishedRegions
+from headrace.cluster.job_master.failover.failure_history import Failure, FailureHistory
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs, DataSetPlaces
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
@@ -18,7 +18,7 @@ from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
 from headrace.cluster.job_master.scheduler.failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.scheduler.scheduler_shell import SchedulerShell
-from headrace.cluster.job_master.scheduler.states import (
+from headrace.cluster.job_master.scheduler.scheduler_states import (
     Created,
     Ended,
     RegisteringPartitions,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.cluster.job_master.executions.executions import Execution
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
 from headrace.core.ids import ClusterDataSetId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import JobStatus

@@ -23,7 +23,7 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
-from headrace.functions.split_enumerator import SourceSplit
+from headrace.functions.source import SourceSplit
 
 COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
 

@@ -25,9 +25,9 @@ from headrace.connectors.files.sink.compaction import (
 )
 from headrace.connectors.files.sink.file_writer import FileSinkSettings, FileWriter
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import Sink, SinkWriter, StreamTransformer, SupportsPreprocessing
-from headrace.functions.subtask_context import SubtaskContext
 
 F = TypeVar("F", bound=FileFormat)
 

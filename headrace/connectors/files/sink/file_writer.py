@@ -34,8 +34,8 @@ from headrace.connectors.files.sink.staging import (
     sweep_abandoned,
 )
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
-from headrace.functions.subtask_context import SubtaskContext
 
 _OPEN_TRIES: Final = 5
 """How often a file is tried again because its folder, found empty, was removed by the committer in between."""

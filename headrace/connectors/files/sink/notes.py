@@ -18,8 +18,7 @@ from headrace.checkpoint.errors import RecordNotTrustedError
 from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
 from headrace.connectors.files.paths import is_link, persist_file, persist_names
 from headrace.connectors.files.sink.staging import delete_file, exists
-from headrace.core.decode_errors import DECODE_ERRORS
-from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
 from headrace.core.randomness import system_random
 
 N = TypeVar("N", bound=msgspec.Struct)

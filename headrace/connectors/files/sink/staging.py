@@ -39,7 +39,7 @@ from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.randomness import system_random
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
 
 IN_PROGRESS: Final = ".inprogress"
 PENDING: Final = ".pending"

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.connectors.files.formats.splits import FileSplit, splits_of_file
 from headrace.connectors.files.paths import FoundFile, list_files
-from headrace.functions.split_enumerator import (
+from headrace.functions.source import (
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,

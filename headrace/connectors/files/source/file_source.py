@@ -17,9 +17,8 @@ from headrace.connectors.files.source.reader import FileReader
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
-from headrace.functions.source import Boundedness, SourceReader
-from headrace.functions.split_enumerator import SplitSource
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.source import Boundedness, SourceReader, SplitSource
 
 
 @dataclass(frozen=True)

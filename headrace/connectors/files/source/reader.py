@@ -10,10 +10,14 @@ from headrace.connectors.files.formats.splits import (
     FileSplit,
     decode_file_split,
 )
-from headrace.functions.source import InputStatus, SourceOutput
-from headrace.functions.split_enumerator import SourceSplit, encode_split
-from headrace.functions.split_reader import SplitReader
-from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.source import (
+    InputStatus,
+    SourceOutput,
+    SourceSplit,
+    SplitReader,
+    encode_split,
+)
 
 AHEAD_BYTES: Final = 1 << 20
 """Once at most so many bytes of a split are still to be read, the next one is asked for already: the way to the

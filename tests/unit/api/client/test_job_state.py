@@ -21,7 +21,7 @@ from headrace.checkpoint.state_queries import LiveStateInfo, StateReadResult
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.record_batch import stream_bytes
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

@@ -1,7 +1,7 @@
 """What is left of jobs that have ended, for tests of who remembers them."""
 
-from headrace.cluster.dispatcher.archive import ArchivedJob
-from headrace.cluster.job_master.coordinators.collect import CollectCoordinator
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, OperatorId

@@ -1,6 +1,6 @@
 """What the Dispatcher remembers of jobs that have ended, and what it forgets."""
 
-from headrace.cluster.dispatcher.archive import ArchiveLimits, JobArchive
+from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId

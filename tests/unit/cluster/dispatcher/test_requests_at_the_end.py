@@ -8,8 +8,8 @@ import pytest
 
 from headrace.checkpoint.state_queries import StatesQuery
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
-from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
@@ -21,8 +21,7 @@ from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.job_master import JobMasterGateway
-from headrace.gateways.messages import Acknowledge
-from headrace.gateways.state_requests import StateReadRequest
+from headrace.gateways.messages import Acknowledge, StateReadRequest
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.errors import RecipientUnreachableError
 from headrace.rpc.loopback import LoopbackNetwork

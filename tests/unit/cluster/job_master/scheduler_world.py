@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions.executions import Execution, ReportVerdict
-from headrace.cluster.job_master.failover.failover import Failure
-from headrace.cluster.job_master.failover.regions import FAILOVER_STRATEGY
+from headrace.cluster.job_master.failover.failover_strategies import FAILOVER_STRATEGY
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart, NoRestart
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration

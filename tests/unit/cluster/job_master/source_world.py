@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.source import (
+from headrace.cluster.job_master.coordinators.source_coordinator import (
     SourceCoordinator,
 )
 from headrace.core.config import Settings
@@ -19,7 +19,7 @@ from headrace.core.ids import (
     ResourceId,
 )
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.functions.split_enumerator import (
+from headrace.functions.source import (
     RegisterReader,
     RequestSplit,
     SourceSplit,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.connections.shuffle_master import PartitionRegistrar
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
 from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMaster

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.executions.executions import Execution
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
 from headrace.core.ids import ClusterDataSetId, ExecutionAttemptId, ExecutionVertexId, ResourceId
 from headrace.core.lifecycle import ExecutionState, JobStatus

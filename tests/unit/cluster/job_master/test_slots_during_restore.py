@@ -1,6 +1,6 @@
 """A job's slots come while it is found out what it starts from; nothing is deployed before both are there."""
 
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.core.errors import NoResourceAvailableError
 from headrace.core.lifecycle import ExecutionState as S
 from headrace.core.lifecycle import JobStatus

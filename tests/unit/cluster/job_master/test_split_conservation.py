@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.functions.split_enumerator import (
+from headrace.functions.source import (
     AddSplits,
     RequestSplit,
     SourceSplit,

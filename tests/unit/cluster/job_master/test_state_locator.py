@@ -17,7 +17,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import UnknownOperatorError
-from headrace.gateways.state_requests import (
+from headrace.gateways.messages import (
     OperatorDescription,
     StateReadRequest,
     StoredCheckpoint,

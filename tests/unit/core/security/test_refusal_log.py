@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from headrace.core.security.refusal_log import RefusalLog
+from headrace.core.security.tls import RefusalLog
 
 LOGGER = logging.getLogger("headrace.tests.refusals")
 

@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.security.refusal_log import RefusalLog
 from headrace.core.security.tls import (
+    RefusalLog,
     TlsIdentity,
+    TlsListener,
     client_context,
     generate_identity,
     server_context,
 )
-from headrace.core.security.tls_listener import TlsListener
 
 pytestmark = pytest.mark.integration
 

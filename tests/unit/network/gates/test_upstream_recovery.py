@@ -7,7 +7,7 @@ from headrace.core.elements import EndOfOutputChannelState
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.recovered_channel import UpstreamRecovery, recover_together
-from headrace.network.partitions.subpartition import DataElement, SubpartitionView
+from headrace.network.partitions.result_subpartition import DataElement, SubpartitionView
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.scripted_gate import Gate, polled, rows

@@ -15,7 +15,7 @@ from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     SubpartitionView,

@@ -16,7 +16,7 @@ from headrace.network.partitions.pipelined_subpartition import (
     PipelinedSubpartition,
     PipelinedSubpartitionView,
 )
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,

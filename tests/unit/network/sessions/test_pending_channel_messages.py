@@ -10,7 +10,7 @@ from headrace.network.gates.gate import InputChannel
 from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.sessions.pending_channel_messages import (
+from headrace.network.sessions.consumer_session import (
     EARLY_TASK_EVENTS_MAX,
     PendingChannelMessages,
 )

@@ -20,7 +20,7 @@ from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import NeverWait
-from headrace.network.partitions.subpartition import (
+from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import StorageError
+from headrace.network.stored.partitioned_file import Extent
 from headrace.network.stored.reading import STRETCH_PARTS_MAX, ReadCandidate, Stretch, side_by_side
-from headrace.network.stored.sort_merge_index import Extent
 from headrace.network.stored.spill_files import SpillFile
 from tests.unit.network.faulty_files import FaultyFileLayer
 

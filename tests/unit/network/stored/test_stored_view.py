@@ -7,7 +7,11 @@ from headrace.core.elements import EndOfPartition
 from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError, ProducerFailedError
-from headrace.network.partitions.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
+from headrace.network.partitions.result_subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    QueuedEvent,
+)
 from headrace.network.stored.file_format import (
     SchemaTable,
     UndecodedElement,

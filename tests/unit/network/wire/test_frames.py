@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headrace.core.elements import LatencyMarker, PlacedMarker
 from headrace.core.ids import OperatorId
 from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
-from headrace.network.wire.frame_decoder import FrameAssembler, refuse_large_bodies
+from headrace.network.wire.frame_decoder import FrameDecoder, refuse_large_bodies
 from headrace.network.wire.frames import Close, Data
 from headrace.network.wire.framing import (
     HEADER_BYTES_MAX,
@@ -28,7 +28,7 @@ def assemble(
 ) -> list[Frame]:
     """Feed `data` in pieces that end at `cuts`."""
     check = refuse_large_bodies(body_limit, "peer")
-    assembler = FrameAssembler("peer", check, needs_checksums=needs_checksums)
+    assembler = FrameDecoder("peer", check, needs_checksums=needs_checksums)
     frames: list[Frame] = []
     position = 0
     for end in [*sorted(cuts), len(data)]:
@@ -105,7 +105,7 @@ def test_a_header_is_checked_before_it_is_believed() -> None:
         b"".join(encode(Data(1, 0, 1, 0, 1, 2, (), bytes(50_000)), with_checksum=True))
     )
     data[PREFIX.size + 3] ^= 1
-    assembler = FrameAssembler("peer", check_body, needs_checksums=True)
+    assembler = FrameDecoder("peer", check_body, needs_checksums=True)
     assembler.buffer()[:100] = data[:100]
     with pytest.raises(CorruptFrameError, match="the header of a Data frame was changed"):
         assembler.received(100)
@@ -165,7 +165,7 @@ def test_frames_survive_single_bytes() -> None:
 def test_a_large_body_is_received_in_place() -> None:
     body = b"x" * 100_000
     data = b"".join(encode(Data(1, 0, 1, 0, 1, 2, (), body)))
-    assembler = FrameAssembler("peer", refuse_large_bodies(1 << 20, "peer"))
+    assembler = FrameDecoder("peer", refuse_large_bodies(1 << 20, "peer"))
     room = assembler.buffer()
     room[:5000] = data[:5000]
     assert assembler.received(5000) == []

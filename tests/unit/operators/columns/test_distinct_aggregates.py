@@ -23,9 +23,9 @@ from headrace.functions.specs.columnar_specs import (
 from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.operators.columns import distinct_values
 from headrace.state.keyed_chunks import read_tables
-from headrace.testing.memory_snapshots import MemorySnapshots
 from headrace.testing.operator_harness import (
     HARNESS_KEY_GROUPS,
+    MemorySnapshots,
     OperatorHarness,
     Rows,
     WatermarkAt,

@@ -9,6 +9,7 @@ from headrace.core.types.arrow_mapping import columns_to_rows
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.collection_source import CollectionSource
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.specs.operator_specs import (
     CollectSinkSpec,
@@ -16,7 +17,6 @@ from headrace.functions.specs.operator_specs import (
     SinkSpec,
     SourceSpec,
 )
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows
 
 

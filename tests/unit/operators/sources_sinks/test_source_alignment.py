@@ -22,9 +22,9 @@ from headrace.core.coordinator_events import (
 from headrace.core.errors import HeadraceError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.operators.sources_sinks.source_alignment import Pauses, pauses_of
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, TimeAt

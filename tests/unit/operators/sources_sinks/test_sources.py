@@ -15,9 +15,9 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, Types
+from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec, TimestampsAndWatermarksSpec
-from headrace.functions.subtask_context import SubtaskContext
 from headrace.functions.watermarks import (
     ColumnTimestampAssigner,
     TimestampAssigner,

@@ -23,7 +23,7 @@ from headrace.functions.state import (
 )
 from headrace.functions.windows import TimeWindow
 from headrace.state.queryable.live_rows import LiveReadable
-from headrace.testing.memory_snapshots import snapshot, write_frozen
+from headrace.testing.operator_harness import snapshot, write_frozen
 from tests.unit.state.live_reading import opened, shown, source_of, stored, tables_of
 from tests.unit.state.new_states import states_of
 from tests.unit.state.subtasks import KINDS, Subtask

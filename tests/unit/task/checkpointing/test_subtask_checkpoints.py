@@ -19,7 +19,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.state.snapshots import StateNotStorableError
+from headrace.state.backend import StateNotStorableError
 from headrace.task.chain.operator_chain import FrozenOperator
 from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.mailbox import MailboxTimers

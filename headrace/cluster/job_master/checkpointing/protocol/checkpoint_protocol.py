@@ -61,11 +61,9 @@ from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint impor
     AckVerdict,
     PendingCheckpoint,
     PendingPhase,
-)
-from headrace.cluster.job_master.checkpointing.protocol.periodic_schedule import PeriodicSchedule
-from headrace.cluster.job_master.checkpointing.protocol.recent_checkpoints import (
     RecentCheckpoints,
 )
+from headrace.cluster.job_master.checkpointing.protocol.periodic_schedule import PeriodicSchedule
 from headrace.cluster.job_master.checkpointing.protocol.request_queue import (
     CheckpointRequest,
     RequestQueue,

@@ -20,7 +20,7 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     DiscardState,
     RegisterSharedState,
 )
-from headrace.cluster.job_master.checkpointing.store.store import CheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.threads import BlockingRunner

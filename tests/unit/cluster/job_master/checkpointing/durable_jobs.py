@@ -13,7 +13,7 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.retention.leases import LEASES_FOLDER
 from headrace.checkpoint.storage.file_systems import files_below
 from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings

@@ -25,7 +25,7 @@ from headrace.cluster.job_master.checkpointing.protocol.plan import (
     CheckpointPlan,
     CheckpointRefusedError,
 )
-from headrace.cluster.job_master.checkpointing.store.store import CheckpointsLeft
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock

@@ -15,7 +15,7 @@ from headrace.checkpoint.options import (
     RETENTION,
 )
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.durable_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings

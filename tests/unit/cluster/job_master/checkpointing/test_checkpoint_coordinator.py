@@ -24,7 +24,7 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
     CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.store.store import CheckpointsLeft
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.core.barriers import AlignmentMode, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.clock import ManualClock

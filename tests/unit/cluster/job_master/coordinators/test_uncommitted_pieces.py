@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.coordinators.collect import UncommittedPieces
+from headrace.cluster.job_master.coordinators.collect_coordinator import UncommittedPieces
 from headrace.gateways.job_master import CollectedPiece
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.core.errors import ClusterDatasetCorruptedError
 from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import ResultPartitionType, ShuffleDescriptor

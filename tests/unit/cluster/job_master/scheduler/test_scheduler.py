@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.cluster.job_master.executions.executions import ReportVerdict
-from headrace.cluster.job_master.failover.failover import Failure
+from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
 from headrace.core.ids import (
     ExecutionAttemptId,

@@ -1,0 +1,488 @@
+"""CheckpointStore: the JobMaster's interface to the checkpoint storage. Every call may block.
+
+Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCoordinatorView.
+
+DurableCheckpointStore: the CheckpointStore of a job over its checkpoint storage.
+
+Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, CheckpointCoordinator.restoreSavepoint.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from headrace.checkpoint.errors import (
+    CheckpointCorruptedError,
+    CheckpointError,
+    CheckpointStorageError,
+    SnapshotDrainedError,
+)
+from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    CREATE_SUBDIR,
+    FORK,
+    NUM_RETAINED,
+    PARALLEL_CLEANER,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+    RETENTION,
+    SHARED_FILES,
+    CheckpointStorageKind,
+    ClaimMode,
+    ExternalizedCheckpointRetention,
+    member_of,
+    storage_kind,
+)
+from headrace.checkpoint.retention.cleaner import (
+    PARALLEL_THREADS,
+    CheckpointCleaner,
+    orphans_in,
+    perform_deletion,
+)
+from headrace.checkpoint.retention.completed_store import (
+    CompletedCheckpointStore,
+    Deletion,
+    is_kept,
+)
+from headrace.checkpoint.storage.checkpoint_storage import (
+    CheckpointStorage,
+    completed_in,
+    job_folder,
+    load_completed,
+    load_snapshot,
+    open_checkpoint_storage,
+)
+from headrace.checkpoint.storage.file_systems import (
+    absolute_uri,
+    child_uri,
+    files_below,
+    make_folder,
+    parent_uri,
+    remove_file,
+    size_of,
+)
+from headrace.checkpoint.storage.lineages import (
+    Lineage,
+    LineageInMemory,
+    StoredLineage,
+    lineage_of_job,
+)
+from headrace.checkpoint.storage.metadata_format import METADATA_NAME
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.core.threads import start_thread
+
+
+@dataclass(frozen=True)
+class CheckpointsLeft:
+    """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does."""
+
+    kept_uri: str = ""
+    has_deleted: bool = False
+
+
+class CheckpointStore(Protocol):
+    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run concurrently."""
+
+    @property
+    def lineage_id(self) -> str:
+        """Hex digits that stay the same for as long as state is carried forward; after `recover`."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of this driver's start within the lineage; only after `recover`."""
+        ...
+
+    def recover(self) -> CompletedCheckpoint | None:
+        """Take over the lineage; return what the job starts from. Called once, first.
+
+        CheckpointError: the job must not start.
+        """
+        ...
+
+    def latest(self) -> CompletedCheckpoint | None:
+        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
+        ...
+
+    def take_id(self) -> int:
+        """Return the next id of the lineage, which nobody else ever gets. CheckpointStorageError."""
+        ...
+
+    def give_up_id(self, checkpoint_id: int) -> None:
+        """No snapshot will have this id. Does not block, and runs beside other calls."""
+        ...
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str
+    ) -> CheckpointOptions:
+        """Make the place of a snapshot; return `options` with its URIs. CheckpointStorageError, ConfigurationError."""
+        ...
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        """Make a snapshot complete and, unless it is a savepoint, give up what it takes the place of.
+
+        CheckpointFencedError, CheckpointExistsError: this JobMaster is not the leader any more.
+        PublicationUnknownError: it may be complete or not. Any other CheckpointStorageError: it never will be.
+        """
+        ...
+
+    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """Shared files exist and belong to this checkpoint, whatever becomes of it."""
+        ...
+
+    def discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        """A snapshot, or a late part of one, came to nothing: delete what is its alone."""
+        ...
+
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
+        """The job has reached this terminal status, or SUSPENDED: delete what is not to outlive it.
+
+        `keeps_latest`: output of the newest checkpoint is not committed, so that it stays whatever was asked for.
+        """
+        ...
+
+
+_LOG: Final = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S: Final = 60.0
+
+
+class DurableCheckpointStore:
+    """Stores a job's checkpoints in files. Implements CheckpointStore.
+
+    `settings` are the job's. `on_cleaning` is called with the number of deletions that are not done. `start` starts the
+    threads that delete files in the background.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        job_id: JobId,
+        clock: Clock,
+        random: SeededRandom,
+        on_cleaning: Callable[[int], None] = lambda count: None,
+        start: Callable[[str, Callable[[], None]], object] = start_thread,
+    ) -> None:
+        self._settings: Final = settings
+        self._job_id: Final = job_id
+        self._clock: Final = clock
+        self._random: Final = random
+        self._retention: Final = member_of(ExternalizedCheckpointRetention, settings, RETENTION)
+        self._claim_mode: Final = member_of(ClaimMode, settings, RECOVERY_CLAIM_MODE)
+        self._kind: Final = storage_kind(settings)
+        threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
+        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start, clock)
+        self._completed = CompletedCheckpointStore(settings.get_option(NUM_RETAINED))
+        self._lineage: Lineage | None = None
+        self._storage: CheckpointStorage | None = None
+        self._has_recovered = False
+        self._has_savepoint = False
+        self._has_published = False
+        # `discard` and `register_shared` run beside other calls, and need what is complete to stand still.
+        self._lock = threading.Lock()
+
+    @property
+    def lineage_id(self) -> str:
+        return self._taken_over().lineage_id
+
+    @property
+    def epoch(self) -> int:
+        return self._taken_over().epoch
+
+    @property
+    def cleaning_count(self) -> int:
+        """Return the number of deletions that are not done."""
+        return self._cleaner.waiting_count
+
+    def recover(self) -> CompletedCheckpoint | None:
+        """Take over the lineage and return the newest checkpoint, before the snapshot the job was once started from."""
+        own = self._own_checkpoints()
+        start = None if own else self._named_snapshot()
+        newest = own[-1] if own else start
+        self._lineage = self._take_over(newest, is_fork=not own and self._is_fork)
+        self._storage = open_checkpoint_storage(
+            self._settings, self._job_id, self._lineage, self._random
+        )
+        self._storage.prepare()
+        if start is not None:
+            # It may be restored once more: the record of its lineage has to say which ids were used since.
+            self._has_savepoint = True
+            is_claimed = self._claim_mode is ClaimMode.CLAIM and not self._is_fork
+            self._completed.restore(start, is_claimed=is_claimed)
+        # What an earlier driver published until this one shut it out counts as well.
+        published = self._own_checkpoints()
+        for checkpoint in published:
+            self._delete(self._completed.add(checkpoint))
+        for savepoint in self._savepoints_of_the_end():
+            self._has_savepoint = True
+            self._delete(self._completed.add_savepoint(savepoint))
+        # Those that are given up right away are the cleaner's, which waits for their readers.
+        self._sweep([*self._completed.all, *published])
+        latest = self._completed.latest
+        if latest is not None:
+            verify_files(latest)
+        self._has_recovered = True
+        return latest
+
+    def latest(self) -> CompletedCheckpoint | None:
+        return self._completed.latest
+
+    def take_id(self) -> int:
+        return self._taken_over().take_id(self._opened().checkpoint_folder)
+
+    def give_up_id(self, checkpoint_id: int) -> None:
+        self._taken_over().decided(checkpoint_id)
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str
+    ) -> CheckpointOptions:
+        """Make the place of a snapshot; it may refer only to its own files until one of the job's is complete."""
+        located = self._opened().locate(checkpoint_id, options, target)
+        if options.kind is SnapshotKind.CHECKPOINT and not self._completed.has_own:
+            return msgspec.structs.replace(located, kind=SnapshotKind.FULL_CHECKPOINT)
+        return located
+
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
+        """Make a snapshot durable, and only then delete the ones it replaces."""
+        self._has_published = True
+        checkpoint = self._opened().publish(metadata, options)
+        self._taken_over().decided(metadata.checkpoint_id)
+        if metadata.kind.is_savepoint:
+            self._has_savepoint = True
+            return checkpoint
+        with self._lock:
+            deletions = self._completed.add(checkpoint)
+        self._delete(deletions)
+        return checkpoint
+
+    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        with self._lock:
+            self._completed.shared.register(checkpoint_id, files)
+
+    def discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        """Delete files of a snapshot, except those of a complete checkpoint and shared files, which are counted."""
+        with self._lock:
+            complete = [one for one in self._completed.all if one.checkpoint_id == checkpoint_id]
+            used = {file.uri for one in complete for file in one.metadata.files()}
+        own = tuple(
+            file.uri for file in files if file.uri and not file.is_shared and file.uri not in used
+        )
+        folder = "" if complete else options.exclusive_uri
+        if folder:
+            self._taken_over().decided(checkpoint_id)
+        perform_deletion(Deletion(checkpoint_id, folder, own))
+
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
+        """Delete the checkpoints that nobody keeps; returns when all are deleted, or after a minute.
+
+        A driver whose successor has taken over deletes no checkpoints, for they are the successor's.
+        """
+        if self._storage is None or not self._has_recovered or not self._is_leader():
+            return CheckpointsLeft()
+        with self._lock:
+            deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
+            kept = self._completed.latest
+            is_empty = not self._completed.all
+        self._delete(deletions)
+        is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
+        if not is_done:
+            _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+        # Where a publication was begun, one may be complete that is not known here.
+        has_none = status is JobStatus.FAILED and not self._has_published
+        is_over = is_empty and (has_none or not is_kept(status, self._retention))
+        held = self._cleaner.held_folders
+        if status.is_globally_terminal_state():
+            self._leave_held(held, is_over=is_over)
+        if is_over and self._owns_folder and is_done and not held:
+            # Only now: a folder cannot be deleted while others delete in it.
+            perform_deletion(Deletion(0, self._storage.checkpoint_folder))
+        self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
+        has_deleted = any(deletion.folder_uri for deletion in deletions)
+        return CheckpointsLeft("" if kept is None else kept.uri, has_deleted)
+
+    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> None:
+        """Files stay for whoever reads them, and nobody deletes them later."""
+        for folder in folders:
+            if is_over:
+                # Nobody goes on from a job that is over.
+                perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
+            _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
+
+    def _leave_lineage(self, *, ends: bool) -> None:
+        try:
+            if ends:
+                self._taken_over().end()
+            else:
+                self._taken_over().leave()
+        except CheckpointError as error:
+            _LOG.warning("the record of a job that has ended is as it was: %s", error)
+
+    def _is_leader(self) -> bool:
+        try:
+            self._taken_over().validate_epoch()
+        except CheckpointError as error:
+            _LOG.warning("checkpoints of job %s are left as they are: %s", self._job_id, error)
+            return False
+        return True
+
+    @property
+    def _is_fork(self) -> bool:
+        return self._settings.get_option(FORK)
+
+    @property
+    def _owns_folder(self) -> bool:
+        is_own = self._settings.get_option(CREATE_SUBDIR)
+        return is_own and self._kind is CheckpointStorageKind.FILESYSTEM
+
+    def _own_checkpoints(self) -> list[CompletedCheckpoint]:
+        """Return the checkpoints that an earlier driver of this very job has published."""
+        if not self._owns_folder:
+            return []
+        return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
+
+    def _savepoints_of_the_end(self) -> list[CompletedCheckpoint]:
+        """That with which an earlier driver was stopping the job when it died: its output counts from there on.
+
+        SnapshotDrainedError where event time had ended: nothing goes on from it, and nothing behind it.
+        """
+        found: list[CompletedCheckpoint] = []
+        for folder in self._taken_over().earlier_savepoints:
+            savepoint = load_completed(folder, metadata_key(self._settings))
+            latest = self._completed.latest
+            if savepoint is None or not savepoint.metadata.kind.is_synchronous:
+                continue
+            # Another job of the lineage may go back as far as its user likes.
+            is_behind = latest is not None and savepoint.checkpoint_id <= latest.checkpoint_id
+            if is_behind or savepoint.metadata.job_id != self._job_id:
+                continue
+            if savepoint.metadata.is_drained:
+                raise SnapshotDrainedError(savepoint.uri)
+            found.append(savepoint)
+        return found[-1:]
+
+    def _named_snapshot(self) -> CompletedCheckpoint | None:
+        path = self._settings.get_option(RECOVERY_PATH)
+        if not path:
+            return None
+        snapshot = load_snapshot(path, self._settings)
+        if snapshot.metadata.is_drained:
+            raise SnapshotDrainedError(snapshot.uri)
+        if self._is_fork:
+            return CompletedCheckpoint(without_commits(snapshot.metadata), snapshot.uri)
+        return snapshot
+
+    def _take_over(self, newest: CompletedCheckpoint | None, *, is_fork: bool) -> Lineage:
+        floor_id = 0 if newest is None else newest.checkpoint_id
+        known = "" if newest is None or is_fork else newest.metadata.lineage
+        lineage_id = known or self._random.randbytes(16).hex()
+        if self._kind is CheckpointStorageKind.JOBMANAGER:
+            return LineageInMemory(lineage_id, floor_id)
+        directory = absolute_uri(self._settings.get_option(CHECKPOINT_DIRECTORY))
+        key = metadata_key(self._settings)
+        is_shared = self._settings.get_option(SHARED_FILES)
+        if self._owns_folder:
+            folder = job_folder(self._settings, self._job_id)
+            token = self._random.randbytes(8).hex()
+            make_folder(folder, is_shared=is_shared)
+            lineage_id = lineage_of_job(folder, self._job_id, lineage_id, token, key)
+        return StoredLineage.take_over(
+            directory,
+            lineage_id,
+            floor_id,
+            self._clock,
+            self._random,
+            key,
+            is_new=not known,
+            is_shared=is_shared,
+        )
+
+    def _sweep(self, complete: Iterable[CompletedCheckpoint]) -> None:
+        """Delete what earlier drivers have left behind and none of the complete ones needs."""
+        if not self._owns_folder:
+            return
+        try:
+            folder = self._opened().checkpoint_folder
+            for entry in orphans_in(files_below(folder), complete):
+                remove_file(entry.uri)
+        except CheckpointStorageError as error:
+            _LOG.warning("what earlier attempts left behind is still there: %s", error)
+
+    def _delete(self, deletions: Iterable[Deletion]) -> None:
+        for deletion in deletions:
+            self._cleaner.delete(deletion)
+
+    def _taken_over(self) -> Lineage:
+        assert self._lineage is not None, "recover comes first"
+        return self._lineage
+
+    def _opened(self) -> CheckpointStorage:
+        assert self._storage is not None, "recover comes first"
+        return self._storage
+
+
+def verify_files(checkpoint: CompletedCheckpoint) -> None:
+    """Check that every file exists in its full length, before any task starts. CheckpointCorruptedError."""
+    listed = _listed_sizes(checkpoint)
+    for operator in checkpoint.metadata.operators:
+        for index, state in operator.subtasks.items():
+            for chunk in state.chunks:
+                file = chunk.file
+                if not file.uri or listed.get(file.uri) == file.size_bytes:
+                    continue
+                # A listing may lag behind: what it does not show is asked for by name.
+                found = size_of(file.uri)
+                if found != file.size_bytes:
+                    what = (
+                        "it is gone"
+                        if found is None
+                        else f"it has {found} bytes instead of {file.size_bytes}"
+                    )
+                    raise CheckpointCorruptedError(
+                        file.uri,
+                        f"{what}; checkpoint {checkpoint.checkpoint_id} needs it for "
+                        f"subtask {index} of {operator.title}",
+                    )
+
+
+def _listed_sizes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
+    """Sizes by URI of what lies in the folders of a checkpoint's files: one request for many files."""
+    folders = {parent_uri(file.uri) for file in checkpoint.metadata.files()}
+    return {
+        entry.uri: entry.size_bytes
+        for folder in sorted(folders)
+        for entry in files_below(folder, is_recursive=False)
+    }
+
+
+def without_commits(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same state, with nothing to be committed."""
+    operators = tuple(
+        msgspec.structs.replace(
+            operator,
+            subtasks={
+                index: OperatorSubtaskState(state.chunks)
+                for index, state in operator.subtasks.items()
+            },
+        )
+        for operator in metadata.operators
+    )
+    return msgspec.structs.replace(metadata, operators=operators, pending_commits=())

@@ -1,0 +1,391 @@
+"""States of a job from its submission to its end: one small class per state, whose handlers return the next state.
+
+    Created -> Restoring -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
+                  ^   | failure   | failure      | failure                | failure    | a commit failed
+                  |   v           v              v                        v            v
+                Restarting <--   or   --> Failing -> Ended(FAILED)
+    the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
+    a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
+
+The states restore, deploy and restart the context's scope: all subtasks at first, and after a failure those that the
+failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
+decide, and act through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+"""
+
+from typing import Protocol
+
+from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.failover.failure_history import Failure
+from headrace.core.lifecycle import ExecutionState, JobStatus
+
+
+class SchedulerContext(Protocol):
+    """Facts and actions for the states of a scheduler; an action answers only by an event to the present state."""
+
+    executions: Executions
+
+    def restore(self) -> None:
+        """Find out what the scope starts from; answers with `restored` or `failed`."""
+        ...
+
+    def declare_slots(self) -> None:
+        """Declare the job's whole need of slots, which nobody waits for yet."""
+        ...
+
+    def await_slots(self) -> None:
+        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
+        ...
+
+    def reserve_slots(self) -> bool:
+        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
+        ...
+
+    def register_partitions(self) -> None:
+        """Have the shuffle master hear of all partitions of the scope.
+
+        Answers with `partitions_registered` or `failed`.
+        """
+        ...
+
+    def deploy(self) -> None:
+        """Submit every execution of the scope, producers first; the scope is empty then."""
+        ...
+
+    def cancel_executions(self) -> None:
+        """Cancel every execution that has not ended."""
+        ...
+
+    def cancel_scope(self) -> None:
+        """Cancel the executions of the scope that have not ended."""
+        ...
+
+    @property
+    def has_scope_ended(self) -> bool:
+        """Whether no execution of the scope can still change."""
+        ...
+
+    def decide_failover(self, failure: Failure) -> float | None:
+        """The pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
+        ...
+
+    def forbid_restart(self) -> None:
+        """The failure that is being restarted from is final after all."""
+        ...
+
+    def widen_scope(self, failure: Failure) -> None:
+        """Add to the scope the subtasks that this failure requires to restart."""
+        ...
+
+    def refine_failure(self, failure: Failure) -> None:
+        """A later report may name the cause of which the remembered failure was only a consequence."""
+        ...
+
+    def start_backoff_timer(self, delay_ms: float) -> None:
+        """Send `backoff_over` to the state after `delay_ms`."""
+        ...
+
+    def prepare_restart(self) -> None:
+        """New attempts for the scope."""
+        ...
+
+    def commit(self) -> None:
+        """Let the coordinators finish; answers with `committed` or `failed`."""
+        ...
+
+
+class SchedulerState:
+    """Base: every event leaves the state as it is, except cancellation and failure."""
+
+    status: JobStatus
+
+    def __init__(self, context: SchedulerContext) -> None:
+        self.context = context
+
+    def enter(self) -> "SchedulerState":
+        """Called once, right after the transition; may lead on at once."""
+        return self
+
+    def restored(self) -> "SchedulerState":
+        """It is known what the scope starts from."""
+        return self
+
+    def slots_changed(self) -> "SchedulerState":
+        """Slots were accepted."""
+        return self
+
+    def partitions_registered(self) -> "SchedulerState":
+        """The shuffle master knows all partitions."""
+        return self
+
+    def execution_ended(self, execution: Execution) -> "SchedulerState":
+        """An execution reached a terminal state that is no failure; cancelled though nobody asked for it, it is one."""
+        if execution.state is ExecutionState.CANCELED:
+            return self.failed(Failure.unexpected_cancellation(execution))
+        return self
+
+    def backoff_over(self) -> "SchedulerState":
+        """The pause before a restart is over."""
+        return self
+
+    def committed(self) -> "SchedulerState":
+        """All coordinators have finished."""
+        return self
+
+    def savepoint_completed(self) -> "SchedulerState":
+        """The savepoint is complete with which the job stops."""
+        return self
+
+    def failed(self, failure: Failure) -> "SchedulerState":
+        """An execution or a coordinator failed, or what the present state waits for."""
+        delay_ms = self.context.decide_failover(failure)
+        if delay_ms is None:
+            return Failing(self.context)
+        return Restarting(self.context, delay_ms)
+
+    def slots_cannot_come(self, failure: Failure) -> "SchedulerState":
+        """The search for slots failed; without effect where none are needed, or no longer."""
+        return self
+
+    def cancel(self) -> "SchedulerState":
+        """The user wants the job to end."""
+        return Cancelling(self.context)
+
+
+class Created(SchedulerState):
+    """The graph is known, nothing has begun."""
+
+    status = JobStatus.CREATED
+
+    def start(self) -> SchedulerState:
+        """Begin."""
+        return RestoringFirst(self.context)
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """A coordinator could not be started: final."""
+        self.context.decide_failover(failure)
+        return Failing(self.context)
+
+
+class Restoring(SchedulerState):
+    """Finds the state the scope starts from, and commits all published output, before anything is deployed."""
+
+    status = JobStatus.RESTARTING
+
+    def enter(self) -> SchedulerState:
+        """Ask."""
+        self.context.restore()
+        return self
+
+    def restored(self) -> SchedulerState:
+        """Go on."""
+        return WaitingForSlots(self.context)
+
+    def savepoint_completed(self) -> SchedulerState:
+        self.context.forbid_restart()
+        return Failing(self.context)
+
+
+class RestoringFirst(Restoring):
+    """Restores when the job begins; slots arrive meanwhile, as the restored state does not change their number."""
+
+    status = JobStatus.CREATED
+
+    def enter(self) -> SchedulerState:
+        """Declare and ask."""
+        self.context.declare_slots()
+        return super().enter()
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Neither what it starts from nor the slots would be there if the job were begun again: final."""
+        self.context.decide_failover(failure.as_final())
+        return Failing(self.context)
+
+    def slots_cannot_come(self, failure: Failure) -> SchedulerState:
+        """Not worth restoring for."""
+        return self.failed(failure)
+
+
+class WaitingForSlots(SchedulerState):
+    """Slots were declared; deployment waits for all of them."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Declare, and begin to wait."""
+        self.context.await_slots()
+        return self.slots_changed()
+
+    def slots_changed(self) -> SchedulerState:
+        """Go on once every group has its slot."""
+        return RegisteringPartitions(self.context) if self.context.reserve_slots() else self
+
+    def slots_cannot_come(self, failure: Failure) -> SchedulerState:
+        """There is no use in waiting."""
+        return self.failed(failure)
+
+
+class RegisteringPartitions(SchedulerState):
+    """Every execution has its slot; nothing is deployed before it is known where each result is going to lie."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Register."""
+        self.context.register_partitions()
+        return self
+
+    def partitions_registered(self) -> SchedulerState:
+        """Go on."""
+        return Executing(self.context)
+
+
+class Executing(SchedulerState):
+    """Executions are being deployed or run."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Deploy."""
+        self.context.deploy()
+        return self
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """The job finishes with its last execution."""
+        if self.context.executions.all_finished:
+            return Finishing(self.context)
+        return super().execution_ended(execution)
+
+
+class Finishing(SchedulerState):
+    """Every execution is FINISHED; coordinators commit."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Commit."""
+        self.context.commit()
+        return self
+
+    def committed(self) -> SchedulerState:
+        """Done."""
+        return Ended(self.context, JobStatus.FINISHED)
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """A failed commit is final: the tasks that could repeat it have ended."""
+        self.context.decide_failover(failure.as_final())
+        return Failing(self.context)
+
+    def cancel(self) -> SchedulerState:
+        """Too late: output that is being written is not called cancelled; the job ends as its commit does."""
+        return self
+
+
+class _CancellingExecutions(SchedulerState):
+    """Waits until every execution has ended."""
+
+    def enter(self) -> SchedulerState:
+        """Cancel them."""
+        self.context.cancel_executions()
+        return self._next()
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """Count down."""
+        return self._next()
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Executions may still fail; the first failure stays the cause, unless it was only a consequence."""
+        self.context.refine_failure(failure)
+        return self._next()
+
+    def _next(self) -> SchedulerState:
+        return self._after() if self.context.executions.all_ended else self
+
+    def _after(self) -> SchedulerState:
+        raise NotImplementedError
+
+
+class Failing(_CancellingExecutions):
+    """The failure is final; tasks are being cancelled."""
+
+    status = JobStatus.FAILING
+
+    def _after(self) -> SchedulerState:
+        return Ended(self.context, JobStatus.FAILED)
+
+
+class Cancelling(_CancellingExecutions):
+    """The user cancelled; tasks are being cancelled."""
+
+    status = JobStatus.CANCELLING
+
+    def cancel(self) -> SchedulerState:
+        """Once is enough."""
+        return self
+
+    def _after(self) -> SchedulerState:
+        return Ended(self.context, JobStatus.CANCELED)
+
+
+class Restarting(SchedulerState):
+    """The scope is being cancelled, and the pause runs; both must be over."""
+
+    status = JobStatus.RESTARTING
+
+    def __init__(self, context: SchedulerContext, delay_ms: float) -> None:
+        super().__init__(context)
+        self._delay_ms = delay_ms
+        self._is_backoff_over = False
+
+    def enter(self) -> SchedulerState:
+        """Start the pause, then cancel."""
+        self.context.start_backoff_timer(self._delay_ms)
+        self.context.cancel_scope()
+        return self._next()
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """Count down, unless it is one that was to run on."""
+        if execution.state is ExecutionState.CANCELED and not execution.was_cancelled:
+            return self.failed(Failure.unexpected_cancellation(execution))
+        return self._next()
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """One more failure belongs to the same restart, unless it forbids any."""
+        self.context.refine_failure(failure)
+        if failure.is_final or not failure.error.recoverable:
+            return Failing(self.context)
+        self.context.widen_scope(failure)
+        self.context.cancel_scope()
+        return self._next()
+
+    def savepoint_completed(self) -> SchedulerState:
+        """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
+        self.context.forbid_restart()
+        return Failing(self.context)
+
+    def backoff_over(self) -> SchedulerState:
+        """The pause is over."""
+        self._is_backoff_over = True
+        return self._next()
+
+    def _next(self) -> SchedulerState:
+        if not self._is_backoff_over or not self.context.has_scope_ended:
+            return self
+        self.context.prepare_restart()
+        return Restoring(self.context)
+
+
+class Ended(SchedulerState):
+    """Nothing follows."""
+
+    def __init__(self, context: SchedulerContext, status: JobStatus) -> None:
+        super().__init__(context)
+        assert status.is_globally_terminal_state()
+        self.status = status
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Too late."""
+        return self
+
+    def cancel(self) -> SchedulerState:
+        """Too late."""
+        return self

@@ -1,0 +1,127 @@
+"""ReadScheduler: reads one stored partition for its consumers on the I/O pool, in the best order.
+
+Who waits is looked at once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take
+one after the other. While one of them waits for the disk, another hands over what it has read.
+Source: Flink SortMergeResultPartitionReadScheduler.
+"""
+
+import logging
+import threading
+from collections import deque
+from typing import Final
+
+from headrace.network.stored.io_pool import IoExecutor
+from headrace.network.stored.partitioned_file import Extent
+from headrace.network.stored.reading import (
+    STRETCH_BYTES,
+    ReadCandidate,
+    Stretch,
+    next_to_read,
+    side_by_side,
+)
+from headrace.network.stored.stored_view import StoredView
+
+_LOG = logging.getLogger(__name__)
+
+STRETCHES_PER_TURN: Final = 4
+"""Then other partitions have the thread."""
+READS_PER_PLAN: Final = 16
+"""So many consumers are planned for ..."""
+SHARE_PER_PLAN: Final = 2
+"""... but at least half of those who wait, as all of them are looked at each time."""
+JOBS_MAX: Final = 2
+"""Threads that read one partition. (To announce reads to the kernel beforehand was slower, measured on a fast disk:
+it then reads by single pages.)"""
+
+Candidates = list[ReadCandidate[StoredView]]
+
+
+class ReadScheduler:
+    """Views that want to be read for, and the few jobs that do so. Thread-safe."""
+
+    def __init__(self, io: IoExecutor) -> None:
+        self._io = io
+        # Guards the fields below: consumers ask, the I/O pool answers.
+        self._lock = threading.Lock()
+        # How often each has asked: who asks again while it is being looked at must not be forgotten.
+        self._wanting: dict[StoredView, int] = {}
+        self._plan: deque[Candidates] = deque()
+        self._is_planning = False
+        self._job_count = 0
+
+    def request(self, view: StoredView) -> None:
+        """Read for `view` soon, if there is anything to read for it."""
+        # Who waits already is only counted: consumers of hundreds of subpartitions ask with every batch.
+        if view not in self._wanting and view.candidate() is None:
+            return
+        with self._lock:
+            self._wanting[view] = self._wanting.get(view, 0) + 1
+            # A job that plans starts others itself, once it knows how much there is to do.
+            must_start = not self._is_planning and self._job_count < min(
+                JOBS_MAX, len(self._wanting)
+            )
+            self._job_count += must_start
+        if must_start:
+            self._io.submit(self._run)
+
+    def forget(self, view: StoredView) -> None:
+        """The view was released."""
+        with self._lock:
+            self._wanting.pop(view, None)
+
+    def _run(self) -> None:
+        for _ in range(STRETCHES_PER_TURN):
+            chosen = self._next_stretch()
+            if chosen is None:
+                return
+            stretch = Stretch([Extent(each.offset, each.length) for each in chosen])
+            for candidate in chosen:
+                self._fill(candidate.reader, stretch)
+        self._io.submit(self._run)
+
+    def _fill(self, view: StoredView, stretch: Stretch) -> None:
+        try:
+            # Nothing is read where an earlier read has taken the memory.
+            view.fill(stretch)
+            # What it asked for while it was being read for was not heard.
+            self.request(view)
+        except Exception:
+            # A mistake of ours with one view, which is left out from now on: others are read for all the same.
+            _LOG.exception("reading for a consumer of a stored result failed")
+            self.forget(view)
+
+    def _next_stretch(self) -> Candidates | None:
+        """Return the candidates to read for next, together, or None if this job must end."""
+        while True:
+            with self._lock:
+                if self._plan:
+                    return self._plan.popleft()
+                if self._is_planning or not self._wanting:
+                    self._job_count -= 1
+                    return None
+                self._is_planning = True
+                wanting = dict(self._wanting)
+            started = self._make_plan(wanting)
+            for _ in range(started):
+                self._io.submit(self._run)
+
+    def _make_plan(self, wanting: dict[StoredView, int]) -> int:
+        """Plan reads for some of `wanting`; return how many more jobs there are to be for them."""
+        # Outside the lock: a view has a lock of its own.
+        candidates = [candidate for view in wanting if (candidate := view.candidate())]
+        count = max(READS_PER_PLAN, len(candidates) // SHARE_PER_PLAN)
+        stretches = side_by_side(next_to_read(candidates, count), STRETCH_BYTES)
+        alive = {candidate.reader for candidate in candidates}
+        with self._lock:
+            self._is_planning = False
+            self._plan += stretches
+            # Those that are read for are asked afterwards; those that want nothing now ask again when they do.
+            for stretch in stretches:
+                for candidate in stretch:
+                    self._wanting.pop(candidate.reader, None)
+            for view, times in wanting.items():
+                if view not in alive and self._wanting.get(view) == times:
+                    del self._wanting[view]
+            more = max(0, min(JOBS_MAX, len(self._plan)) - self._job_count)
+            self._job_count += more
+        return more

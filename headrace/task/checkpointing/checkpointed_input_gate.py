@@ -1,0 +1,196 @@
+"""CheckpointedInputGate: carries out what the barrier handler decides, over all inputs of one task.
+
+Channels are numbered over all inputs, since one alignment covers them all. Source: Flink CheckpointedInputGate,
+InputProcessorUtil.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.options import (
+    AFTER_TASKS_FINISH,
+    MODE,
+    CheckpointingMode,
+    member_of,
+)
+from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.config import Settings
+from headrace.core.elements import EndOfPartition
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.network.gates.gate import BarrierAnnouncement, InputGate
+from headrace.task.checkpointing.barrier_tracker import AtLeastOnceBarrierTracker
+from headrace.task.checkpointing.barriers import (
+    AlignmentTimedOut,
+    AnnouncementReceived,
+    BarrierAction,
+    BarrierEvent,
+    BarrierHandler,
+    BarrierReceived,
+    BeginAlignment,
+    BroadcastCancelMarker,
+    CancelMarkerReceived,
+    ChannelEnded,
+    CheckpointAborted,
+    CheckpointTriggered,
+    DeclineCheckpoint,
+    ExactlyOnceBarrierHandler,
+    PrioritiseAnnounced,
+    ResumeChannels,
+    ScheduleAlignmentTimeout,
+    StartChannelCapture,
+    StopChannelCapture,
+    TriggerSnapshot,
+)
+from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes
+from headrace.task.environment import TaskEnvironment
+from headrace.task.input.input_processor import CheckpointEvent, LogicalInput
+from headrace.task.mailbox import MailboxTimers
+
+
+class CheckpointTaker(Protocol):
+    """The task, as far as its barriers concern it."""
+
+    def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
+        """Take part: what came before the barrier on every channel has been processed."""
+        ...
+
+    def decline_checkpoint(
+        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        """The barriers of this checkpoint will not come together."""
+        ...
+
+    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
+        """Tell those behind that no barrier will come; the coordinator knows."""
+        ...
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what stands before the barriers of this checkpoint."""
+        ...
+
+    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
+        """Every barrier is here, or the checkpoint came to nothing."""
+        ...
+
+
+class CheckpointedInputGate:
+    """Mailbox thread only."""
+
+    def __init__(
+        self,
+        taker: CheckpointTaker,
+        environment: TaskEnvironment,
+        timers: MailboxTimers,
+        inputs: Sequence[LogicalInput],
+    ) -> None:
+        self._taker: Final = taker
+        self._clock: Final = environment.clock
+        self._timers: Final = timers
+        self._inputs: Final = inputs
+        self._waiting: deque[BarrierEvent] = deque()
+        self._first_channels: list[int] = []
+        self._places: list[tuple[InputGate, int]] = []
+        for logical_input in inputs:
+            gate = logical_input.gate
+            self._first_channels.append(len(self._places))
+            self._places += [(gate, index) for index in range(gate.number_of_channels)]
+        self._handler: Final = _handler(len(self._places), environment.settings)
+        # Of the checkpoint whose barriers are being collected.
+        self._first_barrier_ns = 0
+        self._start_delay_ms = 0
+
+    def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
+        """Return ms since the first barrier, the number of channels, and the channels that lack one, or None.
+
+        None: no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
+        """
+        waiting = self._handler.missing(checkpoint_id)
+        if waiting is None:
+            return None
+        elapsed_ms = (self._clock.monotonic_ns() - self._first_barrier_ns) // 1_000_000
+        return elapsed_ms, len(self._places), waiting
+
+    def event_received(self, input_number: int, channel_index: int, event: CheckpointEvent) -> None:
+        """Something that checkpoints depend on happened on a channel of an input."""
+        channel = self._first_channels[input_number] + channel_index
+        match event:
+            case CheckpointBarrier():
+                self._handle(BarrierReceived(channel, event))
+            case CancelCheckpointMarker(checkpoint_id):
+                self._handle(CancelMarkerReceived(channel, checkpoint_id))
+            case BarrierAnnouncement(barrier, sequence):
+                self._handle(AnnouncementReceived(channel, barrier, sequence))
+            case EndOfPartition():
+                self._handle(ChannelEnded(channel))
+
+    def triggered(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator starts a checkpoint at this very task."""
+        self._handle(CheckpointTriggered(barrier))
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """The coordinator gave a checkpoint up."""
+        self._handle(CheckpointAborted(checkpoint_id))
+
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether rows that were read are not worked off yet."""
+        return any(each.is_amid_batch for each in self._inputs)
+
+    def batch_ended(self) -> None:
+        """Handle the events that arrived in the middle of a batch."""
+        while self._waiting and not self.is_amid_batch:
+            self._handle(self._waiting.popleft())
+
+    def _handle(self, event: BarrierEvent) -> None:
+        if self.is_amid_batch:
+            # A trigger, an abort or the end of a time: the rows that were read belong before the line it draws.
+            self._waiting.append(event)
+            return
+        for action in self._handler.handle(event):
+            self._perform(action)
+
+    def _perform(self, action: BarrierAction) -> None:
+        match action:
+            case ResumeChannels(channels):
+                for channel in channels:
+                    gate, index = self._places[channel]
+                    gate.resume(index)
+            case BeginAlignment(barrier):
+                reach(Failpoint.FIRST_BARRIER)
+                self._first_barrier_ns = self._clock.monotonic_ns()
+                own_delay_ms = self._clock.now_ms() - barrier.timestamp_ms
+                self._start_delay_ms = max(0, own_delay_ms, barrier.elapsed_ms)
+            case TriggerSnapshot(barrier, options):
+                reach(Failpoint.LAST_BARRIER)
+                aligned_ns = self._clock.monotonic_ns() - self._first_barrier_ns
+                times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000)
+                taken = msgspec.structs.replace(barrier, options=options)
+                self._taker.take_checkpoint(taken, times)
+            case DeclineCheckpoint(checkpoint_id, reason):
+                self._taker.decline_checkpoint(checkpoint_id, reason, reason.value)
+            case BroadcastCancelMarker(checkpoint_id):
+                self._taker.broadcast_cancel_marker(checkpoint_id)
+            case ScheduleAlignmentTimeout(checkpoint_id, delay_ms):
+                due_ms = self._timers.now_ms() + delay_ms
+                self._timers.schedule(due_ms, self._timed_out(checkpoint_id))
+            case StartChannelCapture(checkpoint_id):
+                self._taker.start_capture(checkpoint_id)
+            case StopChannelCapture(checkpoint_id, is_complete):
+                self._taker.stop_capture(checkpoint_id, is_complete=is_complete)
+            case PrioritiseAnnounced(channel, sequence):
+                gate, index = self._places[channel]
+                gate.prioritise(index, sequence)
+
+    def _timed_out(self, checkpoint_id: int) -> Callable[[int], None]:
+        return lambda _: self._handle(AlignmentTimedOut(checkpoint_id))
+
+
+def _handler(channel_count: int, settings: Settings) -> BarrierHandler:
+    if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        return AtLeastOnceBarrierTracker(channel_count)
+    counts_ended = settings.get_option(AFTER_TASKS_FINISH)
+    return ExactlyOnceBarrierHandler(channel_count, counts_ended_channels=counts_ended)
