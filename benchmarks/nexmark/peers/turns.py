@@ -192,7 +192,7 @@ def run_once(plan: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
             command += ["--out", str(out)]
         if peer.module == PEERS[HEADRACE].module and plan.is_local:
             command.append("--local")
-        figures = last_line(command, peer.variables)
+        figures = last_line(command, peer.variables_of(query))
         if is_first:
             figures["same"] = is_same(compared(peer, query, small, out))
     counts = row_counts(events)
