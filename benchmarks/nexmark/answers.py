@@ -160,13 +160,13 @@ ANSWERS: Final[dict[str, tuple[str, str]]] = {
 
 
 def open_events(events: Path) -> Any:
-    """Return a connection with the files as views."""
+    """Return a connection with the files of each kind that was made as a view."""
     import duckdb  # pyright: ignore[reportMissingImports]  # in an environment of its own
 
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET threads = 2")
-    for kind in ("person", "auction", "bid"):
+    for kind in sorted(path.name for path in events.iterdir() if path.is_dir()):
         connection.execute(
             f"CREATE VIEW {kind} AS SELECT * FROM read_parquet('{events}/{kind}/*.parquet')"
         )
