@@ -16,13 +16,13 @@ from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.blob.transfer import prepare, upload_blobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.output_receiver import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle.shuffle_master import (
+from headrace.cluster.shuffle_master import (
     CreditBasedShuffleMaster,
     ShuffleMaster,
     ShuffleMasterContext,

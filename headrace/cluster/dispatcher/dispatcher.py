@@ -9,8 +9,7 @@ from typing import Final, NoReturn, TypeVar
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line
-from headrace.cluster.job_master.job_master import JobMaster
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, HeadraceError

@@ -10,7 +10,7 @@ from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId

@@ -14,7 +14,7 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import Collect
 from headrace.cluster.job_master.coordinators.event_delivery import EventDelivery
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
-from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import Cancellable

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, ResourceId

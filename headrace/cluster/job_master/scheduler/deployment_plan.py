@@ -1,13 +1,13 @@
-"""DeploymentPlan: from the execution graph and the places of its subtasks to the descriptor of each task. Pure.
+"""Deployment plan: makes the descriptor of each task from the execution graph and the places of subtasks. Pure.
 
 Source: Flink TaskDeploymentDescriptorFactory.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistration
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
@@ -25,14 +25,6 @@ from headrace.graph.job_graph import PartitionerKind
 
 LocationOf = Callable[[ResourceId], TaskManagerLocation]
 ShuffleDescriptors = Mapping[ResultPartitionId, ShuffleDescriptor]
-
-
-@dataclass(frozen=True)
-class PartitionRegistration:
-    """A partition that the shuffle master is to hear of before its producer is deployed."""
-
-    partition: PartitionDescriptor
-    producer: ProducerDescriptor
 
 
 def registrations_of(

@@ -6,7 +6,7 @@ Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
 from collections.abc import Callable
 from typing import Final
 
-from headrace.cluster.job_master.executions.executions import Executions
+from headrace.cluster.job_master.executions import Executions
 from headrace.cluster.job_master.failover.failover_strategies import create_failover_strategy
 from headrace.cluster.job_master.failover.failure_history import (
     EXCEPTION_HISTORY_SIZE,

@@ -7,90 +7,20 @@
     the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-The states restore, deploy and restart the context's scope: all subtasks at first, and after a failure those that the
+The states restore, deploy and restart the scheduler's scope: all subtasks at first, and after a failure those that the
 failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
-decide, and act through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+decide, and act through their Scheduler; an action answers only by an event to the present state.
+Source: Flink AdaptiveScheduler and its states.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.core.lifecycle import ExecutionState, JobStatus
 
-
-class SchedulerContext(Protocol):
-    """Facts and actions for the states of a scheduler; an action answers only by an event to the present state."""
-
-    executions: Executions
-
-    def restore(self) -> None:
-        """Find out what the scope starts from; answers with `restored` or `failed`."""
-        ...
-
-    def declare_slots(self) -> None:
-        """Declare the job's whole need of slots, which nobody waits for yet."""
-        ...
-
-    def await_slots(self) -> None:
-        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
-        ...
-
-    def reserve_slots(self) -> bool:
-        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
-        ...
-
-    def register_partitions(self) -> None:
-        """Have the shuffle master hear of all partitions of the scope.
-
-        Answers with `partitions_registered` or `failed`.
-        """
-        ...
-
-    def deploy(self) -> None:
-        """Submit every execution of the scope, producers first; the scope is empty then."""
-        ...
-
-    def cancel_executions(self) -> None:
-        """Cancel every execution that has not ended."""
-        ...
-
-    def cancel_scope(self) -> None:
-        """Cancel the executions of the scope that have not ended."""
-        ...
-
-    @property
-    def has_scope_ended(self) -> bool:
-        """Whether no execution of the scope can still change."""
-        ...
-
-    def decide_failover(self, failure: Failure) -> float | None:
-        """The pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
-        ...
-
-    def forbid_restart(self) -> None:
-        """The failure that is being restarted from is final after all."""
-        ...
-
-    def widen_scope(self, failure: Failure) -> None:
-        """Add to the scope the subtasks that this failure requires to restart."""
-        ...
-
-    def refine_failure(self, failure: Failure) -> None:
-        """A later report may name the cause of which the remembered failure was only a consequence."""
-        ...
-
-    def start_backoff_timer(self, delay_ms: float) -> None:
-        """Send `backoff_over` to the state after `delay_ms`."""
-        ...
-
-    def prepare_restart(self) -> None:
-        """New attempts for the scope."""
-        ...
-
-    def commit(self) -> None:
-        """Let the coordinators finish; answers with `committed` or `failed`."""
-        ...
+if TYPE_CHECKING:
+    from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 
 
 class SchedulerState:
@@ -98,7 +28,7 @@ class SchedulerState:
 
     status: JobStatus
 
-    def __init__(self, context: SchedulerContext) -> None:
+    def __init__(self, context: "Scheduler") -> None:
         self.context = context
 
     def enter(self) -> "SchedulerState":
@@ -181,7 +111,7 @@ class Restoring(SchedulerState):
         return WaitingForSlots(self.context)
 
     def savepoint_completed(self) -> SchedulerState:
-        self.context.forbid_restart()
+        self.context.failures.forbid_restart()
         return Failing(self.context)
 
 
@@ -263,7 +193,7 @@ class Finishing(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Commit."""
-        self.context.commit()
+        self.context.services.commit()
         return self
 
     def committed(self) -> SchedulerState:
@@ -294,7 +224,7 @@ class _CancellingExecutions(SchedulerState):
 
     def failed(self, failure: Failure) -> SchedulerState:
         """Executions may still fail; the first failure stays the cause, unless it was only a consequence."""
-        self.context.refine_failure(failure)
+        self.context.failures.refine(failure)
         return self._next()
 
     def _next(self) -> SchedulerState:
@@ -331,7 +261,7 @@ class Restarting(SchedulerState):
 
     status = JobStatus.RESTARTING
 
-    def __init__(self, context: SchedulerContext, delay_ms: float) -> None:
+    def __init__(self, context: "Scheduler", delay_ms: float) -> None:
         super().__init__(context)
         self._delay_ms = delay_ms
         self._is_backoff_over = False
@@ -350,7 +280,7 @@ class Restarting(SchedulerState):
 
     def failed(self, failure: Failure) -> SchedulerState:
         """One more failure belongs to the same restart, unless it forbids any."""
-        self.context.refine_failure(failure)
+        self.context.failures.refine(failure)
         if failure.is_final or not failure.error.recoverable:
             return Failing(self.context)
         self.context.widen_scope(failure)
@@ -359,7 +289,7 @@ class Restarting(SchedulerState):
 
     def savepoint_completed(self) -> SchedulerState:
         """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
-        self.context.forbid_restart()
+        self.context.failures.forbid_restart()
         return Failing(self.context)
 
     def backoff_over(self) -> SchedulerState:
@@ -377,7 +307,7 @@ class Restarting(SchedulerState):
 class Ended(SchedulerState):
     """Nothing follows."""
 
-    def __init__(self, context: SchedulerContext, status: JobStatus) -> None:
+    def __init__(self, context: "Scheduler", status: JobStatus) -> None:
         super().__init__(context)
         assert status.is_globally_terminal_state()
         self.status = status
