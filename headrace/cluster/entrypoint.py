@@ -18,7 +18,7 @@ from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
-from headrace.cluster.output_receiver import OutputReceiver
+from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names

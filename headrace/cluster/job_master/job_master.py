@@ -41,6 +41,7 @@ from headrace.cluster.job_master.results.partition_tracker import (
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler, SchedulerServices
 from headrace.cluster.job_master.state_locator import StateLocator
 from headrace.cluster.shuffle_master import ShuffleMaster
+from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -117,8 +118,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._blob_server: Final = services.blob_server
         self._on_ended: Final = on_ended
         settings = rpc_service.settings.with_values(graph.settings)
-        resource_id = ResourceId(f"jobmanager-{graph.job_id}")
-        run_blocking = services.run_blocking
+        self._resource_id: Final = ResourceId(f"jobmanager-{graph.job_id}")
         self._notices: Final = JobNotices(self.clock, self.schedule_run_async)
         self._scheduler: Final = Scheduler(
             graph,
@@ -128,29 +128,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
         )
         scheduler = self._scheduler
-        self.task_managers: Final = TaskManagers(
-            self,
-            scheduler.executions,
-            scheduler.pool,
-            job_id=graph.job_id,
-            job_master_id=job_master_id,
-            resource_id=resource_id,
-            settings=settings,
-            blob_server_address=gateway_address(services.blob_server),
-            on_lost=scheduler.lose_task_manager,
-            on_task_lost=scheduler.lose,
-        )
+        self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
         """To be asked by whoever runs on the same thread."""
-        self._resource_manager: Final = ResourceManagerConnection(
-            self,
-            resource_id,
-            graph.job_id,
-            job_master_id,
-            address=services.resource_manager_address,
-            resource_manager_id=services.resource_manager_id,
-            requirements=lambda: scheduler.pool.requirements,
-            on_rejected=self._rejected,
-        )
+        self._resource_manager: Final = self._open_resource_manager(scheduler, services)
         self._slots: Final = SlotRequests(
             self,
             graph,
@@ -170,7 +150,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self.task_managers,
             services.coordinator_factories,
             settings,
-            run_blocking,
+            services.run_blocking,
         )
         self._checkpointing: Final = open_checkpointing(
             self,
@@ -178,34 +158,65 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self.task_managers,
             self._coordination,
             settings,
-            run_blocking,
+            services.run_blocking,
             self._notices,
         )
-        lineage = self._checkpointing.lineage
-        restore = JobRestore(self, scheduler, self._coordination, lineage, settings, self._notices)
-        scheduler.connect(
-            SchedulerServices(
-                task_managers=self.task_managers,
-                slots=self._slots,
-                registrar=self._registrar,
-                data_sets=DataSetLookup(self, self._resource_manager, settings),
-                restore=restore.restore,
-                commit=functools.partial(
-                    self._coordination.commit, self._checkpointing.commits.await_all
-                ),
-                execution_changed=self._execution_changed,
-                status_changed=self._status_changed,
-                restarts=self._tell_restart,
-                schedule_run_async=self.schedule_run_async,
-            )
-        )
+        scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
-            scheduler, self.task_managers, lineage.newest, settings
+            scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
         self._has_ended = False
         self._is_given_up = False
+
+    def _open_task_managers(
+        self, scheduler: Scheduler, settings: Settings, services: JobManagerSharedServices
+    ) -> TaskManagers:
+        return TaskManagers(
+            self,
+            scheduler.executions,
+            scheduler.pool,
+            job_id=self._graph.job_id,
+            job_master_id=self.fencing_token,
+            resource_id=self._resource_id,
+            settings=settings,
+            blob_server_address=gateway_address(services.blob_server),
+            on_lost=scheduler.lose_task_manager,
+            on_task_lost=scheduler.lose,
+        )
+
+    def _open_resource_manager(
+        self, scheduler: Scheduler, services: JobManagerSharedServices
+    ) -> ResourceManagerConnection:
+        return ResourceManagerConnection(
+            self,
+            self._resource_id,
+            self._graph.job_id,
+            self.fencing_token,
+            address=services.resource_manager_address,
+            resource_manager_id=services.resource_manager_id,
+            requirements=lambda: scheduler.pool.requirements,
+            on_rejected=self._rejected,
+        )
+
+    def _services_for(self, scheduler: Scheduler, settings: Settings) -> SchedulerServices:
+        coordination, checkpointing = self._coordination, self._checkpointing
+        restore = JobRestore(
+            self, scheduler, coordination, checkpointing.lineage, settings, self._notices
+        )
+        return SchedulerServices(
+            task_managers=self.task_managers,
+            slots=self._slots,
+            registrar=self._registrar,
+            data_sets=DataSetLookup(self, self._resource_manager, settings),
+            restore=restore.restore,
+            commit=functools.partial(coordination.commit, checkpointing.commits.await_all),
+            execution_changed=self._execution_changed,
+            status_changed=self._status_changed,
+            restarts=self._tell_restart,
+            schedule_run_async=self.schedule_run_async,
+        )
 
     async def on_start(self) -> None:
         """Begin."""
@@ -426,7 +437,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._ended.set_result(self._scheduler.status)
         self._registrar.close()
         await self._release_blobs()
-        collected = self._coordination.collect_coordinators()
+        collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(
             ArchivedJob(
                 describe_job(self._scheduler, self._checkpointing.overview, self._notices.told),

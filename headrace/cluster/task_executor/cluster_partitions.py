@@ -5,9 +5,8 @@ or the end of the TaskManager. Main thread of the TaskExecutor. Source: Flink Ta
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 
-from headrace.cluster.task_executor.task_manager_services import StoredPartitions
 from headrace.core.ids import ClusterDataSetId, JobId, ResultPartitionId
 from headrace.gateways.messages import (
     ClusterPartition,
@@ -15,8 +14,44 @@ from headrace.gateways.messages import (
 )
 
 
+class StoredPartitions(Protocol):
+    """The results on this TaskManager: those of the network's ResultPartitionManager."""
+
+    @property
+    def partition_count(self) -> int:
+        """Results that somebody may still read."""
+        ...
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """Drop results; unknown ones are passed over."""
+        ...
+
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        """Whether a result is here."""
+        ...
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        """Drop all results of a job, but for those in `kept`."""
+        ...
+
+
+class NoPartitions:
+    """For a TaskExecutor whose tasks have no data plane."""
+
+    partition_count = 0
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        pass
+
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        return False
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        pass
+
+
 class ClusterPartitions:
-    """Beside the results of jobs, which `stored` knows too."""
+    """Cluster partitions of one TaskManager. `stored` knows them and the results of jobs."""
 
     def __init__(self, stored: StoredPartitions) -> None:
         self._stored: Final = stored

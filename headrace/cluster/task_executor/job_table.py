@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
-from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.task_manager_services import (
     JobMasterLostError,
@@ -20,16 +20,12 @@ from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
 from headrace.cluster.task_executor.task_table import PayloadLoader, TaskEntry, TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, SlotId
-from headrace.gateways.messages import SlotOffer
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
 
 class JobTable:
-    """One per TaskExecutor, its endpoint. `on_slot_freed` hears of slots that others may have.
-
-    Implements JobConnectionOwner, TaskReporterOwner and TaskSlotsOwner.
-    """
+    """One per TaskExecutor, its endpoint. `on_slot_freed` hears of slots that others may have."""
 
     def __init__(
         self,
@@ -42,9 +38,17 @@ class JobTable:
         self.tasks: Final = TaskTable(endpoint, setup.exit_process)
         self.cluster_partitions: Final = ClusterPartitions(setup.partitions)
         slots = TaskSlotTable(setup.slot_count, setup.slot_profile)
-        self.slots: Final = TaskSlots(endpoint, self, slots, self.tasks)
-        self.connections: Final = JobConnections(endpoint, self, setup.resource_id, setup.location)
-        self.reporter: Final = TaskReporter(endpoint, self, self.tasks, self.connections)
+        self.slots: Final = TaskSlots(endpoint, slots, self.tasks, self._slot_freed)
+        self.connections: Final = JobConnections(
+            endpoint,
+            setup.resource_id,
+            setup.location,
+            offers_for=slots.offers_for,
+            on_answered=self.slots.answered,
+            on_lost=self._job_master_lost,
+            on_rejected=self._job_master_rejected,
+        )
+        self.reporter: Final = TaskReporter(endpoint, self.tasks, self.connections, self._task_gone)
         cache = BlobCache(endpoint, setup.run_blocking, setup.scratch)
         self.payloads: Final = PayloadLoader(endpoint, self.tasks, self.connections, cache)
         self.reads: Final = PendingStateReads(endpoint)
@@ -71,39 +75,28 @@ class JobTable:
         """A task is not in its slot any more, which may have been given up meanwhile."""
         freed = self.slots.table.remove_task(attempt_id)
         if freed is not None:
-            self.slot_freed(freed)
+            self._slot_freed(freed)
         else:
             self._close_if_over(attempt_id.job_id)
 
-    def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        return self.slots.table.offers_for(job_id)
-
-    def slots_answered(
-        self,
-        connection: JobConnection,
-        offered: tuple[SlotOffer, ...],
-        accepted: tuple[AllocationId, ...],
-    ) -> None:
-        self.slots.answered(connection, offered, accepted)
-
-    def job_master_rejected(self, job_id: JobId, reason: str) -> None:
+    def _job_master_rejected(self, job_id: JobId, reason: str) -> None:
         self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
 
-    def job_master_lost(self, job_id: JobId, cause: str) -> None:
+    def _job_master_lost(self, job_id: JobId, cause: str) -> None:
         for entry in self.tasks.of_job(job_id):
             entry.outbox.close()
             if entry.has_ended:
-                self.task_gone(entry)
+                self._task_gone(entry)
             else:
                 self.tasks.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
         self.slots.await_job_master(job_id)
 
-    def slot_freed(self, freed: FreedSlot) -> None:
+    def _slot_freed(self, freed: FreedSlot) -> None:
         slot_id = SlotId(self._setup.resource_id, freed.slot_index)
         self._on_slot_freed(slot_id, freed.allocation_id)
         self._close_if_over(freed.job_id)
 
-    def task_gone(self, entry: TaskEntry) -> None:
+    def _task_gone(self, entry: TaskEntry) -> None:
         """Forget a task that has ended; its JobMaster knows of the end, or never will."""
         self.tasks.remove(entry)
         self.reads.task_gone(entry.attempt_id)

@@ -14,9 +14,9 @@ from typing import Final
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.checkpoint.storage.task_local_state import TaskLocalState
+from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices

@@ -1,4 +1,4 @@
-"""OperatorEventValve: hold events of a coordinator back from a subtask between the snapshots of the two. Pure.
+"""OperatorEventValve: holds events of a coordinator back from a subtask between the snapshots of the two. Pure.
 
 What a coordinator says after its part of checkpoint n must reach a subtask after barrier n, or it would be in both
 states or in neither. A gate opens again when the subtask has acknowledged n: its answer is sent behind everything
