@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headrace.cluster.blob.blob_server import BlobServer
-from headrace.cluster.blob.transfer import prepare, upload_blobs
+from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices

@@ -17,7 +17,7 @@ from headrace.cluster.blob.options import (
     chunk_size,
     storage_parent,
 )
-from headrace.cluster.blob.transfer import PAUSE_S, TransferFailures, download
+from headrace.cluster.blob.blob_client import PAUSE_S, TransferFailures, download
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
