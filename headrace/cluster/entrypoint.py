@@ -1,4 +1,4 @@
-"""ClusterEntrypoint: the control plane of one cluster in this process: its thread, its services, its endpoints.
+"""ClusterEntrypoint: starts the control plane of one cluster in this process, with its thread, services and endpoints.
 
 Source: Flink ClusterEntrypoint.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.blob.blob_client import prepare, upload_blobs
+from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
@@ -101,7 +101,7 @@ class Cluster:
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
-        """What ended the cluster before its owner did, or None."""
+        """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
         self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
         self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)

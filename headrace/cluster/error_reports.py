@@ -1,4 +1,4 @@
-"""Errors as text on their way to the client: the first line names cause, operator and the user's file and line."""
+"""Error reports: turn an error into text for the client, whose first line names cause, operator and the user's line."""
 
 import logging
 import re

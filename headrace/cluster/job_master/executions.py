@@ -1,6 +1,6 @@
-"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports.
+"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports. Pure.
 
-Pure. The legal transitions are the table of `core.lifecycle`; `Executions.report` says what a report means.
+The legal transitions are the table of `core.lifecycle`; `Executions.report` interprets a TaskManager's report.
 Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.error_reports import first_line
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
@@ -75,7 +76,7 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
@@ -436,7 +437,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._has_ended = True
         self._ended.set_result(self._scheduler.status)
         self._registrar.close()
-        await self._release_blobs()
+        await release_blobs(self._graph, self._blob_server)
         collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(
             ArchivedJob(
@@ -445,12 +446,3 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
                 collected,
             )
         )
-
-    async def _release_blobs(self) -> None:
-        if not blob_keys(self._graph):
-            return
-        try:
-            await self._blob_server.release_job(self._graph.job_id)
-        except HeadraceError as error:
-            # They go with the cluster, at the latest.
-            _LOG.warning("the blobs of job %s are not deleted: %s", self._graph.job_id, error)

@@ -1,6 +1,6 @@
-"""StateLocator: finds what a client wants to know the state of, in the job and in storage, and asks its TaskManager.
+"""StateLocator: finds the operators, the subtask or the stored checkpoint whose state a client wants to read.
 
-Runs on the JobMaster's main thread. Nothing of the state is kept, or looked at, here.
+A running subtask is asked through its TaskManager. Runs on the JobMaster's main thread.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,8 +28,9 @@ from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcC
 from headrace.rpc.proxies import with_timeout
 
 _ANSWER_MARGIN_MS: Final = 4_000.0
-"""How much longer than a read itself the answer of a TaskManager is waited for: it says itself, a second after the time
-is over, that the subtask has not come to it."""
+"""Patience for the answer of a TaskManager beyond the time of the read itself.
+
+One second after that time the TaskManager itself answers that the subtask has not come to it."""
 
 
 class StateLocator:

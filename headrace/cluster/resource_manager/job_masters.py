@@ -1,4 +1,4 @@
-"""JobMasters that are registered at the ResourceManager, and what becomes of their needs when they go."""
+"""JobMasters: those that are registered at the ResourceManager. A job without a leader for too long loses its slots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""TaskManagers that are registered at the ResourceManager, each under its newest registration.
+"""RegisteredTaskManagers: those that are registered at the ResourceManager, each under its newest registration.
 
 Main thread of the ResourceManager. Source: Flink ResourceManager, its taskExecutors.
 """

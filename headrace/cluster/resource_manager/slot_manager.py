@@ -1,8 +1,6 @@
-"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing.
+"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing and why.
 
 Main thread of the ResourceManager. Source: Flink FineGrainedSlotManager.
-
-What is missing and why, in one line for people. Pure.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""ClusterPartitions: the results on a TaskManager that outlive their job, and the reports of them.
+"""ClusterPartitions: keeps the results on a TaskManager that outlive their job, and reports them.
 
-They lie where they were written and belong to no job any more: no JobMaster releases them, only the ResourceManager,
-or the end of the TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.
+They stay where they were written, and no JobMaster releases them: only the ResourceManager does, or the end of the
+TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.
 """
 
 from collections.abc import Collection, Iterable

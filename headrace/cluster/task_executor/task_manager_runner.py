@@ -1,6 +1,6 @@
-"""run_task_manager: a whole TaskManager on the calling thread's process, from its first socket to its goodbye.
+"""TaskManager runner: runs a whole TaskManager in this process, from its first socket to its goodbye.
 
-The same body for a Spark worker, a plain process and a test's thread. Source: Flink TaskManagerRunner.
+A Spark worker, a plain process and a test's thread call the same `run_task_manager`. Source: Flink TaskManagerRunner.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""TaskManagerServices: all that a TaskExecutor is given, and the errors with which it stops tasks."""
+"""TaskManagerServices: facts and services that a TaskExecutor is given, and the errors with which it stops tasks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,12 +1,9 @@
-"""TaskTable: the tasks of one TaskManager, from their submission until their last report was heard.
+"""TaskTable: keeps the tasks of one TaskManager, from their submission until their last report was heard.
 
-A task that must end is watched: what does not end although it must can be stopped only with its process.
-Source: Flink TaskTable, Task.TaskCancelerWatchDog.
-
-PayloadLoader: loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
-
-A task is built and acknowledged before: its partitions are there for consumers, and however long the blob takes, only
-its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.
+A task that was cancelled or failed is watched: one that does not end in time is stopped with its process.
+PayloadLoader loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING. A task is
+built and acknowledged before, so that its partitions are there for consumers however long a blob takes.
+Source: Flink TaskTable, Task.TaskCancelerWatchDog, TaskDeploymentDescriptor.loadBigData.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDe
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +37,7 @@ from headrace.gateways.messages import (
     ErrorInfo,
     ExecutionDeploymentReport,
     RegistrationRefused,
+    TaskMetrics,
 )
 from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
@@ -232,10 +233,7 @@ class TaskManagers:
             ):
                 # Unknown here, or its cancellation was lost on the way.
                 self._endpoint.spawn(self._cancel(resource_id, attempt_id), f"cancel {attempt_id}")
-        for metrics in answer.report.metrics:
-            execution = executions.find(metrics.attempt_id)
-            if execution is not None and not execution.state.is_terminal:
-                execution.metrics = metrics.values
+        self._take_metrics(answer.report.metrics)
 
     def _silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         self.lose(resource_id, loss.text)
@@ -374,6 +372,9 @@ class TaskManagers:
             answers = await gateway.request_task_metrics(self._job_id)
         except HeadraceError:
             return
+        self._take_metrics(answers)
+
+    def _take_metrics(self, answers: Iterable[TaskMetrics]) -> None:
         for metrics in answers:
             execution = self._executions.find(metrics.attempt_id)
             if execution is not None and not execution.state.is_terminal:

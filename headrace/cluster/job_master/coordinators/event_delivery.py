@@ -1,8 +1,8 @@
-"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, whatever messages get lost.
+"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, also where messages are lost.
 
-An event of which it is not certain that it arrived is sent again, under the same number, before the next one. A
-checkpoint of the coordinators waits until everything has arrived: it counts what was said as being with the subtask,
-and a barrier must not get there first. Runs on the JobMaster's main thread.
+An event that may not have arrived is sent again, under the same number, before the next one. A checkpoint of the
+coordinators waits until all events have arrived: their state counts events as delivered, and a barrier must not reach a
+subtask before them. Runs on the JobMaster's main thread.
 Source: Flink OperatorCoordinatorHolder, SubtaskGatewayImpl, which fail the subtask instead of sending again.
 """
 

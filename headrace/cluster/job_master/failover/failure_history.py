@@ -1,7 +1,7 @@
-"""Failures of a job: records them, finds the cause among several, and decides whether a restart may follow. Pure.
+"""FailureHistory: records a job's failures, finds the cause among several, and decides if a restart may follow. Pure.
 
-Which subtasks it takes is decided by `regions`.
-Source: Flink ExecutionFailureHandler, ThrowableClassifier.
+The subtasks that restart are chosen by `failover_strategies`, the pause by `restart_strategies`.
+Source: Flink ExecutionFailureHandler, ThrowableClassifier, ExceptionHistory.
 """
 
 from collections import deque

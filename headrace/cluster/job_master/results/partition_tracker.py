@@ -1,9 +1,9 @@
 """PartitionTracker: tracks where results lie until their consumers are done, and chooses who releases them. Pure.
 
 Only results that do not release themselves are tracked. Each is released once: when all its consumers have finished,
-and with them whoever they would be begun anew with, or with the attempt that wrote it when that restarts. What is left
-at the end of the job goes with the job's connections, from TaskManager by TaskManager; but for persistent results of a
-job that has finished, which are promoted where their data set is whole: they are the cluster's from then on.
+with all tasks that would restart together with one of them, or with the attempt that wrote it when that restarts. What
+is left at the end of the job is released with the job's connection to each TaskManager. Persistent results of a job
+that has finished are promoted instead, where their data set is whole: they belong to the cluster from then on.
 Source: Flink JobMasterPartitionTrackerImpl.
 """
 
@@ -23,7 +23,7 @@ RELEASE_DURING_JOB: Final = ConfigOption(
 )  # fmt: skip
 
 ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]
-"""What each TaskManager is to be told, and under None the shuffle master: of what lies on none of them."""
+"""Results that each TaskManager is to release and, under None, the shuffle master: those that lie on no TaskManager."""
 
 
 class PartitionTracker:

@@ -1,11 +1,8 @@
-"""Groups subtasks that share a slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
+"""Slot sharing: groups the subtasks that share a slot, and assigns a slot to each group. Pure.
 
-A slot holds at most one subtask of each vertex; the graph tells how many slots each group needs.
-
-GroupSlots: assigns a slot to each execution slot sharing group. Pure over the pool.
-
-A group that still has its slot keeps it when subtasks of it restart: others may be running there.
-Source: Flink SlotSharingExecutionSlotAllocator.
+A slot holds at most one subtask of each vertex; the graph tells how many slots each slot sharing group needs. A group
+of subtasks that still has its slot keeps it when some of them restart: others may be running there.
+Source: Flink LocalInputPreferredSlotSharingStrategy, SlotSharingExecutionSlotAllocator.
 """
 
 from collections.abc import Mapping, Sequence
