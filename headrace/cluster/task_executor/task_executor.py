@@ -1,7 +1,8 @@
 """TaskExecutor: the endpoint of a TaskManager, with its slots, its tasks and its connections to leaders.
 
-Tasks go on when the ResourceManager is lost and fail when their JobMaster is. Whoever leads is checked by hand, since
-a TaskManager serves several leaders. Source: Flink TaskExecutor.
+Tasks go on when the ResourceManager is lost. A job is here from its first slot to its last slot and task; when its
+JobMaster is lost, its tasks fail and its slots wait for a JobMaster to come. As a TaskManager serves several leaders,
+each call checks that its sender leads. Source: Flink TaskExecutor.
 """
 
 import asyncio
@@ -11,16 +12,22 @@ from typing import Final
 from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
-from headrace.cluster.task_executor.job_table import JobTable
+from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
+from headrace.cluster.task_executor.job_connections import JobConnections
+from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
 from headrace.cluster.task_executor.task_manager_services import (
+    JobMasterLostError,
     TaskManagerEndsError,
     TaskManagerServices,
 )
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
-from headrace.cluster.task_executor.task_table import TaskEntry
+from headrace.cluster.task_executor.task_reporter import TaskReporter
+from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
+from headrace.cluster.task_executor.task_table import PayloadLoader, TaskEntry, TaskTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -67,12 +74,23 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def __init__(self, rpc_service: RpcService, setup: TaskManagerServices) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
-        self._job_table: Final = JobTable(self, setup, self._slot_freed)
-        self._jobs: Final = self._job_table.connections
-        self._slots: Final = self._job_table.slots
-        self._tasks: Final = self._job_table.tasks
-        self._cluster_partitions: Final = self._job_table.cluster_partitions
-        self._reads: Final = self._job_table.reads
+        self._tasks: Final = TaskTable(self, setup.exit_process)
+        self._cluster_partitions: Final = ClusterPartitions(setup.partitions)
+        slots = TaskSlotTable(setup.slot_count, setup.slot_profile)
+        self._slots: Final = TaskSlots(self, slots, self._tasks, self._slot_freed)
+        self._jobs: Final = JobConnections(
+            self,
+            setup.resource_id,
+            setup.location,
+            offers_for=slots.offers_for,
+            on_answered=self._slots.answered,
+            on_lost=self._job_master_lost,
+            on_rejected=self._job_master_rejected,
+        )
+        self._reporter: Final = TaskReporter(self, self._tasks, self._jobs, self._task_gone)
+        self._blobs: Final = BlobCache(self, setup.run_blocking, setup.scratch)
+        self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
+        self._reads: Final = PendingStateReads(self)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             setup.resource_id,
@@ -97,7 +115,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         await self._tasks.await_end()
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
-        await self._job_table.close()
+        for entry in self._tasks:
+            entry.outbox.close()
+        await self._blobs.close()
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
         """However it ended, also if it never started: its process has nothing left to live for."""
@@ -140,7 +160,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 f"slot request of ResourceManager {request.resource_manager_id}, "
                 f"which does not lead TaskManager {self._setup.resource_id}"
             )
-        self._job_table.allocate_slot(request)
+        job_id = request.job_id
+        self._slots.allocate(request)
+        self._blobs.retain_job(job_id)
+        self._jobs.follow(job_id, request.job_master_address, request.job_master_id)
+        self._jobs.offer_slots(job_id)
         return Acknowledge()
 
     async def free_slot(
@@ -157,8 +181,28 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         connection = self._jobs.find(job_id)
         return connection is not None and connection.is_connected
 
-    def _slot_freed(self, slot_id: SlotId, allocation_id: AllocationId) -> None:
-        self._resource_manager.notify_slot_available(slot_id, allocation_id)
+    def _slot_freed(self, freed: FreedSlot) -> None:
+        slot_id = SlotId(self._setup.resource_id, freed.slot_index)
+        self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
+        self._close_if_over(freed.job_id)
+
+    def _free_slots_of(self, job_id: JobId, cause: str) -> None:
+        self._slots.free_all(job_id, cause)
+        self._close_if_over(job_id)
+
+    def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
+        """Take a task out of its slot, which may have been given up meanwhile."""
+        freed = self._slots.table.remove_task(attempt_id)
+        if freed is not None:
+            self._slot_freed(freed)
+        else:
+            self._close_if_over(attempt_id.job_id)
+
+    def _close_if_over(self, job_id: JobId) -> None:
+        if not self._slots.table.has_slots_of(job_id) and not self._tasks.of_job(job_id):
+            self._cluster_partitions.release_job(job_id)
+            self._jobs.close(job_id, "no slots of the job are left here")
+            self._blobs.release_job(job_id)
 
     # Tasks
 
@@ -182,9 +226,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             )
         name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
         try:
-            task = self._setup.task_factory.create(descriptor, self._job_table.reporter)
+            task = self._setup.task_factory.create(descriptor, self._reporter)
         except Exception as error:
-            self._job_table.leave_slot(attempt_id)
+            self._leave_slot(attempt_id)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
@@ -193,8 +237,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
         self._tasks.add(entry)
         task.start()
-        self._job_table.payloads.load(entry, descriptor)
+        self._payloads.load(entry, descriptor)
         return Acknowledge()
+
+    def _task_gone(self, entry: TaskEntry) -> None:
+        """Forget a task that has ended; its JobMaster knows of the end, or never will."""
+        self._tasks.remove(entry)
+        self._reads.task_gone(entry.attempt_id)
+        self._leave_slot(entry.attempt_id)
 
     async def cancel_task(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
@@ -347,7 +397,21 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if cause is not None:
             self._jobs.reconnect(job_id, cause.text)
         else:
-            self._job_table.end_of_job(job_id)
+            self._jobs.end_of_job(job_id)
+            self._free_slots_of(job_id, "the job is over")
+
+    def _job_master_lost(self, job_id: JobId, cause: str) -> None:
+        for entry in self._tasks.of_job(job_id):
+            entry.outbox.close()
+            if entry.has_ended:
+                self._task_gone(entry)
+            else:
+                error = JobMasterLostError(f"the JobMaster was lost: {cause}")
+                self._tasks.fail_task(entry, error)
+        self._slots.await_job_master(job_id)
+
+    def _job_master_rejected(self, job_id: JobId, reason: str) -> None:
+        self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str

@@ -9,9 +9,9 @@ Source: Flink OperatorCoordinatorHolder, SubtaskGatewayImpl, which fail the subt
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
@@ -23,19 +23,8 @@ _LOG = logging.getLogger(__name__)
 RESEND_PAUSE_S: Final = 0.5
 
 
-class SendOnce(Protocol):
-    """Sends one event and waits for the answer."""
-
-    async def __call__(
-        self,
-        attempt_id: ExecutionAttemptId,
-        operator_id: OperatorId,
-        sequence_number: int,
-        payload: bytes,
-        /,
-    ) -> None:
-        """RpcError where it may not have arrived. An event under a number that has arrived changes nothing."""
-        ...
+SendOnce = Callable[[ExecutionAttemptId, OperatorId, int, bytes], Awaitable[None]]
+"""Sends one event, under a number, and waits for the answer. RpcError where it may not have arrived."""
 
 
 @dataclass
