@@ -54,7 +54,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 NO_TIMEOUT_MS: Final = 21_474_835_000.0
-"""For callers in this process, who wait for a job's result as long as it takes."""
+"""Timeout of callers in this process, who wait for a job's result as long as it takes."""
 _CLOSE_TIMEOUT_S: Final = 60.0
 _ASK_TIMEOUT_S: Final = 30.0
 
@@ -166,7 +166,7 @@ class Cluster:
         self.failed(EndpointFailedError(endpoint.address, cause))
 
     def shuffle_master_failed(self, error: BaseException) -> None:
-        """The shuffle master cannot go on: without it no job can, and whoever holds the cluster is to end it."""
+        """The shuffle master cannot go on: no job can run without it, and the holder of the cluster is to end it."""
         _LOG.critical("the shuffle service of the cluster is gone: %s", error)
         if not self._is_closing and self.failure is None:
             self._fail(error)

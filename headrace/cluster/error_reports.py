@@ -83,7 +83,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def _telling_trace(domain: ErrorDomain, trace: str) -> str:
-    """Nothing where the text says what to mend, and the way to it leads through no file of the user's."""
+    """Return the traceback; empty if the text says what to mend and no file of the user's is in the traceback."""
     if domain is ErrorDomain.INTERNAL:
         return trace
     if any(is_user_file(name) for name in _FRAME.findall(trace)):

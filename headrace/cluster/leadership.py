@@ -29,7 +29,7 @@ class LeaderElection(Protocol):
 
 
 class EmbeddedLeaderElection:
-    """Grants leadership to whoever asks. Implements LeaderElection for one process without rivals."""
+    """Grants leadership at once. Implements LeaderElection for one process without rivals."""
 
     def __init__(self, random: SeededRandom) -> None:
         self._random: Final = random

@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _READ_SIZE_BYTES: Final = 1 << 16
 _PIECE_SIZE_BYTES: Final = 1 << 19
-"""Of a line that is longer than a message may be."""
+"""Size of the pieces of a line that is longer than a message may be."""
 _CLOSE_TIMEOUT_S: Final = 4.0
 _NO_TIMEOUT_MS: Final = 21_474_835_000.0
 
@@ -36,7 +36,7 @@ class PrintedOutput:
 
 
 class OutputSender:
-    """A thread that reads, sends and waits: where the driver takes nothing, whoever prints waits as on a pipe.
+    """A thread that reads, sends and waits: while the driver takes nothing, user code that prints waits, as on a pipe.
 
     Where the driver cannot be reached, lines are left away, which is logged once: nobody may wait for ever.
     """

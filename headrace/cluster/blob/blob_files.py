@@ -208,7 +208,7 @@ class BlobLedger:
         return job is not None and key in job.complete
 
     def arrived(self, job_id: JobId, key: BlobKey, received: int) -> None:
-        """So much of an expected blob is there now."""
+        """Record the number of bytes of an expected blob that are there now."""
         assert received <= key.size_bytes
         self._jobs[job_id].received[key] = received
 

@@ -169,7 +169,7 @@ class Executions:
 
     @property
     def subtasks(self) -> frozenset[ExecutionVertexId]:
-        """All of the job."""
+        """All subtasks of the job."""
         return frozenset(self._current)
 
     @property

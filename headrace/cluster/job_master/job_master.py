@@ -130,7 +130,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
         scheduler = self._scheduler
         self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
-        """To be asked by whoever runs on the same thread."""
+        """TaskManagers that work for the job; used on the main thread only."""
         self._resource_manager: Final = self._open_resource_manager(scheduler, services)
         self._slots: Final = SlotRequests(
             self,
@@ -378,17 +378,17 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return Acknowledge()
 
     def fail_for_good(self, error: BaseException) -> None:
-        """For the Dispatcher: the job cannot run on this cluster any more."""
+        """Fail the job without a restart: it cannot run on this cluster any more. Called by the Dispatcher."""
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """For the Dispatcher, which runs on the same thread: the cluster ends, and nobody has cancelled the job."""
+        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread."""
         self._is_given_up = self._scheduler.status not in _ENDING
         self.run_async(self._scheduler.cancel)
 
     @property
     def status(self) -> JobStatus:
-        """For the Dispatcher, which runs on the same thread."""
+        """The job's status, for the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
 
     # What the scheduler tells, and what fails the job

@@ -50,11 +50,11 @@ class StateLocator:
         self._settings: Final = settings
 
     def operators(self) -> tuple[OperatorDescription, ...]:
-        """All of the job, in topological order of their vertices."""
+        """All operators of the job, in topological order of their vertices."""
         return tuple(_described(vertex, operator) for vertex, operator in self._all())
 
     def operator(self, named: str) -> OperatorDescription:
-        """The one of a uid, else of an id, else of a name. UnknownOperatorError."""
+        """The operator with this uid, else with this id, else with this name. UnknownOperatorError."""
         return _described(*self._find(named))
 
     async def latest_checkpoint(self) -> StoredCheckpoint | None:

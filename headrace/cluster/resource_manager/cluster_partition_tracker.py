@@ -34,7 +34,7 @@ DataSetsToRelease = dict[ResourceId, tuple[ClusterDataSetId, ...]]
 """Data sets that each TaskManager is to release."""
 _NOTHING: Final = ClusterPartitionReport(-1)
 UNWANTED_KEPT_MAX: Final = 1000
-"""So many data sets that nobody reports any more are remembered as lost or released."""
+"""Number of data sets without a report that are remembered as lost or released."""
 
 
 class ClusterPartitionTracker:
@@ -64,7 +64,7 @@ class ClusterPartitionTracker:
         return self._telling(lost | stale, only=None if lost else resource_id)
 
     def registered(self, resource_id: ResourceId) -> None:
-        """A TaskManager begins anew, perhaps as another process: its next report counts, whatever its number."""
+        """A TaskManager registered again, perhaps as another process: its next report counts, whatever its number."""
         known = self._reports.get(resource_id)
         if known is not None:
             self._reports[resource_id] = ClusterPartitionReport(-1, known.partitions)
@@ -77,7 +77,7 @@ class ClusterPartitionTracker:
         return self._telling(lost)
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> DataSetsToRelease:
-        """Nobody wants these any more, nor those that are not there yet: their job may still go on."""
+        """Release data sets, also parts that are reported only later, as their job may still go on."""
         self._unwanted |= dict.fromkeys(data_sets)
         return self._telling(data_sets)
 
@@ -145,7 +145,7 @@ class ClusterPartitionRelease:
         # Incomplete ones that are going to be looked at again.
         self._watched: set[ClusterDataSetId] = set()
         self.tracker: Final = ClusterPartitionTracker()
-        """To be asked; changes come by the methods here."""
+        """The data sets as they stand, to be read only."""
 
     def reported(self, resource_id: ResourceId, report: ClusterPartitionReport) -> None:
         """A TaskManager says what it has."""

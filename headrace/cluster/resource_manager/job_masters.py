@@ -23,7 +23,7 @@ class RegisteredJobMaster:
 
 
 class JobMasters:
-    """By job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
+    """JobMasters by job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class RegisteredTaskManager:
 
 
 class RegisteredTaskManagers:
-    """By the name of their worker, in the order in which they came."""
+    """TaskManagers by the name of their worker, in the order in which they came."""
 
     def __init__(self, endpoint: RpcEndpoint) -> None:
         self._endpoint: Final = endpoint

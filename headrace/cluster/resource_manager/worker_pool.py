@@ -135,7 +135,7 @@ class AskWhetherReleasable:
 
 @dataclass(frozen=True)
 class TellShortage:
-    """For a while the host has had no place for so many workers that are needed: tell people."""
+    """Tell people that for a while the host has had no place for `worker_count` workers that are needed."""
 
     worker_count: int
 

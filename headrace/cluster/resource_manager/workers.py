@@ -141,7 +141,7 @@ class Workers:
         self._endpoint.run_async(lambda: self._on_host_failed(error))
 
     async def _release(self, worker_id: ResourceId, cause: str) -> None:
-        """By RPC first, so that the TaskManager can say goodbye; then by the host, for certain."""
+        """Stop a worker by RPC first, so that its TaskManager can say goodbye, and then by the host."""
         await self._stop(worker_id, cause)
         self._driver.release_worker(worker_id)
 

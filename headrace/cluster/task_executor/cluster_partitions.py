@@ -36,7 +36,7 @@ class StoredPartitions(Protocol):
 
 
 class NoPartitions:
-    """For a TaskExecutor whose tasks have no data plane."""
+    """No results, for a TaskExecutor whose tasks have no data plane."""
 
     partition_count = 0
 
@@ -59,7 +59,7 @@ class ClusterPartitions:
         self._change_number = 0
 
     def promote(self, partitions: Iterable[ClusterPartition]) -> None:
-        """From now on these are the cluster's; again changes nothing, and one that is not there is passed over."""
+        """Give results to the cluster. Idempotent; results that are not here are passed over."""
         new = [
             each
             for each in partitions

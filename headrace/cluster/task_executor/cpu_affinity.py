@@ -45,7 +45,7 @@ class CpuAffinity:
 
 
 def cores_of_place(place_index: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
-    """Return the cores of one place of those `cores`, `width` each; past the last place it begins anew."""
+    """Return the cores of one place of those `cores`, `width` each; after the last place comes the first again."""
     place_count = max(1, len(cores) // width)
     first = place_index % place_count * width
     return tuple(cores[first : first + width])

@@ -79,7 +79,7 @@ class JobConnection:
 
 
 class JobConnections:
-    """All jobs that this TaskManager works for.
+    """Connections of all jobs that this TaskManager works for.
 
     `offers_for(job_id)` gives the job's slots that wait to be accepted; `on_answered(connection, offered, accepted)`
     hears which of them the JobMaster took: it needs none of the others. `on_lost(job_id, cause)` hears that a JobMaster
@@ -160,7 +160,7 @@ class JobConnections:
             self._heartbeats.request_received(connection.job_master_resource_id)
 
     def reconnect(self, job_id: JobId, cause: str) -> None:
-        """The JobMaster ended the connection, or is gone: its tasks end, and registration begins anew."""
+        """The JobMaster ended the connection, or is gone: end its tasks, and register again."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
@@ -176,7 +176,7 @@ class JobConnections:
             connection.is_job_over = True
 
     def close(self, job_id: JobId, reason: str) -> None:
-        """Nothing of the job is left here."""
+        """End the connection: nothing of the job is left here."""
         connection = self._connections.get(job_id)
         if connection is None:
             return

@@ -120,7 +120,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         await self._blobs.close()
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
-        """However it ended, also if it never started: its process has nothing left to live for."""
+        """Report the end, in whichever way it came, also if the endpoint never started: the process may end."""
         error = termination.exception()
         reason = self._end_reason or "the TaskManager was closed"
         self._setup.on_terminated(

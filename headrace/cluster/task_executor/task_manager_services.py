@@ -15,7 +15,7 @@ from headrace.gateways.messages import MemoryUsage, ResourceProfile
 
 @dataclass(frozen=True)
 class TaskManagerServices:
-    """All that a TaskExecutor is given.
+    """Facts and services that a TaskExecutor is given.
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the

@@ -140,7 +140,7 @@ class ResultPromotion:
             for part in parts
             if not is_kept
         }
-        # Also of whoever did not answer in time: it may have heard all the same.
+        # Also on TaskManagers that did not answer in time: they may have heard all the same.
         await asyncio.gather(
             *(
                 self._release(resource_id, broken)

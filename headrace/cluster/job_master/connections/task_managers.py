@@ -346,7 +346,7 @@ class TaskManagers:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 
     async def refresh_metrics(self) -> None:
-        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones.
+        """Ask all TaskManagers at once for their tasks' metrics; without an answer in time the old ones stay.
 
         Nobody is asked more often than every `metrics.fetcher.update-interval`, and all who call while answers are on
         their way share them.

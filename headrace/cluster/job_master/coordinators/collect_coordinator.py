@@ -42,7 +42,7 @@ _UNCOMMITTED_FACTOR: Final = 4
 
 
 class UncommittedPieces:
-    """By subtask, pieces and the marks between them, in order."""
+    """Pieces of each subtask and the marks of checkpoints between them, in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[CollectedPiece | int]] = {}

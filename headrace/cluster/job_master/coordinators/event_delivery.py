@@ -69,7 +69,7 @@ class EventDelivery:
             self._endpoint.spawn(self._drain(attempt_id, line), f"events to {attempt_id}")
 
     def attempt_ended(self, attempt_id: ExecutionAttemptId) -> None:
-        """Nobody is there to take anything any more."""
+        """Drop the events for an attempt that has ended."""
         line = self._lines.pop(attempt_id, None)
         if line is not None and line.events:
             line.events.clear()

@@ -160,7 +160,7 @@ class OperatorCoordinators:
         self._when_quiet = action
 
     def everything_arrived(self) -> None:
-        """All that was said has arrived."""
+        """All events that were sent have arrived."""
         if self._when_quiet is not None:
             self._when_quiet()
 
@@ -413,5 +413,5 @@ class OperatorCoordinatorHandler:
         self._scheduler.fail_job(Failure.of_error(error))
 
     def _fail_job_later(self, error: BaseException) -> None:
-        """For coordinators: from any thread, and never inside a handler of the scheduler."""
+        """Fail the job later on the main thread, never inside a handler of the scheduler; from any thread."""
         self._endpoint.run_async(lambda: self._fail_job(error))

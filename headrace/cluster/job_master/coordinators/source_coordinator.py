@@ -174,18 +174,18 @@ class SourceCoordinator:
         self._enumeration.close()
 
     def assign(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
-        """For the enumerator: hand splits over, and remember it."""
+        """Hand splits over to a reader, and remember it; the enumerator calls this."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._tracker.assigned(subtask_index, splits)
         self._context.send_event(subtask_index, event_bytes(AddSplits(tuple(splits))))
 
     def tell(self, subtask_index: int, event: EventToReader) -> None:
-        """For the enumerator: say something to a registered reader."""
+        """Send an event to a registered reader; the enumerator calls this."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._context.send_event(subtask_index, event_bytes(event))
 
     def set_backlog(self, is_backlog: bool) -> None:
-        """For the enumerator: say whether there is a backlog."""
+        """Report whether there is a backlog; the enumerator calls this."""
         if is_backlog != self._is_backlog:
             self._is_backlog = is_backlog
             self._context.report_backlog(is_backlog)

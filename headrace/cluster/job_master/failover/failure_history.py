@@ -35,11 +35,11 @@ SAME_ERROR_RESTARTS: Final = ConfigOption(
     least=0,
 )  # fmt: skip
 REPLAY_MARGIN_MS: Final = 1000
-"""By how much later a record may come again after a restart than it had come before."""
+"""Tolerated delay of a record that comes again after a restart, compared with the first time."""
 FAULTS_MAX: Final = 100
-"""So many failures without progress are looked through for one that has come before."""
+"""Number of failures without progress among which an earlier occurrence of the same fault is looked for."""
 CONCURRENT_MAX: Final = 100
-"""Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""
+"""Number of concurrent failures that are remembered with one: a lost host may fail thousands of tasks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Failure:
 
     @classmethod
     def of_execution(cls, execution: Execution) -> "Failure":
-        """That of a task, in its own words if it had any."""
+        """The failure of a task, with the error that it reported, if it reported one."""
         error = execution.error or ErrorInfo(
             "UnknownError",
             f"task {execution.attempt_id} failed and gave no reason",

@@ -65,7 +65,7 @@ class PartitionTracker:
     def consumed(
         self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
     ) -> ToRelease:
-        """A task that read one subpartition of each of these results has finished and will not be begun anew."""
+        """A task that read one subpartition of each of these results has finished and will not restart."""
         done: list[ResultPartitionId] = []
         for partition_id in partition_ids:
             if partition_id in self._places:
@@ -78,7 +78,7 @@ class PartitionTracker:
         return self._release(done) if self._releases_during_job else {}
 
     def restarted(self, subtasks: Collection[ExecutionVertexId]) -> ToRelease:
-        """These get new attempts, which write results of their own and read others' again."""
+        """Subtasks get new attempts, which write results of their own and read those of others again."""
         for consumers in self._consumed_by.values():
             consumers.difference_update(subtasks)
         return self._release(
@@ -105,7 +105,7 @@ class PartitionTracker:
             self._forget(partition_id)
 
     def lose(self, partition_text: str) -> None:
-        """A consumer could not read this result: whoever is to read it needs it written again."""
+        """A consumer could not read this result, so its producer has to write it again."""
         for partition_id in [key for key in self._places if str(key) == partition_text]:
             self._forget(partition_id)
 

@@ -86,14 +86,14 @@ class ExecutionDeployer:
             self._task_managers.submit_task(execution, descriptor, self._on_submit_answer)
 
     def finished(self, consumers: Iterable[ExecutionVertexId]) -> None:
-        """These need their input no more: release what nobody else reads."""
+        """Release the inputs of subtasks that need them no more, unless others read them."""
         for each in consumers:
             consumer = self._executions.current(each)
             inputs = partitions_read_by(self._graph(), self._executions, consumer)
             self._release(self._partitions.consumed(each, inputs))
 
     def restarted(self, subtasks: Collection[ExecutionVertexId]) -> None:
-        """These begin anew: release what they wrote, and forget where it was."""
+        """Release and forget the results of the old attempts of subtasks that restart."""
         self._release(self._partitions.restarted(subtasks))
         self._shuffle_descriptors = {
             key: each

@@ -52,7 +52,7 @@ class ExecutionFailureHandler:
             settings.get_option(EXCEPTION_HISTORY_SIZE),
             settings.get_option(SAME_ERROR_RESTARTS),
         )
-        """To be read; failures come by the methods here."""
+        """The failures so far, to be read only."""
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: every failure from now on is final."""
@@ -115,7 +115,7 @@ class ExecutionFailureHandler:
     def subtasks_to_restart(
         self, failure: Failure, scope: frozenset[ExecutionVertexId]
     ) -> frozenset[ExecutionVertexId]:
-        """Return what restarts for `failure`, beside `scope`, which restarts anyway."""
+        """Return the subtasks that restart for `failure`, together with `scope`, which restarts anyway."""
         if failure.attempt_id is None:
             return self._executions.subtasks
         if failure.error.lost_partition:

@@ -100,7 +100,7 @@ class Scheduler:
             settings or Settings(),
             lambda *restart: self.services.restarts(*restart),
         )
-        """For the states."""
+        """Records failures and decides on restarts; the states use it."""
         self._regions = FinishedRegions(self.execution_graph)
         self.cluster_inputs: Final = CachedInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
@@ -412,7 +412,7 @@ class Scheduler:
 
     def _failure_of(self, execution: Execution) -> Failure:
         if execution.error is not None and execution.error.lost_data_set is not None:
-            # Whoever runs the job again must not be told of it again.
+            # A job that runs again must not be told of this data set again.
             self.services.data_sets.release_data_set(execution.error.lost_data_set)
         return Failure.of_execution(execution)
 

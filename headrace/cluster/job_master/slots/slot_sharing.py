@@ -24,7 +24,7 @@ class ExecutionSlotSharingGroup:
 
 
 def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
-    """Assign every subtask to a slot, beside one of its producers where that is possible.
+    """Assign every subtask to a slot, where possible to that of one of its producers.
 
     Vertices come in topological order, so producers are assigned before their consumers.
     """
