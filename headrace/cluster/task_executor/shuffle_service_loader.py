@@ -95,7 +95,9 @@ def create_credit_based_environment(
 ) -> "CreditBasedShuffleEnvironment":
     """Make the built-in environment, also for services that leave a part of their work to it."""
     if environment_class is None:
-        from headrace.network.environment import CreditBasedShuffleEnvironment as environment_class
+        from headrace.network.environment import CreditBasedShuffleEnvironment
+
+        environment_class = CreditBasedShuffleEnvironment
     return environment_class(
         resource_id=context.resource_id,
         settings=context.settings,

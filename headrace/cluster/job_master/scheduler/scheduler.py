@@ -98,7 +98,7 @@ class Scheduler:
             strategy,
             clock,
             settings or Settings(),
-            lambda *restart: self.services.restarts(*restart),
+            lambda cause, delay_ms, count: self.services.restarts(cause, delay_ms, count),
         )
         """Records failures and decides on restarts; the states use it."""
         self._regions = FinishedRegions(self.execution_graph)
