@@ -9,7 +9,7 @@ from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -93,19 +93,10 @@ def partitions_read_by(
     """The partitions of which `consumer` reads one subpartition each."""
     attempt_id = consumer.attempt_id
     return [
-        partition_id_of(edge, partition_number, executions)
+        executions.partition_id_of(edge, partition_number)
         for edge in graph.edges_into(attempt_id.execution_vertex_id.vertex_id)
         for partition_number in edge.producers_of(attempt_id.subtask_index)
     ]
-
-
-def partition_id_of(
-    edge: ExecutionEdge, partition_number: int, executions: Executions
-) -> ResultPartitionId:
-    """Return the id of the partition that the current attempt of a producer writes along an edge."""
-    subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
-    producer = executions.current(subtask).attempt_id
-    return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)
 
 
 def _partition(
@@ -137,7 +128,7 @@ def _gate(
     job_edge = edge.job_edge
     channels = tuple(
         InputChannelDescriptor(
-            shuffle_descriptors[partition_id_of(edge, source.partition_number, executions)],
+            shuffle_descriptors[executions.partition_id_of(edge, source.partition_number)],
             source.subpartition_index,
         )
         for source in edge.inputs_of(consumer_index)

@@ -15,6 +15,7 @@ from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover.failover_strategies import FinishedRegions
+from headrace.cluster.job_master.failover.failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.failover.failure_history import Failure, FailureHistory
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs, DataSetPlaces
@@ -22,7 +23,6 @@ from headrace.cluster.job_master.results.partition_tracker import PartitionTrack
 from headrace.cluster.job_master.scheduler.deployment_plan import registrations_of
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
-from headrace.cluster.job_master.scheduler.failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.scheduler.scheduler_states import (
     Created,
     Ended,

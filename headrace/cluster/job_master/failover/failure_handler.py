@@ -17,7 +17,6 @@ from headrace.cluster.job_master.failover.failure_history import (
 )
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.scheduler.deployment_plan import partition_id_of
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
@@ -123,7 +122,7 @@ class ExecutionFailureHandler:
         tracked = self._partitions.tracked
 
         def is_available(edge: ExecutionEdge, partition_number: int) -> bool:
-            return partition_id_of(edge, partition_number, self._executions) in tracked
+            return self._executions.partition_id_of(edge, partition_number) in tracked
 
         failed = {failure.attempt_id.execution_vertex_id} | scope
         return self._failover.subtasks_to_restart(failed, is_available)
