@@ -40,7 +40,7 @@ from headrace.core.threads import BlockingRunner
 from headrace.functions.source import SPLIT_COORDINATOR
 from headrace.gateways.errors import NothingCollectedError, UnknownAttemptError
 from headrace.gateways.job_master import CollectedResults
-from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
+from headrace.graph.job_graph import ChainedOperator, JobGraph
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class OperatorCoordinators:
         known = {**BUILT_IN_COORDINATORS, **factories}
         known[ALIGNED_COORDINATOR] = AlignedCoordinators(known).create
         self._send_event: Final = send_event
-        self._gates: Final = OperatorEventValve()
+        self._valve: Final = OperatorEventValve()
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.
@@ -83,11 +83,21 @@ class OperatorCoordinators:
             for operator in vertex.operators:
                 if not operator.coordinator:
                     continue
-                report_backlog = functools.partial(self._backlog_of, operator.operator_id)
-                context = _context(
-                    graph, vertex, operator, settings, self._send, run_async, fail_job, later,
-                    report_backlog,
-                )  # fmt: skip
+                context = CoordinatorContext(
+                    job_id=graph.job_id,
+                    operator_id=operator.operator_id,
+                    operator_name=operator.name,
+                    parallelism=vertex.parallelism,
+                    settings=settings,
+                    send_event=functools.partial(
+                        self._send, vertex.vertex_id, operator.operator_id
+                    ),
+                    run_async=run_async,
+                    fail_job=fail_job,
+                    later=later,
+                    report_backlog=functools.partial(self._backlog_of, operator.operator_id),
+                    location=operator.location,
+                )
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
                 self._by_vertex.setdefault(vertex.vertex_id, []).append(coordinator)
@@ -128,7 +138,7 @@ class OperatorCoordinators:
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
         """The attempt ended without finishing."""
-        self._gates.subtask_gone(attempt_id.execution_vertex_id)
+        self._valve.subtask_gone(attempt_id.execution_vertex_id)
         for coordinator in self._of(attempt_id):
             coordinator.subtask_failed(attempt_id)
         for key in [key for key in self._next_event if key[0] == attempt_id]:
@@ -153,7 +163,7 @@ class OperatorCoordinators:
     @property
     def can_be_snapshotted(self) -> bool:
         """Whether nothing waits for an earlier checkpoint's barrier, or is on its way: it would be in no snapshot."""
-        return not self._gates.holds_events and self._has_all_arrived()
+        return not self._valve.holds_events and self._has_all_arrived()
 
     def when_quiet(self, action: Callable[[], None]) -> None:
         """Have `action` called whenever nothing is on its way any more."""
@@ -170,22 +180,22 @@ class OperatorCoordinators:
             operator_id: coordinator.checkpoint(checkpoint_id)
             for operator_id, coordinator in self._checkpointed
         }
-        self._gates.close(checkpoint_id, self._subtasks)
+        self._valve.close(checkpoint_id, self._subtasks)
         return states
 
     def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
         """The subtask has taken its part: events for it may go on."""
-        self._release(self._gates.acknowledged(attempt_id.execution_vertex_id, checkpoint_id))
+        self._release(self._valve.acknowledged(attempt_id.execution_vertex_id, checkpoint_id))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is published."""
-        self._release(self._gates.ended(checkpoint_id))
+        self._release(self._valve.ended(checkpoint_id))
         for _, coordinator in self._checkpointed:
             coordinator.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint came to nothing, or commits nothing."""
-        self._release(self._gates.ended(checkpoint_id))
+        self._release(self._valve.ended(checkpoint_id))
         for _, coordinator in self._checkpointed:
             coordinator.checkpoint_aborted(checkpoint_id)
 
@@ -223,8 +233,11 @@ class OperatorCoordinators:
                 errors.append(error)
         return errors
 
-    def _send(self, subtask: ExecutionVertexId, operator_id: OperatorId, payload: bytes) -> None:
-        if self._gates.pass_on(HeldEvent(subtask, operator_id, payload)):
+    def _send(
+        self, vertex_id: JobVertexId, operator_id: OperatorId, subtask_index: int, payload: bytes
+    ) -> None:
+        subtask = ExecutionVertexId(vertex_id, subtask_index)
+        if self._valve.pass_on(HeldEvent(subtask, operator_id, payload)):
             self._send_event(subtask, operator_id, payload)
 
     def _release(self, events: list[HeldEvent]) -> None:
@@ -246,36 +259,6 @@ def _create(
             f"operator '{operator.name}' needs a coordinator of this name, which this host does not bring",
         )
     return factory(context, operator.coordinator_payload)
-
-
-def _context(
-    graph: JobGraph,
-    vertex: JobVertex,
-    operator: ChainedOperator,
-    settings: Settings,
-    send_event: SendEvent,
-    run_async: Callable[[Callable[[], None]], None],
-    fail_job: Callable[[BaseException], None],
-    later: LaterCalls,
-    report_backlog: Callable[[bool], None],
-) -> CoordinatorContext:
-    def send(subtask_index: int, payload: bytes) -> None:
-        subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
-        send_event(subtask, operator.operator_id, payload)
-
-    return CoordinatorContext(
-        job_id=graph.job_id,
-        operator_id=operator.operator_id,
-        operator_name=operator.name,
-        parallelism=vertex.parallelism,
-        settings=settings,
-        send_event=send,
-        run_async=run_async,
-        fail_job=fail_job,
-        later=later,
-        report_backlog=report_backlog,
-        location=operator.location,
-    )
 
 
 class OperatorCoordinatorHandler:
