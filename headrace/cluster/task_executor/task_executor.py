@@ -71,31 +71,31 @@ _LOG = logging.getLogger(__name__)
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     """One per TaskManager."""
 
-    def __init__(self, rpc_service: RpcService, setup: TaskManagerServices) -> None:
+    def __init__(self, rpc_service: RpcService, services: TaskManagerServices) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
-        self._setup: Final = setup
-        self._tasks: Final = TaskTable(self, setup.exit_process)
-        self._cluster_partitions: Final = ClusterPartitions(setup.partitions)
-        slots = TaskSlotTable(setup.slot_count, setup.slot_profile)
+        self._services: Final = services
+        self._tasks: Final = TaskTable(self, services.exit_process)
+        self._cluster_partitions: Final = ClusterPartitions(services.partitions)
+        slots = TaskSlotTable(services.slot_count, services.slot_profile)
         self._slots: Final = TaskSlots(self, slots, self._tasks, self._slot_freed)
         self._jobs: Final = JobConnections(
             self,
-            setup.resource_id,
-            setup.location,
+            services.resource_id,
+            services.location,
             offers_for=slots.offers_for,
             on_answered=self._slots.answered,
             on_lost=self._job_master_lost,
             on_rejected=self._job_master_rejected,
         )
         self._reporter: Final = TaskReporter(self, self._tasks, self._jobs, self._task_gone)
-        self._blobs: Final = BlobCache(self, setup.run_blocking, setup.scratch)
+        self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
         self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
         self._reads: Final = PendingStateReads(self)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
-            setup.resource_id,
-            setup.resource_manager_address,
-            setup.resource_manager_id,
+            services.resource_id,
+            services.resource_manager_address,
+            services.resource_manager_id,
             registration=self._registration,
             slot_report=self.slot_report,
             on_end=self.end,
@@ -123,7 +123,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """Report the end, in whichever way it came, also if the endpoint never started: the process may end."""
         error = termination.exception()
         reason = self._end_reason or "the TaskManager was closed"
-        self._setup.on_terminated(
+        self._services.on_terminated(
             reason if error is None else f"{reason}: {type(error).__name__}: {error}"
         )
 
@@ -133,19 +133,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         def begin() -> None:
             if self._end_reason is None:
                 self._end_reason = reason
-                _LOG.info("TaskManager %s ends: %s", self._setup.resource_id, reason)
+                _LOG.info("TaskManager %s ends: %s", self._services.resource_id, reason)
                 self.close_async()
 
         self.run_async(begin)
 
     def on_fatal_error(self, error: BaseException) -> None:
         """A coroutine of this endpoint failed: bookkeeping can no longer be trusted."""
-        self._setup.exit_process(f"fatal error: {type(error).__name__}: {error}")
+        self._services.exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     @property
     def resource_id(self) -> ResourceId:
         """The TaskManager's name."""
-        return self._setup.resource_id
+        return self._services.resource_id
 
     @property
     def attempt_ids(self) -> tuple[ExecutionAttemptId, ...]:
@@ -158,7 +158,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if not self._resource_manager.link.is_leader(request.resource_manager_id):
             raise StaleLeaderError(
                 f"slot request of ResourceManager {request.resource_manager_id}, "
-                f"which does not lead TaskManager {self._setup.resource_id}"
+                f"which does not lead TaskManager {self._services.resource_id}"
             )
         job_id = request.job_id
         self._slots.allocate(request)
@@ -182,7 +182,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return connection is not None and connection.is_connected
 
     def _slot_freed(self, freed: FreedSlot) -> None:
-        slot_id = SlotId(self._setup.resource_id, freed.slot_index)
+        slot_id = SlotId(self._services.resource_id, freed.slot_index)
         self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
         self._close_if_over(freed.job_id)
 
@@ -215,18 +215,18 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         connection = self._jobs.find(attempt_id.job_id)
         if connection is None or not connection.leads(job_master_id):
             raise TaskSubmissionError(
-                f"TaskManager {self._setup.resource_id} does not follow JobMaster {job_master_id}"
+                f"TaskManager {self._services.resource_id} does not follow JobMaster {job_master_id}"
             )
         if self._tasks.find(attempt_id) is not None:
             return Acknowledge()
         if not self._slots.enter(descriptor.allocation_id, attempt_id):
             raise TaskSubmissionError(
-                f"TaskManager {self._setup.resource_id} has no slot {descriptor.allocation_id} "
+                f"TaskManager {self._services.resource_id} has no slot {descriptor.allocation_id} "
                 f"for job {attempt_id.job_id}"
             )
         name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
         try:
-            task = self._setup.task_factory.create(descriptor, self._reporter)
+            task = self._services.task_factory.create(descriptor, self._reporter)
         except Exception as error:
             self._leave_slot(attempt_id)
             if isinstance(error, HeadraceError):
@@ -369,7 +369,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> TaskExecutorHeartbeatPayload:
         self._resource_manager.link.heartbeat_received(resource_id)
         return TaskExecutorHeartbeatPayload(
-            self.slot_report(), self._setup.measure_memory(), self._cluster_partitions.report()
+            self.slot_report(), self._services.measure_memory(), self._cluster_partitions.report()
         )
 
     async def heartbeat_from_job_master(
@@ -382,7 +382,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._slots.reconcile(connection, slots)
         entries = self._tasks.of_job(slots.job_id)
         return ExecutionDeploymentReport(
-            self._setup.resource_id,
+            self._services.resource_id,
             tuple(entry.attempt_id for entry in entries),
             tuple(entry.metrics() for entry in entries),
         )
@@ -420,7 +420,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._resource_manager.link.lost(cause)
 
     async def can_be_released(self) -> bool:
-        return not len(self._tasks) and not self._setup.partitions.partition_count
+        return not len(self._tasks) and not self._services.partitions.partition_count
 
     async def shut_down(self, cause: str) -> Acknowledge:
         self.end(cause)
@@ -428,16 +428,16 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def slot_report(self) -> SlotReport:
         """Every slot as it stands."""
-        return self._slots.table.report(self._setup.resource_id)
+        return self._slots.table.report(self._services.resource_id)
 
     def _registration(self) -> TaskExecutorRegistration:
-        setup = self._setup
+        services = self._services
         return TaskExecutorRegistration(
             self.address,
-            setup.location,
-            setup.slot_count,
-            setup.slot_profile,
-            setup.versions,
-            setup.pid,
-            setup.attempt_number,
+            services.location,
+            services.slot_count,
+            services.slot_profile,
+            services.versions,
+            services.pid,
+            services.attempt_number,
         )

@@ -173,7 +173,7 @@ class LocalTaskManager:
             local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
-        setup = TaskManagerServices(
+        services = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
             resource_manager_address=configuration.resource_manager_address,
@@ -191,7 +191,7 @@ class LocalTaskManager:
             scratch=configuration.scratch_directory,
             partitions=self._shuffle.partitions,
         )
-        return TaskExecutor(rpc_service, setup)
+        return TaskExecutor(rpc_service, services)
 
 
 def _serve(
