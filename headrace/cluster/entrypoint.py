@@ -1,4 +1,4 @@
-"""ClusterEntrypoint: the control plane of one cluster in this process: its thread, its services, its endpoints.
+"""ClusterEntrypoint: starts the control plane of one cluster in this process, with its thread, services and endpoints.
 
 Source: Flink ClusterEntrypoint.
 """
@@ -12,17 +12,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
-from headrace.cluster.blob.transfer import prepare, upload_blobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
-from headrace.cluster.output_receiver import OutputReceiver
+from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle.shuffle_master import (
+from headrace.cluster.shuffle_master import (
     CreditBasedShuffleMaster,
     ShuffleMaster,
     ShuffleMasterContext,
@@ -54,7 +54,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 NO_TIMEOUT_MS: Final = 21_474_835_000.0
-"""For callers in this process, who wait for a job's result as long as it takes."""
+"""Timeout of callers in this process, who wait for a job's result as long as it takes."""
 _CLOSE_TIMEOUT_S: Final = 60.0
 _ASK_TIMEOUT_S: Final = 30.0
 
@@ -101,7 +101,7 @@ class Cluster:
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
-        """What ended the cluster before its owner did, or None."""
+        """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
         self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
         self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
@@ -166,7 +166,7 @@ class Cluster:
         self.failed(EndpointFailedError(endpoint.address, cause))
 
     def shuffle_master_failed(self, error: BaseException) -> None:
-        """The shuffle master cannot go on: without it no job can, and whoever holds the cluster is to end it."""
+        """The shuffle master cannot go on: no job can run without it, and the holder of the cluster is to end it."""
         _LOG.critical("the shuffle service of the cluster is gone: %s", error)
         if not self._is_closing and self.failure is None:
             self._fail(error)

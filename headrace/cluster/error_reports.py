@@ -1,4 +1,4 @@
-"""Errors as text on their way to the client: the first line names cause, operator and the user's file and line."""
+"""Error reports: turn an error into text for the client, whose first line names cause, operator and the user's line."""
 
 import logging
 import re
@@ -83,7 +83,7 @@ def _innermost(error: BaseException) -> str:
 
 
 def _telling_trace(domain: ErrorDomain, trace: str) -> str:
-    """Nothing where the text says what to mend, and the way to it leads through no file of the user's."""
+    """Return the traceback; empty if the text says what to mend and no file of the user's is in the traceback."""
     if domain is ErrorDomain.INTERNAL:
         return trace
     if any(is_user_file(name) for name in _FRAME.findall(trace)):

@@ -3,9 +3,8 @@
 A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. A process
 without rivals leads at once. Among several rivals, another LeaderElection grants when the others have lost; a
 LeaderRetrieval then tells where the leader is, which nobody needs as long as addresses are handed over at start.
+`interpret` translates the answer of a leader to a registration, for JobMaster, ResourceManager and TaskExecutor alike.
 Source: Flink LeaderElection, EmbeddedLeaderService.
-
-Also translates the answer to a registration for the retry engine, the same way for all three handshakes.
 """
 
 from typing import Final, Protocol, TypeVar
@@ -30,7 +29,7 @@ class LeaderElection(Protocol):
 
 
 class EmbeddedLeaderElection:
-    """Grants leadership to whoever asks. Implements LeaderElection for one process without rivals."""
+    """Grants leadership at once. Implements LeaderElection for one process without rivals."""
 
     def __init__(self, random: SeededRandom) -> None:
         self._random: Final = random

@@ -17,7 +17,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import Coordi
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.shuffle.shuffle_master import ShuffleMasterContext
+from headrace.cluster.shuffle_master import ShuffleMasterContext
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor

@@ -1,7 +1,7 @@
 """ResourceManagerLink: connects a JobMaster or TaskExecutor to one ResourceManager.
 
-It registers, answers heartbeats, notices silence and registers again. What is registered, and what follows, is the
-owner's. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnection.
+It registers, answers heartbeats, notices silence and registers again. Its owner makes the registration and acts on the
+answer. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnection.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The software that driver and workers must share, because functions travel between them as pickles."""
+"""Versions of the software that driver and workers must share, because functions travel between them as pickles."""
 
 import platform
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
-+- cluster.shuffle.shuffle_master: PartitionRegistrationError
++- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
 +- connectors.files.paths: PathOutsideError

@@ -1,7 +1,7 @@
 """ShuffleEnvironment: what a shuffle service does on each TaskManager, whichever service it is.
 
-The scheduler's half is the ShuffleMaster; a ShuffleServiceFactory makes both (see cluster/shuffle). A service may keep
-results elsewhere than on TaskManagers; what it does not want to do itself it leaves to the built-in environment.
+The JobManager's half is the ShuffleMaster (`cluster/shuffle_master`). A service may keep results elsewhere
+than on TaskManagers; what it does not want to do itself it leaves to the built-in environment.
 Source: Flink ShuffleEnvironment.
 """
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.cluster.shuffle.shuffle_master import (
+from headrace.cluster.shuffle_master import (
     CreditBasedShuffleMaster,
     JobShuffleContext,
     ShuffleMaster,

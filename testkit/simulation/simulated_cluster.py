@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from headrace.cluster.blob.transfer import prepare, submit_job
+from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names

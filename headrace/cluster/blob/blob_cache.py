@@ -10,6 +10,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from headrace.cluster.blob.blob_client import PAUSE_S, TransferFailures, download
 from headrace.cluster.blob.blob_files import BlobFiles
 from headrace.cluster.blob.options import (
     CLEANUP_INTERVAL,
@@ -17,7 +18,6 @@ from headrace.cluster.blob.options import (
     chunk_size,
     storage_parent,
 )
-from headrace.cluster.blob.transfer import PAUSE_S, TransferFailures, download
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
@@ -43,7 +43,7 @@ class BlobCache:
         # How often each job came or went: a deletion that was planned before the last time is void.
         self._versions: dict[JobId, int] = {}
         self.fetched_count = 0
-        """How many blobs were fetched, tries that failed not counted."""
+        """Number of blobs that were fetched; tries that failed do not count."""
 
     @property
     def directory(self) -> Path | None:

@@ -1,14 +1,13 @@
-"""BlobFiles: blobs as files of one directory of their own, complete or on their way. Blocking; no bookkeeping.
+"""BlobFiles: writes, reads and deletes blobs as files of one directory. Blocking; no bookkeeping.
 
     <directory>/<job id>/<hash>            complete: moved there in one step, after its content was compared
     <directory>/<job id>/<hash>.partial    grows by chunks
 
-Source: Flink BlobUtils.
+BlobLedger is the server's bookkeeping: which blobs it has, how much of each, and until when. Pure.
 
-BlobLedger: which blobs the server has, how much of each, and until when. Pure.
+    put ──► incomplete ──last byte, content compared──► complete ──► released with its job
 
-put ──► incomplete ──last byte, content compared──► complete ──► released with its job
-A job that was never submitted loses its blobs when nobody has asked for them for a while.
+A job that was never submitted loses its blobs when nobody has asked for them for a while. Source: Flink BlobUtils.
 """
 
 import contextlib
@@ -209,7 +208,7 @@ class BlobLedger:
         return job is not None and key in job.complete
 
     def arrived(self, job_id: JobId, key: BlobKey, received: int) -> None:
-        """So much of an expected blob is there now."""
+        """Record the number of bytes of an expected blob that are there now."""
         assert received <= key.size_bytes
         self._jobs[job_id].received[key] = received
 

@@ -1,7 +1,8 @@
 """BlobServer: keeps the big payloads of all jobs in files, from their upload to the end of their job.
 
-Chunks come and go over the calls that the processes of a cluster exchange anyway, authenticated and encrypted as those
-are (docs/adr/0008). Files are written and read beside the main thread. Source: Flink BlobServer.
+Chunks are sent over the RPC connections that the processes of a cluster have anyway, with their authentication and
+encryption (docs/adr/0008). Files are written and read by threads, concurrently with the main thread.
+Source: Flink BlobServer.
 """
 
 import asyncio

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
+from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line
-from headrace.cluster.job_master.job_master import JobMaster
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
-from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
@@ -146,14 +146,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _release_blobs(self, graph: JobGraph) -> None:
         """Release the blobs of a job that has no JobMaster to do so."""
         if blob_keys(graph):
-            self.spawn(self._release_blobs_of(graph.job_id), "release blobs")
-
-    async def _release_blobs_of(self, job_id: JobId) -> None:
-        try:
-            await self._services.blob_server.release_job(job_id)
-        except HeadraceError as error:
-            # They go with the cluster, at the latest.
-            _LOG.warning("the blobs of job %s are not deleted: %s", job_id, error)
+            self.spawn(release_blobs(graph, self._services.blob_server), "release blobs")
 
     async def request_blob_server_address(self) -> str:
         return gateway_address(self._services.blob_server)

@@ -119,7 +119,7 @@ class JobArchive:
         return None if entry is None else entry.job
 
     def jobs(self) -> tuple[ArchivedJob, ...]:
-        """All of them."""
+        """All jobs that are remembered."""
         return tuple(entry.job for entry in self._entries.values())
 
     def _forget_oldest(self) -> _Entry:

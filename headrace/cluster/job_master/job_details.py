@@ -1,6 +1,6 @@
 """Details of a job for people and clients, per vertex and subtask, with metrics combined over subtasks. Pure."""
 
-from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import ExceptionEntry
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.ids import ExecutionVertexId

@@ -1,24 +1,48 @@
 """JobMaster: the endpoint that leads one job, from its slots to its last report.
 
-Decisions are the Scheduler's, the JobShell carries them out; this is what both hear from the world. Source: Flink
-JobMaster.
+It makes the job's Scheduler, which decides, and the services that the Scheduler acts through, and serves TaskManagers,
+the ResourceManager, clients and the Dispatcher with both. Source: Flink JobMaster, JobManagerSharedServices.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.error_reports import first_line
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
+from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
-from headrace.cluster.job_master.executions.executions import ReportVerdict
+from headrace.cluster.job_master.connections.cached_results import DataSetLookup
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.connections.resource_manager_connection import (
+    ResourceManagerConnection,
+)
+from headrace.cluster.job_master.connections.slot_requests import SlotRequests
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinatorHandler,
+)
+from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
+from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.job_details import describe_job, result_of
-from headrace.cluster.job_master.job_shell import JobShell
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.cluster.job_master.results.partition_tracker import (
+    RELEASE_DURING_JOB,
+    PartitionTracker,
+)
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler, SchedulerServices
 from headrace.cluster.job_master.state_locator import StateLocator
+from headrace.cluster.shuffle_master import ShuffleMaster
+from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -31,6 +55,8 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
@@ -50,14 +76,30 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import FencedRpcEndpoint
+from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
 _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
-"""What a job that is given up has come to by itself, or by its user."""
+"""A job in one of these ends by itself or by its user, also where the cluster ends before it has."""
+
+
+@dataclass(frozen=True)
+class JobManagerSharedServices:
+    """Services that the Dispatcher shares with all JobMasters of one cluster.
+
+    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread.
+    """
+
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerId
+    coordinator_factories: CoordinatorFactories
+    blob_server: BlobServerGateway
+    shuffle_master: ShuffleMaster
+    run_blocking: BlockingRunner = run_in_thread
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
@@ -77,26 +119,112 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._blob_server: Final = services.blob_server
         self._on_ended: Final = on_ended
         settings = rpc_service.settings.with_values(graph.settings)
-        self._job: Final = JobShell(
-            self, graph, settings, services, on_terminal=self._has_last_status
+        self._resource_id: Final = ResourceId(f"jobmanager-{graph.job_id}")
+        self._notices: Final = JobNotices(self.clock, self.schedule_run_async)
+        self._scheduler: Final = Scheduler(
+            graph,
+            create_restart_strategy(settings, rpc_service.random),
+            self.clock,
+            PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
+            settings,
         )
-        self._scheduler: Final = self._job.scheduler
-        self.task_managers: Final = self._job.task_managers
-        """To be asked by whoever runs on the same thread."""
-        self._coordination: Final = self._job.coordination
-        self._checkpointing: Final = self._job.checkpointing
-        self._resource_manager: Final = self._job.resource_manager
+        scheduler = self._scheduler
+        self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
+        """TaskManagers that work for the job; used on the main thread only."""
+        self._resource_manager: Final = self._open_resource_manager(scheduler, services)
+        self._slots: Final = SlotRequests(
+            self,
+            graph,
+            scheduler.pool,
+            self.task_managers,
+            self._resource_manager,
+            settings,
+            is_waiting=lambda: scheduler.is_waiting_for_slots,
+            on_unavailable=scheduler.slots_cannot_come,
+        )
+        self._registrar: Final = PartitionRegistrar(
+            self, services.shuffle_master, graph.job_id, settings, self._fail_job
+        )
+        self._coordination: Final = OperatorCoordinatorHandler(
+            self,
+            scheduler,
+            self.task_managers,
+            services.coordinator_factories,
+            settings,
+            services.run_blocking,
+        )
+        self._checkpointing: Final = open_checkpointing(
+            self,
+            scheduler,
+            self.task_managers,
+            self._coordination,
+            settings,
+            services.run_blocking,
+            self._notices,
+        )
+        scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
-            self._scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
+            scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
-        self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
+        self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
         self._has_ended = False
         self._is_given_up = False
 
+    def _open_task_managers(
+        self, scheduler: Scheduler, settings: Settings, services: JobManagerSharedServices
+    ) -> TaskManagers:
+        return TaskManagers(
+            self,
+            scheduler.executions,
+            scheduler.pool,
+            job_id=self._graph.job_id,
+            job_master_id=self.fencing_token,
+            resource_id=self._resource_id,
+            settings=settings,
+            blob_server_address=gateway_address(services.blob_server),
+            on_lost=scheduler.lose_task_manager,
+            on_task_lost=scheduler.lose,
+        )
+
+    def _open_resource_manager(
+        self, scheduler: Scheduler, services: JobManagerSharedServices
+    ) -> ResourceManagerConnection:
+        return ResourceManagerConnection(
+            self,
+            self._resource_id,
+            self._graph.job_id,
+            self.fencing_token,
+            address=services.resource_manager_address,
+            resource_manager_id=services.resource_manager_id,
+            requirements=lambda: scheduler.pool.requirements,
+            on_rejected=self._rejected,
+        )
+
+    def _services_for(self, scheduler: Scheduler, settings: Settings) -> SchedulerServices:
+        coordination, checkpointing = self._coordination, self._checkpointing
+        restore = JobRestore(
+            self, scheduler, coordination, checkpointing.lineage, settings, self._notices
+        )
+        return SchedulerServices(
+            task_managers=self.task_managers,
+            slots=self._slots,
+            registrar=self._registrar,
+            data_sets=DataSetLookup(self, self._resource_manager, settings),
+            restore=restore.restore,
+            commit=functools.partial(coordination.commit, checkpointing.commits.await_all),
+            execution_changed=self._execution_changed,
+            status_changed=self._status_changed,
+            restarts=self._tell_restart,
+            schedule_run_async=self.schedule_run_async,
+        )
+
     async def on_start(self) -> None:
         """Begin."""
-        self._job.start()
+        self._registrar.start()
+        self._resource_manager.link.connect()
+        self._scheduler.start()
+        self._slots.return_idle()
 
     async def on_stop(self) -> None:
         """Let go of everybody. A job that has not ended is given up here."""
@@ -104,7 +232,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if not self._has_ended:
             await self._checkpointing.lineage.close(JobStatus.SUSPENDED)
             await self._coordination.close()
-            self._job.partitions.close()
+            self._registrar.close()
         await self.task_managers.dismiss_all()
 
     # TaskManagers and their slots
@@ -199,7 +327,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     # The ResourceManager
 
     def notify_not_enough_resources(self, explanation: str) -> None:
-        self._job.slots.cannot_come(explanation)
+        self._slots.cannot_come(explanation)
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
@@ -219,7 +347,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if self._scheduler.is_waiting_for_slots:
             explanation = await self._resource_manager.explain()
         return describe_job(
-            self._scheduler, self._checkpointing.overview, self._job.notices.told, explanation
+            self._scheduler, self._checkpointing.overview, self._notices.told, explanation
         )
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
@@ -250,23 +378,51 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return Acknowledge()
 
     def fail_for_good(self, error: BaseException) -> None:
-        """For the Dispatcher: the job cannot run on this cluster any more."""
+        """Fail the job without a restart: it cannot run on this cluster any more. Called by the Dispatcher."""
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """For the Dispatcher, which runs on the same thread: the cluster ends, and nobody has cancelled the job."""
+        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread."""
         self._is_given_up = self._scheduler.status not in _ENDING
         self.run_async(self._scheduler.cancel)
 
     @property
     def status(self) -> JobStatus:
-        """For the Dispatcher, which runs on the same thread."""
+        """The job's status, for the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
 
-    # The end
+    # What the scheduler tells, and what fails the job
 
-    def _has_last_status(self) -> None:
-        self.spawn(self._end(), "end of the job")
+    def _execution_changed(self, execution: Execution) -> None:
+        self._coordination.execution_changed(execution)
+        if execution.state.is_terminal:
+            is_failure = execution.state is not ExecutionState.FINISHED
+            self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
+
+    def _status_changed(self, status: JobStatus) -> None:
+        _LOG.info("job %s (%s) is %s", self._graph.name, self._graph.job_id, status.name)
+        self._checkpointing.status_changed(status)
+        if status.is_globally_terminal_state():
+            self.spawn(self._end(), "end of the job")
+
+    def _tell_restart(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        newest_id = self._checkpointing.newest_id
+        self._notices.tell(
+            "restarts",
+            f"job '{self._graph.name}' restarts {f'in {delay_ms / 1000:.1f} s' if delay_ms else 'now'} "
+            f"{f'from checkpoint {newest_id}' if newest_id else 'from the start'} "
+            f"(restart {restart_count}): {first_line(cause.error)}",
+        )
+
+    def _rejected(self, reason: str) -> None:
+        text = f"the ResourceManager rejected the job: {reason}"
+        error = ErrorInfo("NoResourceAvailableError", text, "INTERNAL", recoverable=False)
+        self._scheduler.fail_job(Failure(error))
+
+    def _fail_job(self, error: HeadraceError) -> None:
+        self._scheduler.fail_job(Failure.of_error(error))
+
+    # The end
 
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
@@ -277,25 +433,16 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if self._scheduler.status is JobStatus.FINISHED:
             await self.task_managers.promote_partitions(self._scheduler.partitions.promote())
         self._resource_manager.close("the job has ended")
-        self._job.notices.close()
+        self._notices.close()
         self._has_ended = True
         self._ended.set_result(self._scheduler.status)
-        self._job.partitions.close()
-        await self._release_blobs()
-        collected = self._coordination.collect_coordinators()
+        self._registrar.close()
+        await release_blobs(self._graph, self._blob_server)
+        collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(
             ArchivedJob(
-                describe_job(self._scheduler, self._checkpointing.overview, self._job.notices.told),
+                describe_job(self._scheduler, self._checkpointing.overview, self._notices.told),
                 result_of(self._scheduler),
                 collected,
             )
         )
-
-    async def _release_blobs(self) -> None:
-        if not blob_keys(self._graph):
-            return
-        try:
-            await self._blob_server.release_job(self._graph.job_id)
-        except HeadraceError as error:
-            # They go with the cluster, at the latest.
-            _LOG.warning("the blobs of job %s are not deleted: %s", self._graph.job_id, error)

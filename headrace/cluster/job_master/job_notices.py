@@ -1,8 +1,8 @@
 """JobNotices: tells the user of restarts and failed checkpoints at once, whatever the log level.
 
-A notice is one line. It goes to the terminal by the logger of this module, which `headrace run` shows always and plain
-Python shows where nobody has configured logging, and is kept for clients that ask later. Of notices of one topic that
-come fast, the first few are told as they come; of the others the newest one stands for all.
+A notice is one line. It is written by the logger of this module, which `headrace run` always shows and plain Python
+shows unless logging is configured, and it is kept for clients that ask later. When many notices of one topic come
+within a short time, the first few are told as they come, and of the others only the newest.
 Runs on the JobMaster's main thread.
 """
 
@@ -77,7 +77,7 @@ class JobNotices:
 
 
 class _Topic:
-    """Of one topic, in the present period: how many were told, and the newest of those that were not."""
+    """Notices of one topic in the present period: the number that was told, and the newest that was not."""
 
     def __init__(self) -> None:
         self.told_count = 0

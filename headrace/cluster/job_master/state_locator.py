@@ -1,6 +1,6 @@
-"""StateLocator: finds what a client wants to know the state of, in the job and in storage, and asks its TaskManager.
+"""StateLocator: finds the operators, the subtask or the stored checkpoint whose state a client wants to read.
 
-Runs on the JobMaster's main thread. Nothing of the state is kept, or looked at, here.
+A running subtask is asked through its TaskManager. Runs on the JobMaster's main thread.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,7 +10,7 @@ from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
@@ -28,8 +28,9 @@ from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcC
 from headrace.rpc.proxies import with_timeout
 
 _ANSWER_MARGIN_MS: Final = 4_000.0
-"""How much longer than a read itself the answer of a TaskManager is waited for: it says itself, a second after the time
-is over, that the subtask has not come to it."""
+"""Patience for the answer of a TaskManager beyond the time of the read itself.
+
+One second after that time the TaskManager itself answers that the subtask has not come to it."""
 
 
 class StateLocator:
@@ -49,11 +50,11 @@ class StateLocator:
         self._settings: Final = settings
 
     def operators(self) -> tuple[OperatorDescription, ...]:
-        """All of the job, in topological order of their vertices."""
+        """All operators of the job, in topological order of their vertices."""
         return tuple(_described(vertex, operator) for vertex, operator in self._all())
 
     def operator(self, named: str) -> OperatorDescription:
-        """The one of a uid, else of an id, else of a name. UnknownOperatorError."""
+        """The operator with this uid, else with this id, else with this name. UnknownOperatorError."""
         return _described(*self._find(named))
 
     async def latest_checkpoint(self) -> StoredCheckpoint | None:

@@ -1,15 +1,13 @@
-"""ClusterPartitionTracker: the data sets that jobs left to the cluster, as TaskManagers report them. Pure.
+"""ClusterPartitionTracker: tracks the data sets that jobs left to the cluster, as TaskManagers report them. Pure.
 
 A data set of which a part was lost is of no use to anybody: its other parts are released, also those of which the
 tracker learns only then; else they would keep their TaskManagers for ever. So are those that were released before they
-were reported. But for that, nothing is kept that reports do not bring again.
-Source: Flink ResourceManagerPartitionTrackerImpl.
+were reported. All else comes again with the next reports.
 
-ClusterPartitionRelease: learns of results that outlive their jobs, lists them and has them released.
-
-A data set can stay incomplete: its JobMaster ended amid promoting, or a TaskManager before it could tell. It is
-released once nobody led its job for `resourcemanager.job.timeout`; till then what is missing may be on its way. Main
-thread of the ResourceManager. Source: Flink ResourceManager, whose partition tracker releases by RPC as well.
+ClusterPartitionRelease acts on it, on the ResourceManager's main thread. A data set can stay incomplete, because its
+JobMaster or a TaskManager ended too early. It is released once nobody has led its job for
+`resourcemanager.job.timeout`; till then its other parts may be on their way.
+Source: Flink ResourceManagerPartitionTrackerImpl, ResourceManager.
 """
 
 import asyncio
@@ -30,11 +28,13 @@ from headrace.gateways.messages import (
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
 
+_LOG = logging.getLogger(__name__)
+
 DataSetsToRelease = dict[ResourceId, tuple[ClusterDataSetId, ...]]
-"""What each TaskManager is to be told."""
+"""Data sets that each TaskManager is to release."""
 _NOTHING: Final = ClusterPartitionReport(-1)
 UNWANTED_KEPT_MAX: Final = 1000
-"""So many data sets that nobody reports any more are remembered as lost or released."""
+"""Number of data sets without a report that are remembered as lost or released."""
 
 
 class ClusterPartitionTracker:
@@ -64,7 +64,7 @@ class ClusterPartitionTracker:
         return self._telling(lost | stale, only=None if lost else resource_id)
 
     def registered(self, resource_id: ResourceId) -> None:
-        """A TaskManager begins anew, perhaps as another process: its next report counts, whatever its number."""
+        """A TaskManager registered again, perhaps as another process: its next report counts, whatever its number."""
         known = self._reports.get(resource_id)
         if known is not None:
             self._reports[resource_id] = ClusterPartitionReport(-1, known.partitions)
@@ -77,7 +77,7 @@ class ClusterPartitionTracker:
         return self._telling(lost)
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> DataSetsToRelease:
-        """Nobody wants these any more, nor those that are not there yet: their job may still go on."""
+        """Release data sets, also parts that are reported only later, as their job may still go on."""
         self._unwanted |= dict.fromkeys(data_sets)
         return self._telling(data_sets)
 
@@ -130,9 +130,6 @@ def _number(partition: ClusterPartition) -> int:
     return partition.partition_id.partition_number
 
 
-_LOG = logging.getLogger(__name__)
-
-
 class ClusterPartitionRelease:
     """`gateway_of` finds a TaskManager that is registered, or None; `is_led` knows whether a job has a JobMaster."""
 
@@ -148,7 +145,7 @@ class ClusterPartitionRelease:
         # Incomplete ones that are going to be looked at again.
         self._watched: set[ClusterDataSetId] = set()
         self.tracker: Final = ClusterPartitionTracker()
-        """To be asked; changes come by the methods here."""
+        """The data sets as they stand, to be read only."""
 
     def reported(self, resource_id: ResourceId, report: ClusterPartitionReport) -> None:
         """A TaskManager says what it has."""

@@ -1,4 +1,4 @@
-"""JobMasters that are registered at the ResourceManager, and what becomes of their needs when they go."""
+"""JobMasters: those that are registered at the ResourceManager. A job without a leader for too long loses its slots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class RegisteredJobMaster:
 
 
 class JobMasters:
-    """By job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
+    """JobMasters by job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
 
     def __init__(
         self,

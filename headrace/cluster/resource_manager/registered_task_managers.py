@@ -1,4 +1,4 @@
-"""TaskManagers that are registered at the ResourceManager, each under its newest registration.
+"""RegisteredTaskManagers: those that are registered at the ResourceManager, each under its newest registration.
 
 Main thread of the ResourceManager. Source: Flink ResourceManager, its taskExecutors.
 """
@@ -47,7 +47,7 @@ class RegisteredTaskManager:
 
 
 class RegisteredTaskManagers:
-    """By the name of their worker, in the order in which they came."""
+    """TaskManagers by the name of their worker, in the order in which they came."""
 
     def __init__(self, endpoint: RpcEndpoint) -> None:
         self._endpoint: Final = endpoint

@@ -81,10 +81,7 @@ class _SlotsReport:
 
 
 class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGateway):
-    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone.
-
-    Implements WorkersOwner.
-    """
+    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone."""
 
     def __init__(
         self,
@@ -103,7 +100,15 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._versions: Final = dict(versions)
         self._on_host_failed: Final = on_host_failed
         self._task_managers: Final = RegisteredTaskManagers(self)
-        self._workers: Final = Workers(self, driver, self, worker_name)
+        self._workers: Final = Workers(
+            self,
+            driver,
+            worker_name,
+            stop=self._stop_task_manager,
+            ask_whether_releasable=self._ask_whether_releasable,
+            on_terminated=self._lose_task_manager,
+            on_host_failed=self._host_failed,
+        )
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
@@ -300,9 +305,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     def _task_manager_silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         self._lose_task_manager(resource_id, loss.text)
 
-    # WorkersOwner
+    # Workers
 
-    async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
+    async def _stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is not None:
             self._heartbeats.unmonitor_target(worker_id)
@@ -310,7 +315,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._data_sets.lost(worker_id)
             await task_manager.ask_to_stop(cause)
 
-    async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
+    async def _ask_whether_releasable(self, worker_id: ResourceId) -> None:
         gateway = self._task_managers.gateway_of(worker_id)
         if gateway is None:
             return
@@ -321,11 +326,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if is_releasable:
             self._workers.handle(IdleReleaseAgreed(worker_id))
 
-    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
-        """Drop the TaskManager of a worker that the host reports as ended: the host knows first and best."""
-        return self._lose_task_manager(worker_id, diagnostics)
-
-    def host_failed(self, error: BaseException) -> None:
+    def _host_failed(self, error: BaseException) -> None:
         """Report the host's failure and drop all TaskManagers: every worker ends with its host, without a message."""
         self._on_host_failed(error)
         for task_manager in self._task_managers:

@@ -1,8 +1,6 @@
-"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing.
+"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing and why.
 
 Main thread of the ResourceManager. Source: Flink FineGrainedSlotManager.
-
-What is missing and why, in one line for people. Pure.
 """
 
 import logging
@@ -49,7 +47,7 @@ class SlotManager:
         self._on_missing: Final = on_missing
         random = endpoint.rpc_service.random
         self.matching: Final = SlotMatching(lambda: AllocationId.generate(random))
-        """To be asked; changes come by `handle`."""
+        """Slots and needs as they stand, to be read only; `handle` changes them."""
 
     def handle(self, event: SlotEvent) -> None:
         """Something about slots or needs has changed."""

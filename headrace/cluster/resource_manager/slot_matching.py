@@ -1,4 +1,4 @@
-"""SlotMatching: who has which slot, and which free slot serves which job's need. Pure.
+"""SlotMatching: assigns free slots to the needs of jobs, and knows which job has which slot. Pure.
 
     FREE --matched--> PENDING --TaskManager accepted--> ALLOCATED
       ^                  | refused, timed out               | freed, or reported empty

@@ -18,9 +18,9 @@ from headrace.core.ids import ResourceId
 
 _TOMBSTONES_MAX: Final = 1000
 _ROOM_CHECK_MS: Final = 1_000.0
-"""How often a host without room for a worker that is needed is asked again: nobody tells when it has some."""
+"""Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
 SHORTAGE_PATIENCE_MS: Final = 10_000.0
-"""How long workers that are needed may be without a place before people are told."""
+"""Time for which workers that are needed may have no place before people are told."""
 
 
 class WorkerState(enum.Enum):
@@ -135,7 +135,7 @@ class AskWhetherReleasable:
 
 @dataclass(frozen=True)
 class TellShortage:
-    """For a while the host has had no place for so many workers that are needed: tell people."""
+    """Tell people that for a while the host has had no place for `worker_count` workers that are needed."""
 
     worker_count: int
 

@@ -1,9 +1,9 @@
 """Workers: carries out the WorkerPool's decisions at the host, and brings the host's reports to the main thread."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Any, Final
 
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.options import (
@@ -35,42 +35,32 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG = logging.getLogger(__name__)
 
 
-class WorkersOwner(Protocol):
-    """Actions of the ResourceManager on its workers' TaskManagers."""
-
-    async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
-        """Stop it by RPC where it is registered, and use it no more."""
-        ...
-
-    async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
-        """Ask whether somebody still reads from it; the answer yes is an IdleReleaseAgreed."""
-        ...
-
-    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
-        """The host says that it is gone. Returns whether it was registered, and has been dealt with."""
-        ...
-
-    def host_failed(self, error: BaseException) -> None:
-        """The host itself is gone."""
-        ...
-
-
 class Workers:
     """The pool, the driver and the clock between them. Runs on the ResourceManager's main thread.
 
-    Implements WorkerListener, from any thread.
+    Implements WorkerListener, from any thread. `stop(worker_id, cause)` stops a TaskManager by RPC where it is
+    registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
+    an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
+    returns whether it was registered and has been dealt with. `on_host_failed(error)`: the host itself is gone.
     """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
         driver: ResourceManagerDriver,
-        owner: WorkersOwner,
         worker_name: Callable[[int], str],
+        *,
+        stop: Callable[[ResourceId, str], Awaitable[None]],
+        ask_whether_releasable: Callable[[ResourceId], Coroutine[Any, Any, None]],
+        on_terminated: Callable[[ResourceId, str], bool],
+        on_host_failed: Callable[[BaseException], None],
     ) -> None:
         self._endpoint: Final = endpoint
         self._driver: Final = driver
-        self._owner: Final = owner
+        self._stop: Final = stop
+        self._ask_whether_releasable: Final = ask_whether_releasable
+        self._on_terminated: Final = on_terminated
+        self._on_host_failed: Final = on_host_failed
         self._worker_name: Final = worker_name
         self._worker_profile: Final = worker_profile(endpoint.settings)
         self._name_count = 0
@@ -108,7 +98,7 @@ class Workers:
                 case ReleaseWorker(worker_id, cause):
                     self._endpoint.spawn(self._release(worker_id, cause), f"release {worker_id}")
                 case AskWhetherReleasable(worker_id):
-                    question = self._owner.ask_whether_releasable(worker_id)
+                    question = self._ask_whether_releasable(worker_id)
                     self._endpoint.spawn(question, f"idle {worker_id}")
                 case TellShortage(worker_count):
                     self._tell_shortage(worker_count)
@@ -142,17 +132,17 @@ class Workers:
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         def terminated() -> None:
-            if not self._owner.worker_terminated(worker_id, diagnostics):
+            if not self._on_terminated(worker_id, diagnostics):
                 self.handle(WorkerTerminated(worker_id, diagnostics))
 
         self._endpoint.run_async(terminated)
 
     def host_failed(self, error: BaseException) -> None:
-        self._endpoint.run_async(lambda: self._owner.host_failed(error))
+        self._endpoint.run_async(lambda: self._on_host_failed(error))
 
     async def _release(self, worker_id: ResourceId, cause: str) -> None:
-        """By RPC first, so that the TaskManager can say goodbye; then by the host, for certain."""
-        await self._owner.stop_task_manager(worker_id, cause)
+        """Stop a worker by RPC first, so that its TaskManager can say goodbye, and then by the host."""
+        await self._stop(worker_id, cause)
         self._driver.release_worker(worker_id)
 
     def _set_timer(self, due_ms: float | None, monotonic_ms: float) -> None:

@@ -1,13 +1,12 @@
-"""ClusterPartitions: the results on a TaskManager that outlive their job, and the reports of them.
+"""ClusterPartitions: keeps the results on a TaskManager that outlive their job, and reports them.
 
-They lie where they were written and belong to no job any more: no JobMaster releases them, only the ResourceManager,
-or the end of the TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.
+They stay where they were written, and no JobMaster releases them: only the ResourceManager does, or the end of the
+TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 
-from headrace.cluster.task_executor.task_manager_services import StoredPartitions
 from headrace.core.ids import ClusterDataSetId, JobId, ResultPartitionId
 from headrace.gateways.messages import (
     ClusterPartition,
@@ -15,8 +14,44 @@ from headrace.gateways.messages import (
 )
 
 
+class StoredPartitions(Protocol):
+    """The results on this TaskManager: those of the network's ResultPartitionManager."""
+
+    @property
+    def partition_count(self) -> int:
+        """Results that somebody may still read."""
+        ...
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """Drop results; unknown ones are passed over."""
+        ...
+
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        """Whether a result is here."""
+        ...
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        """Drop all results of a job, but for those in `kept`."""
+        ...
+
+
+class NoPartitions:
+    """No results, for a TaskExecutor whose tasks have no data plane."""
+
+    partition_count = 0
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        pass
+
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        return False
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        pass
+
+
 class ClusterPartitions:
-    """Beside the results of jobs, which `stored` knows too."""
+    """Cluster partitions of one TaskManager. `stored` knows them and the results of jobs."""
 
     def __init__(self, stored: StoredPartitions) -> None:
         self._stored: Final = stored
@@ -24,7 +59,7 @@ class ClusterPartitions:
         self._change_number = 0
 
     def promote(self, partitions: Iterable[ClusterPartition]) -> None:
-        """From now on these are the cluster's; again changes nothing, and one that is not there is passed over."""
+        """Give results to the cluster. Idempotent; results that are not here are passed over."""
         new = [
             each
             for each in partitions

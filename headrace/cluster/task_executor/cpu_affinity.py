@@ -1,9 +1,9 @@
-"""CpuAffinity: TaskManagers of one host keep to processor cores of their own.
+"""CpuAffinity: gives each TaskManager of a host processor cores of its own.
 
-Two TaskManagers that exchange batches wake each other with every one of them, and Linux takes whoever is woken over a
+Two TaskManagers that exchange batches wake each other with every batch, and Linux moves a process that is woken over a
 socket to the core of the waker, which it expects to fall asleep: both then take turns on one core while others idle.
-So each takes the first place that is free on its host, and asks to run on the cores of that place only. A place is held
-by an abstract socket, which is gone with its process however that ends, and leaves no file.
+So each takes the first place that is free on its host, and runs only on the cores of that place. A place is held by an
+abstract socket, which ends with its process and leaves no file.
 """
 
 import logging
@@ -45,7 +45,7 @@ class CpuAffinity:
 
 
 def cores_of_place(place_index: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
-    """Return the cores of one place of those `cores`, `width` each; past the last place it begins anew."""
+    """Return the cores of one place of those `cores`, `width` each; after the last place comes the first again."""
     place_count = max(1, len(cores) // width)
     first = place_index % place_count * width
     return tuple(cores[first : first + width])

@@ -1,16 +1,22 @@
-"""From a deployment descriptor to a task: partitions, gates, environment. The one door between the planes.
+"""Deployment: makes a task, with its partitions, gates and environment, from a deployment descriptor.
 
-Nothing is unpickled here: user code is loaded by the task that runs it. Source: Flink TaskExecutor.submitTask, Task's
-constructor.
+This is the one door between the control plane and the data plane. Nothing is unpickled here: user code is loaded by the
+task that runs it. Source: Flink TaskExecutor.submitTask, Task's constructor.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.checkpoint.storage.task_local_state import TaskLocalState
-from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
+from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.task_local_state import (
+    CopiesFirstReader,
+    CopyingWriter,
+    TaskLocalState,
+)
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -34,6 +40,29 @@ from headrace.task.environment import (
 )
 from headrace.task.task import Task
 from headrace.task.task_runner import TaskRunner
+
+
+class CheckpointFiles:
+    """Files to which tasks write their parts of checkpoints, at the URIs that each names, and from which they restore.
+
+    Implements SnapshotStorage. `settings` are the job's over the TaskManager's; `copies` are on the TaskManager's disk.
+    """
+
+    def __init__(self, settings: Settings, copies: TaskLocalState | None = None) -> None:
+        self._settings: Final = settings
+        self._copies: Final = copies
+
+    def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
+        writer = SubtaskStorage(options, name_prefix, self._settings)
+        if self._copies is None or not self._settings.get_option(LOCAL_BACKUP):
+            return writer
+        return CopyingWriter(writer, self._copies)
+
+    def reader(self) -> SnapshotReader:
+        reader = open_reader(self._settings)
+        if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
+            return reader
+        return CopiesFirstReader(reader, self._copies)
 
 
 class RunningTask(Protocol):

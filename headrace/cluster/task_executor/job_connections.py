@@ -7,7 +7,7 @@ registered, all slots that were not accepted yet are offered together. Source: F
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.cluster.leadership import interpret
 from headrace.core.errors import HeadraceError
@@ -28,31 +28,6 @@ from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
 from headrace.rpc.registration import RetryingRegistration
 
 _LOG = logging.getLogger(__name__)
-
-
-class JobConnectionOwner(Protocol):
-    """Actions of the TaskExecutor for its connections to JobMasters."""
-
-    def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        """The job's slots that wait to be accepted."""
-        ...
-
-    def slots_answered(
-        self,
-        connection: "JobConnection",
-        offered: tuple[SlotOffer, ...],
-        accepted: tuple[AllocationId, ...],
-    ) -> None:
-        """The JobMaster took these; it needs none of the others."""
-        ...
-
-    def job_master_lost(self, job_id: JobId, cause: str) -> None:
-        """The job's tasks must end; its slots wait for the JobMaster to come back."""
-        ...
-
-    def job_master_rejected(self, job_id: JobId, reason: str) -> None:
-        """The JobMaster will never take this TaskManager."""
-        ...
 
 
 class JobConnection:
@@ -104,17 +79,31 @@ class JobConnection:
 
 
 class JobConnections:
-    """All jobs that this TaskManager works for."""
+    """Connections of all jobs that this TaskManager works for.
+
+    `offers_for(job_id)` gives the job's slots that wait to be accepted; `on_answered(connection, offered, accepted)`
+    hears which of them the JobMaster took: it needs none of the others. `on_lost(job_id, cause)` hears that a JobMaster
+    is gone for now, `on_rejected(job_id, reason)` that it will never take this TaskManager.
+    """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        owner: JobConnectionOwner,
         resource_id: ResourceId,
         location: TaskManagerLocation,
+        *,
+        offers_for: Callable[[JobId], tuple[SlotOffer, ...]],
+        on_answered: Callable[
+            [JobConnection, tuple[SlotOffer, ...], tuple[AllocationId, ...]], None
+        ],
+        on_lost: Callable[[JobId, str], None],
+        on_rejected: Callable[[JobId, str], None],
     ) -> None:
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
+        self._offers_for: Final = offers_for
+        self._on_answered: Final = on_answered
+        self._on_lost: Final = on_lost
+        self._on_rejected: Final = on_rejected
         self._resource_id: Final = resource_id
         self._location: Final = location
         self._connections: dict[JobId, JobConnection] = {}
@@ -139,7 +128,7 @@ class JobConnections:
             if known.job_master_id == job_master_id:
                 return
             self._forget(known)
-            self._owner.job_master_lost(job_id, "another JobMaster leads the job now")
+            self._on_lost(job_id, "another JobMaster leads the job now")
         registration = RetryingRegistration(
             self._endpoint,
             target_address=address,
@@ -148,7 +137,7 @@ class JobConnections:
             register=self._register_for(job_id),
             interpret=interpret,
             on_success=lambda _, response: self._registered(connection, response),
-            on_rejected=lambda reason: self._owner.job_master_rejected(job_id, reason),
+            on_rejected=lambda reason: self._on_rejected(job_id, reason),
             # Its job has ended: slots that wait for it are of use to others.
             gives_up_when_gone=True,
         )
@@ -171,14 +160,14 @@ class JobConnections:
             self._heartbeats.request_received(connection.job_master_resource_id)
 
     def reconnect(self, job_id: JobId, cause: str) -> None:
-        """The JobMaster ended the connection, or is gone: its tasks end, and registration begins anew."""
+        """The JobMaster ended the connection, or is gone: end its tasks, and register again."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
         _LOG.info("%s lost JobMaster of %s: %s", self._resource_id, job_id, cause)
         self._stop_heartbeats(connection)
         connection.registration.try_reconnect()
-        self._owner.job_master_lost(job_id, cause)
+        self._on_lost(job_id, cause)
 
     def end_of_job(self, job_id: JobId) -> None:
         """The JobMaster said that the job is over: no goodbye is needed when the last slot is free."""
@@ -187,7 +176,7 @@ class JobConnections:
             connection.is_job_over = True
 
     def close(self, job_id: JobId, reason: str) -> None:
-        """Nothing of the job is left here."""
+        """End the connection: nothing of the job is left here."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
@@ -226,7 +215,7 @@ class JobConnections:
     async def _offer(self, connection: JobConnection, number: int) -> None:
         job_id = connection.job_id
         while self._is_newest(connection, number):
-            offers = self._owner.slots_to_offer(job_id)
+            offers = self._offers_for(job_id)
             if not offers:
                 return
             accepted: tuple[AllocationId, ...] = ()
@@ -238,7 +227,7 @@ class JobConnections:
             except HeadraceError as error:
                 _LOG.info("slot offer to %s failed: %s", job_id, error)
             if self._is_newest(connection, number):
-                self._owner.slots_answered(connection, offers, accepted)
+                self._on_answered(connection, offers, accepted)
             return
 
     def _is_newest(self, connection: JobConnection, number: int) -> bool:

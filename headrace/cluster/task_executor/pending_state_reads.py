@@ -1,7 +1,6 @@
-"""PendingStateReads: reads of tasks' states that wait for an answer of their task.
+"""PendingStateReads: waits, for a bounded time, for the answers of tasks whose state is read.
 
-A task answers on its own thread, between two batches, or never if it ends before: the endpoint keeps who waits, for a
-bounded time. Main thread only.
+A task answers on its own thread, between two batches, or never if it ends before. Main thread of the TaskExecutor.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.task.chain.queryable_state import StateOutcome, StateRead
 
 _MARGIN_MS: Final = 1_000.0
-"""How much longer than the read itself its first mail may take to come."""
+"""Patience for the answer of a task beyond the time of the read itself: its mail may have to wait."""
 
 _Answer = asyncio.Future[StateReadResult]
 

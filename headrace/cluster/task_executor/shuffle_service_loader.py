@@ -1,29 +1,24 @@
-"""Shuffle services by name: one factory makes the halves for the JobManager and for the TaskManagers.
+"""Loads a shuffle service by its name: a factory makes the halves for the JobManager and for the TaskManagers.
 
-The built-in one is known by itself; others are found through the entry points of the group `headrace.shuffle_services`,
-so that a package that is installed beside this one can bring its own. A factory loads each half when it makes it: the
-JobManager never loads the data plane.
-Source: Flink ShuffleServiceFactory, ShuffleServiceLoader.
-
-Creates the built-in shuffle environment from the TaskManager's context for shuffle services.
-
-Source: Flink NettyShuffleServiceFactory.
+The built-in service is known by itself; others are found through the entry points of the group
+`headrace.shuffle_services`, so that another installed package can bring its own. A factory loads each half when it
+makes it: the JobManager never loads the data plane.
+Source: Flink ShuffleServiceFactory, ShuffleServiceLoader, NettyShuffleServiceFactory.
 """
 
 import importlib.metadata
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.cluster.shuffle.shuffle_master import (
+from headrace.cluster.shuffle_master import (
     CreditBasedShuffleMaster,
     ShuffleMaster,
     ShuffleMasterContext,
 )
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
-from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 
 if TYPE_CHECKING:
+    from headrace.network.environment import CreditBasedShuffleEnvironment
     from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
 
 
@@ -62,10 +57,6 @@ class CreditBasedShuffleServiceFactory:
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        from headrace.cluster.task_executor.shuffle_service_loader import (
-            create_credit_based_environment,
-        )
-
         return create_credit_based_environment(context)
 
 
@@ -99,10 +90,14 @@ def _installed() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def create_credit_based_environment(
-    context: ShuffleEnvironmentContext,
-    environment_class: type[CreditBasedShuffleEnvironment] = CreditBasedShuffleEnvironment,
-) -> CreditBasedShuffleEnvironment:
+    context: "ShuffleEnvironmentContext",
+    environment_class: "type[CreditBasedShuffleEnvironment] | None" = None,
+) -> "CreditBasedShuffleEnvironment":
     """Make the built-in environment, also for services that leave a part of their work to it."""
+    if environment_class is None:
+        from headrace.network.environment import CreditBasedShuffleEnvironment
+
+        environment_class = CreditBasedShuffleEnvironment
     return environment_class(
         resource_id=context.resource_id,
         settings=context.settings,

@@ -1,7 +1,8 @@
 """TaskExecutor: the endpoint of a TaskManager, with its slots, its tasks and its connections to leaders.
 
-Tasks go on when the ResourceManager is lost and fail when their JobMaster is. Whoever leads is checked by hand, since
-a TaskManager serves several leaders. Source: Flink TaskExecutor.
+Tasks go on when the ResourceManager is lost. A job is here from its first slot to its last slot and task; when its
+JobMaster is lost, its tasks fail and its slots wait for a JobMaster to come. As a TaskManager serves several leaders,
+each call checks that its sender leads. Source: Flink TaskExecutor.
 """
 
 import asyncio
@@ -11,16 +12,22 @@ from typing import Final
 from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
-from headrace.cluster.task_executor.job_table import JobTable
+from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
+from headrace.cluster.task_executor.job_connections import JobConnections
+from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
 from headrace.cluster.task_executor.task_manager_services import (
+    JobMasterLostError,
     TaskManagerEndsError,
     TaskManagerServices,
 )
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
-from headrace.cluster.task_executor.task_table import TaskEntry
+from headrace.cluster.task_executor.task_reporter import TaskReporter
+from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
+from headrace.cluster.task_executor.task_table import PayloadLoader, TaskEntry, TaskTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -64,20 +71,31 @@ _LOG = logging.getLogger(__name__)
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     """One per TaskManager."""
 
-    def __init__(self, rpc_service: RpcService, setup: TaskManagerServices) -> None:
+    def __init__(self, rpc_service: RpcService, services: TaskManagerServices) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
-        self._setup: Final = setup
-        self._job_table: Final = JobTable(self, setup, self._slot_freed)
-        self._jobs: Final = self._job_table.connections
-        self._slots: Final = self._job_table.slots
-        self._tasks: Final = self._job_table.tasks
-        self._cluster_partitions: Final = self._job_table.cluster_partitions
-        self._reads: Final = self._job_table.reads
+        self._services: Final = services
+        self._tasks: Final = TaskTable(self, services.exit_process)
+        self._cluster_partitions: Final = ClusterPartitions(services.partitions)
+        slots = TaskSlotTable(services.slot_count, services.slot_profile)
+        self._slots: Final = TaskSlots(self, slots, self._tasks, self._slot_freed)
+        self._jobs: Final = JobConnections(
+            self,
+            services.resource_id,
+            services.location,
+            offers_for=slots.offers_for,
+            on_answered=self._slots.answered,
+            on_lost=self._job_master_lost,
+            on_rejected=self._job_master_rejected,
+        )
+        self._reporter: Final = TaskReporter(self, self._tasks, self._jobs, self._task_gone)
+        self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
+        self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
+        self._reads: Final = PendingStateReads(self)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
-            setup.resource_id,
-            setup.resource_manager_address,
-            setup.resource_manager_id,
+            services.resource_id,
+            services.resource_manager_address,
+            services.resource_manager_id,
             registration=self._registration,
             slot_report=self.slot_report,
             on_end=self.end,
@@ -97,13 +115,15 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         await self._tasks.await_end()
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
-        await self._job_table.close()
+        for entry in self._tasks:
+            entry.outbox.close()
+        await self._blobs.close()
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
-        """However it ended, also if it never started: its process has nothing left to live for."""
+        """Report the end, in whichever way it came, also if the endpoint never started: the process may end."""
         error = termination.exception()
         reason = self._end_reason or "the TaskManager was closed"
-        self._setup.on_terminated(
+        self._services.on_terminated(
             reason if error is None else f"{reason}: {type(error).__name__}: {error}"
         )
 
@@ -113,19 +133,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         def begin() -> None:
             if self._end_reason is None:
                 self._end_reason = reason
-                _LOG.info("TaskManager %s ends: %s", self._setup.resource_id, reason)
+                _LOG.info("TaskManager %s ends: %s", self._services.resource_id, reason)
                 self.close_async()
 
         self.run_async(begin)
 
     def on_fatal_error(self, error: BaseException) -> None:
         """A coroutine of this endpoint failed: bookkeeping can no longer be trusted."""
-        self._setup.exit_process(f"fatal error: {type(error).__name__}: {error}")
+        self._services.exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     @property
     def resource_id(self) -> ResourceId:
         """The TaskManager's name."""
-        return self._setup.resource_id
+        return self._services.resource_id
 
     @property
     def attempt_ids(self) -> tuple[ExecutionAttemptId, ...]:
@@ -138,9 +158,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if not self._resource_manager.link.is_leader(request.resource_manager_id):
             raise StaleLeaderError(
                 f"slot request of ResourceManager {request.resource_manager_id}, "
-                f"which does not lead TaskManager {self._setup.resource_id}"
+                f"which does not lead TaskManager {self._services.resource_id}"
             )
-        self._job_table.allocate_slot(request)
+        job_id = request.job_id
+        self._slots.allocate(request)
+        self._blobs.retain_job(job_id)
+        self._jobs.follow(job_id, request.job_master_address, request.job_master_id)
+        self._jobs.offer_slots(job_id)
         return Acknowledge()
 
     async def free_slot(
@@ -157,8 +181,28 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         connection = self._jobs.find(job_id)
         return connection is not None and connection.is_connected
 
-    def _slot_freed(self, slot_id: SlotId, allocation_id: AllocationId) -> None:
-        self._resource_manager.notify_slot_available(slot_id, allocation_id)
+    def _slot_freed(self, freed: FreedSlot) -> None:
+        slot_id = SlotId(self._services.resource_id, freed.slot_index)
+        self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
+        self._close_if_over(freed.job_id)
+
+    def _free_slots_of(self, job_id: JobId, cause: str) -> None:
+        self._slots.free_all(job_id, cause)
+        self._close_if_over(job_id)
+
+    def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
+        """Take a task out of its slot, which may have been given up meanwhile."""
+        freed = self._slots.table.remove_task(attempt_id)
+        if freed is not None:
+            self._slot_freed(freed)
+        else:
+            self._close_if_over(attempt_id.job_id)
+
+    def _close_if_over(self, job_id: JobId) -> None:
+        if not self._slots.table.has_slots_of(job_id) and not self._tasks.of_job(job_id):
+            self._cluster_partitions.release_job(job_id)
+            self._jobs.close(job_id, "no slots of the job are left here")
+            self._blobs.release_job(job_id)
 
     # Tasks
 
@@ -171,20 +215,20 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         connection = self._jobs.find(attempt_id.job_id)
         if connection is None or not connection.leads(job_master_id):
             raise TaskSubmissionError(
-                f"TaskManager {self._setup.resource_id} does not follow JobMaster {job_master_id}"
+                f"TaskManager {self._services.resource_id} does not follow JobMaster {job_master_id}"
             )
         if self._tasks.find(attempt_id) is not None:
             return Acknowledge()
         if not self._slots.enter(descriptor.allocation_id, attempt_id):
             raise TaskSubmissionError(
-                f"TaskManager {self._setup.resource_id} has no slot {descriptor.allocation_id} "
+                f"TaskManager {self._services.resource_id} has no slot {descriptor.allocation_id} "
                 f"for job {attempt_id.job_id}"
             )
         name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
         try:
-            task = self._setup.task_factory.create(descriptor, self._job_table.reporter)
+            task = self._services.task_factory.create(descriptor, self._reporter)
         except Exception as error:
-            self._job_table.leave_slot(attempt_id)
+            self._leave_slot(attempt_id)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
@@ -193,8 +237,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
         self._tasks.add(entry)
         task.start()
-        self._job_table.payloads.load(entry, descriptor)
+        self._payloads.load(entry, descriptor)
         return Acknowledge()
+
+    def _task_gone(self, entry: TaskEntry) -> None:
+        """Forget a task that has ended; its JobMaster knows of the end, or never will."""
+        self._tasks.remove(entry)
+        self._reads.task_gone(entry.attempt_id)
+        self._leave_slot(entry.attempt_id)
 
     async def cancel_task(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
@@ -319,7 +369,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> TaskExecutorHeartbeatPayload:
         self._resource_manager.link.heartbeat_received(resource_id)
         return TaskExecutorHeartbeatPayload(
-            self.slot_report(), self._setup.measure_memory(), self._cluster_partitions.report()
+            self.slot_report(), self._services.measure_memory(), self._cluster_partitions.report()
         )
 
     async def heartbeat_from_job_master(
@@ -332,7 +382,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._slots.reconcile(connection, slots)
         entries = self._tasks.of_job(slots.job_id)
         return ExecutionDeploymentReport(
-            self._setup.resource_id,
+            self._services.resource_id,
             tuple(entry.attempt_id for entry in entries),
             tuple(entry.metrics() for entry in entries),
         )
@@ -347,7 +397,21 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if cause is not None:
             self._jobs.reconnect(job_id, cause.text)
         else:
-            self._job_table.end_of_job(job_id)
+            self._jobs.end_of_job(job_id)
+            self._free_slots_of(job_id, "the job is over")
+
+    def _job_master_lost(self, job_id: JobId, cause: str) -> None:
+        for entry in self._tasks.of_job(job_id):
+            entry.outbox.close()
+            if entry.has_ended:
+                self._task_gone(entry)
+            else:
+                error = JobMasterLostError(f"the JobMaster was lost: {cause}")
+                self._tasks.fail_task(entry, error)
+        self._slots.await_job_master(job_id)
+
+    def _job_master_rejected(self, job_id: JobId, reason: str) -> None:
+        self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
@@ -356,7 +420,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._resource_manager.link.lost(cause)
 
     async def can_be_released(self) -> bool:
-        return not len(self._tasks) and not self._setup.partitions.partition_count
+        return not len(self._tasks) and not self._services.partitions.partition_count
 
     async def shut_down(self, cause: str) -> Acknowledge:
         self.end(cause)
@@ -364,16 +428,16 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def slot_report(self) -> SlotReport:
         """Every slot as it stands."""
-        return self._slots.table.report(self._setup.resource_id)
+        return self._slots.table.report(self._services.resource_id)
 
     def _registration(self) -> TaskExecutorRegistration:
-        setup = self._setup
+        services = self._services
         return TaskExecutorRegistration(
             self.address,
-            setup.location,
-            setup.slot_count,
-            setup.slot_profile,
-            setup.versions,
-            setup.pid,
-            setup.attempt_number,
+            services.location,
+            services.slot_count,
+            services.slot_profile,
+            services.versions,
+            services.pid,
+            services.attempt_number,
         )

@@ -1,6 +1,6 @@
-"""run_task_manager: a whole TaskManager on the calling thread's process, from its first socket to its goodbye.
+"""TaskManager runner: runs a whole TaskManager in this process, from its first socket to its goodbye.
 
-The same body for a Spark worker, a plain process and a test's thread. Source: Flink TaskManagerRunner.
+A Spark worker, a plain process and a test's thread call the same `run_task_manager`. Source: Flink TaskManagerRunner.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from typing import Final
 
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.checkpoint.storage.task_local_state import TaskLocalState
+from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
@@ -173,7 +173,7 @@ class LocalTaskManager:
             local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
-        setup = TaskManagerServices(
+        services = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
             resource_manager_address=configuration.resource_manager_address,
@@ -191,7 +191,7 @@ class LocalTaskManager:
             scratch=configuration.scratch_directory,
             partitions=self._shuffle.partitions,
         )
-        return TaskExecutor(rpc_service, setup)
+        return TaskExecutor(rpc_service, services)
 
 
 def _serve(

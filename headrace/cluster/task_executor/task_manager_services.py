@@ -1,57 +1,21 @@
-"""TaskManagerServices: all that a TaskExecutor is given, and the errors with which it stops tasks."""
+"""TaskManagerServices: facts and services that a TaskExecutor is given, and the errors with which it stops tasks."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+from headrace.cluster.task_executor.cluster_partitions import NoPartitions, StoredPartitions
 from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId, ResourceId, ResourceManagerId, ResultPartitionId
+from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 
 
-class StoredPartitions(Protocol):
-    """The results on this TaskManager: those of the network's ResultPartitionManager."""
-
-    @property
-    def partition_count(self) -> int:
-        """Results that somebody may still read."""
-        ...
-
-    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """Drop results; unknown ones are passed over."""
-        ...
-
-    def holds(self, partition_id: ResultPartitionId) -> bool:
-        """Whether a result is here."""
-        ...
-
-    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """Drop all results of a job, but for those in `kept`."""
-        ...
-
-
-class NoPartitions:
-    """For a TaskExecutor whose tasks have no data plane."""
-
-    partition_count = 0
-
-    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        pass
-
-    def holds(self, partition_id: ResultPartitionId) -> bool:
-        return False
-
-    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class TaskManagerServices:
-    """All that a TaskExecutor is given.
+    """Facts and services that a TaskExecutor is given.
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the

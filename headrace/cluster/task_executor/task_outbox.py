@@ -130,7 +130,7 @@ class TaskOutbox:
         return self._is_closed
 
     def close(self) -> None:
-        """Nobody listens any more: drop what waits and let the task go on, into its cancellation."""
+        """Drop all entries, as nobody listens any more, and let the task go on, into its cancellation."""
         self._is_closed = True
         self._entries.clear()
         self.interrupt()

@@ -4,7 +4,8 @@ A task leaves the table when its JobMaster has heard of its end, or will never h
 TaskExecutor.updateTaskExecutionState.
 """
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
@@ -29,26 +30,21 @@ from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnre
 from headrace.rpc.main_thread import is_on_loop
 
 
-class TaskReporterOwner(Protocol):
-    """Actions of the TaskExecutor on its tasks' reports."""
-
-    def task_gone(self, entry: TaskEntry) -> None:
-        """The task has ended and needs to be remembered no longer."""
-        ...
-
-
 class TaskReporter:
-    """One per TaskExecutor. Implements TaskListener, from any thread."""
+    """One per TaskExecutor. Implements TaskListener, from any thread.
+
+    `on_gone(entry)`: a task has ended and needs to be remembered no longer.
+    """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        owner: TaskReporterOwner,
         tasks: TaskTable,
         jobs: JobConnections,
+        on_gone: Callable[[TaskEntry], None],
     ) -> None:
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
+        self._on_gone: Final = on_gone
         self._tasks: Final = tasks
         self._jobs: Final = jobs
 
@@ -147,7 +143,7 @@ class TaskReporter:
         info = None if error is None else error_info_of(error, where)
         if state.is_terminal and entry.outbox.is_closed:
             # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
-            self._owner.task_gone(entry)
+            self._on_gone(entry)
         elif entry.outbox.put_report(ExecutionReport(attempt_id, state, info, metrics)):
             self._drain(entry)
 
@@ -169,4 +165,4 @@ class TaskReporter:
                 entry.outbox.skip()
                 self._tasks.fail_task(entry, error)
         if entry.has_ended:
-            self._owner.task_gone(entry)
+            self._on_gone(entry)

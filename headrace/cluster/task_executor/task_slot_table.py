@@ -1,4 +1,4 @@
-"""TaskSlotTable: the slots of one TaskManager, who has them, and which tasks are in them. Pure.
+"""TaskSlotTable: the slots of one TaskManager, their jobs, and the tasks in them. Pure; TaskSlots acts on it.
 
     FREE --allocate--> ALLOCATED --accepted by the JobMaster--> ACTIVE
       ^                  | timeout, refused                       | free with tasks inside
@@ -6,18 +6,15 @@
       +---------------- (freed) <--last task gone----------- RELEASING
     ACTIVE --JobMaster lost--> ALLOCATED again, with a new timeout
 
-A timeout carries a ticket; one that is not the slot's newest does nothing. Source: Flink TaskSlotTableImpl, TaskSlot.
-
-TaskSlots: the slots of a TaskManager over time: who waits for which, until when, and what ends with a slot.
-
-The table decides; timers, the tasks in a slot and what leaders hear of it are here. Runs on the TaskExecutor's main
-thread. Source: Flink TaskExecutor (freeSlotInternal, syncTaskSlotsWithSnapshotFromJobMaster), TimerService.
+A timeout carries a ticket; one that is not the slot's newest does nothing. TaskSlots sets the timers, ends the tasks of
+a slot that is given up and tells leaders of it, on the TaskExecutor's main thread.
+Source: Flink TaskSlotTableImpl, TaskSlot; TaskExecutor (freeSlotInternal, syncTaskSlotsWithSnapshotFromJobMaster).
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.cluster.task_executor.job_connections import JobConnection
 from headrace.cluster.task_executor.options import SLOT_TIMEOUT
@@ -234,23 +231,19 @@ class TaskSlotTable:
         slot.ticket_number = 0
 
 
-class TaskSlotsOwner(Protocol):
-    """Actions of the TaskExecutor on changes of its slots."""
-
-    def slot_freed(self, freed: FreedSlot) -> None:
-        """Nobody has the slot any more."""
-        ...
-
-
 class TaskSlots:
-    """One per TaskExecutor. `table` is how the slots stand now."""
+    """One per TaskExecutor. `table` is how the slots stand now; `on_freed` hears that nobody has a slot any more."""
 
     def __init__(
-        self, endpoint: RpcEndpoint, owner: TaskSlotsOwner, table: TaskSlotTable, tasks: TaskTable
+        self,
+        endpoint: RpcEndpoint,
+        table: TaskSlotTable,
+        tasks: TaskTable,
+        on_freed: Callable[[FreedSlot], None],
     ) -> None:
         self.table: Final = table
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
+        self._on_freed: Final = on_freed
         self._tasks: Final = tasks
         self._timeout_ms: Final = endpoint.settings.duration_ms(SLOT_TIMEOUT)
 
@@ -308,7 +301,7 @@ class TaskSlots:
         """Give a slot up: at once, or with the last of the tasks in it, which fail."""
         result = self.table.free(allocation_id)
         if isinstance(result, FreedSlot):
-            self._owner.slot_freed(result)
+            self._on_freed(result)
             return
         for attempt_id in result:
             entry = self._tasks.find(attempt_id)

@@ -1,12 +1,9 @@
-"""TaskTable: the tasks of one TaskManager, from their submission until their last report was heard.
+"""TaskTable: keeps the tasks of one TaskManager, from their submission until their last report was heard.
 
-A task that must end is watched: what does not end although it must can be stopped only with its process.
-Source: Flink TaskTable, Task.TaskCancelerWatchDog.
-
-PayloadLoader: loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
-
-A task is built and acknowledged before: its partitions are there for consumers, and however long the blob takes, only
-its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.
+A task that was cancelled or failed is watched: one that does not end in time is stopped with its process.
+PayloadLoader loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING. A task is
+built and acknowledged before, so that its partitions are there for consumers however long a blob takes.
+Source: Flink TaskTable, Task.TaskCancelerWatchDog, TaskDeploymentDescriptor.loadBigData.
 """
 
 import asyncio
@@ -174,28 +171,12 @@ class PayloadLoader:
     """One per TaskExecutor, on its main thread."""
 
     def __init__(
-        self,
-        endpoint: RpcEndpoint,
-        tasks: TaskTable,
-        jobs: JobConnections,
-        cache: BlobCache,
+        self, endpoint: RpcEndpoint, tasks: TaskTable, jobs: JobConnections, cache: BlobCache
     ) -> None:
         self._endpoint: Final = endpoint
         self._tasks: Final = tasks
         self._jobs: Final = jobs
-        self.cache: Final = cache
-
-    def retain_job(self, job_id: JobId) -> None:
-        """The job has a slot here."""
-        self.cache.retain_job(job_id)
-
-    def release_job(self, job_id: JobId) -> None:
-        """Nothing of the job is left here."""
-        self.cache.release_job(job_id)
-
-    async def close(self) -> None:
-        """The TaskManager ends."""
-        await self.cache.close()
+        self._cache: Final = cache
 
     def load(self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor) -> None:
         """Bring the task its payloads, unless it has them. What goes wrong is the task's failure."""
@@ -212,7 +193,7 @@ class PayloadLoader:
         connection = self._jobs.find(job_id)
         address = "" if connection is None else connection.blob_server_address
         try:
-            view = await self.cache.open(job_id, key, address)
+            view = await self._cache.open(job_id, key, address)
             payloads = VertexPayloads.decode(view)
         except (HeadraceError, OSError, *DECODE_ERRORS) as error:
             what = (

@@ -15,8 +15,8 @@ from typing import Final
 
 from pyspark import TaskContext
 
+from headrace.cluster.printed_output import PrintedOutput
 from headrace.cluster.task_executor.cpu_affinity import take_place
-from headrace.cluster.task_executor.output_sender import PrintedOutput
 from headrace.cluster.task_executor.task_manager_runner import (
     TaskManagerConfiguration,
     run_task_manager,

@@ -18,7 +18,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.cluster.task_executor.output_sender import PrintedOutput
+from headrace.cluster.printed_output import PrintedOutput
 from headrace.core.threads import start_thread
 
 _LOG = logging.getLogger(__name__)

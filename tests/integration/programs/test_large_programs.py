@@ -13,8 +13,8 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types
 from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
+from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.blob.blob_files import BlobFiles
-from headrace.cluster.blob.transfer import prepare, submit_job
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.resource_manager.driver import WorkerListener

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMasterContext
+from headrace.cluster.shuffle_master import JobShuffleContext, ShuffleMasterContext
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,

@@ -1,16 +1,15 @@
-"""DataSetLookup: asks the ResourceManager for the locations of earlier jobs' data sets, on behalf of one job.
+"""Results that outlive a job (cluster partitions), as its JobMaster deals with them.
 
-Main thread of the JobMaster. Source: Flink JobMasterPartitionTracker.getClusterPartitionShuffleDescriptors.
-
-ResultPromotion: the JobMaster has the TaskManagers keep the persistent results of a job that has finished.
-
-All parts of a data set or none: a part without the others is of no use to anybody, and would keep its TaskManager.
+DataSetLookup asks the ResourceManager where the data sets of earlier jobs lie that a job reads. ResultPromotion has the
+TaskManagers keep the persistent results of a job that has finished: all parts of a data set or none, as a part without
+the others is of no use to anybody, and would keep its TaskManager. Both run on the JobMaster's main thread.
+Source: Flink JobMasterPartitionTracker.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.resource_manager_connection import (
@@ -35,18 +34,10 @@ from headrace.rpc.proxies import with_timeout
 _LOG = logging.getLogger(__name__)
 _ASK_TIMEOUT_MS: Final = 2_000.0
 _RETRY_MS: Final = 200.0
+_PROMOTION_TRIES: Final = 3
 
-
-class DataSetLookupOwner(Protocol):
-    """Receiver of the answers: the job's Scheduler."""
-
-    def inputs_found(self, places: DataSetPlaces, version: int) -> None:
-        """All answers."""
-        ...
-
-    def lookup_failed(self, error: ErrorInfo, version: int) -> None:
-        """There is no answer."""
-        ...
+OnFound = Callable[[DataSetPlaces, int], None]
+OnLookupFailed = Callable[[ErrorInfo, int], None]
 
 
 class DataSetLookupError(HeadraceError):
@@ -64,38 +55,47 @@ class DataSetLookupError(HeadraceError):
 
 
 class DataSetLookup:
-    """`settings` are the job's: an answer is waited for as long as that of the shuffle service."""
+    """One per JobMaster. `settings` are the job's: an answer is waited for as long as that of the shuffle service."""
 
     def __init__(
-        self,
-        endpoint: RpcEndpoint,
-        owner: DataSetLookupOwner,
-        resource_manager: ResourceManagerConnection,
-        settings: Settings,
+        self, endpoint: RpcEndpoint, resource_manager: ResourceManagerConnection, settings: Settings
     ) -> None:
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
         self._resource_manager: Final = resource_manager
         self._timeout_ms: Final = settings.duration_ms(PARTITION_REGISTER_TIMEOUT)
 
-    def find(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
-        """Ask for all of them; the owner hears it later."""
-        self._endpoint.spawn(self._find_all(data_sets, version), "find cached data sets")
+    def find(
+        self,
+        data_sets: Sequence[ClusterDataSetId],
+        version: int,
+        on_found: OnFound,
+        on_failed: OnLookupFailed,
+    ) -> None:
+        """Ask for all of them. Later `on_found(places, version)` or `on_failed(error, version)` is called."""
+        self._endpoint.spawn(
+            self._find_all(data_sets, version, on_found, on_failed), "find cached data sets"
+        )
 
-    def release(self, data_set: ClusterDataSetId) -> None:
-        """Have a data set given up."""
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Have the cluster give up a data set that cannot be read."""
         self._endpoint.spawn(self._release(data_set), "release a cached data set")
 
-    async def _find_all(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+    async def _find_all(
+        self,
+        data_sets: Sequence[ClusterDataSetId],
+        version: int,
+        on_found: OnFound,
+        on_failed: OnLookupFailed,
+    ) -> None:
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 found = await asyncio.gather(*(self._find(each) for each in data_sets))
         except TimeoutError:
             named = ", ".join(map(str, data_sets))
             error = DataSetLookupError(named, self._timeout_ms)
-            self._owner.lookup_failed(error_info_of(error), version)
+            on_failed(error_info_of(error), version)
         else:
-            self._owner.inputs_found(dict(zip(data_sets, found, strict=True)), version)
+            on_found(dict(zip(data_sets, found, strict=True)), version)
 
     async def _find(self, data_set: ClusterDataSetId) -> tuple[ShuffleDescriptor, ...]:
         while True:
@@ -118,12 +118,8 @@ class DataSetLookup:
             _LOG.info("the ResourceManager was not told to release %s: %s", data_set, error)
 
 
-_TRIES: Final = 3
-_TIMEOUT_MS: Final = 2_000.0
-
-
 class ResultPromotion:
-    """`gateways` are those of the TaskManagers that work for the job. Main thread of the JobMaster."""
+    """`gateways` are those of the TaskManagers that work for the job."""
 
     def __init__(
         self,
@@ -144,7 +140,7 @@ class ResultPromotion:
             for part in parts
             if not is_kept
         }
-        # Also of whoever did not answer in time: it may have heard all the same.
+        # Also on TaskManagers that did not answer in time: they may have heard all the same.
         await asyncio.gather(
             *(
                 self._release(resource_id, broken)
@@ -172,8 +168,8 @@ class ResultPromotion:
         gateway = self._gateways.get(resource_id)
         if gateway is None:
             return None
-        gateway = with_timeout(gateway, _TIMEOUT_MS)
-        for _ in range(_TRIES):
+        gateway = with_timeout(gateway, _ASK_TIMEOUT_MS)
+        for _ in range(_PROMOTION_TRIES):
             try:
                 return await gateway.promote_partitions(
                     self._job_id, self._job_master_id, partitions
@@ -192,7 +188,7 @@ class ResultPromotion:
         if gateway is None:
             return
         try:
-            await with_timeout(gateway, _TIMEOUT_MS).release_cluster_partitions(
+            await with_timeout(gateway, _ASK_TIMEOUT_MS).release_cluster_partitions(
                 tuple(sorted(data_sets))
             )
         except HeadraceError as error:

@@ -5,12 +5,12 @@ Runs on the JobMaster's main thread. Source: Flink Execution.registerProducedPar
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
-from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
-from headrace.cluster.shuffle.shuffle_master import (
+from headrace.cluster.shuffle_master import (
     JobShuffleContext,
     PartitionRegistrationError,
     ShuffleMaster,
@@ -18,7 +18,11 @@ from headrace.cluster.shuffle.shuffle_master import (
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, JobId
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.core.shuffle_descriptors import (
+    PartitionDescriptor,
+    ProducerDescriptor,
+    ShuffleDescriptor,
+)
 from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.endpoint import RpcEndpoint
 
@@ -26,8 +30,16 @@ OnRegistered = Callable[[Sequence[ShuffleDescriptor], int], None]
 OnFailed = Callable[[ExecutionAttemptId, ErrorInfo], None]
 
 
+@dataclass(frozen=True)
+class PartitionRegistration:
+    """A partition that the shuffle master is to hear of before its producer is deployed."""
+
+    partition: PartitionDescriptor
+    producer: ProducerDescriptor
+
+
 class PartitionRegistrar:
-    """One job's dealings with the shuffle master."""
+    """One per JobMaster. `on_lost(error)`: the shuffle service has lost everything that it keeps for the job."""
 
     def __init__(
         self,
@@ -58,13 +70,17 @@ class PartitionRegistrar:
         on_registered: OnRegistered,
         on_failed: OnFailed,
     ) -> None:
-        """Register all partitions of one deployment; one of the two is called, later."""
+        """Register all partitions of the deployment `version`.
+
+        Later one of two is called: `on_registered(descriptors, version)`, in the order of `registrations`, or
+        `on_failed(attempt_id, error)` for each attempt whose partition was not registered.
+        """
         self._endpoint.spawn(
             self._register(registrations, version, on_registered, on_failed), "register partitions"
         )
 
-    def release(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """Have external partitions deleted."""
+    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        """Have the shuffle master delete external partitions."""
         if descriptors:
             self._shuffle_master.release_partitions_externally(descriptors)
 
@@ -80,7 +96,7 @@ class PartitionRegistrar:
         if len(descriptors) == len(answers):
             on_registered(descriptors, version)
             return
-        self.release([each for each in descriptors if each.is_external])
+        self.release_externally([each for each in descriptors if each.is_external])
         for registration, answer in zip(registrations, answers, strict=True):
             if isinstance(answer, HeadraceError):
                 on_failed(registration.producer.attempt_id, error_info_of(answer))

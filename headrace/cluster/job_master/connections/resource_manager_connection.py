@@ -1,6 +1,6 @@
 """ResourceManagerConnection: a JobMaster's registration at the ResourceManager, and the declaration of its needs.
 
-What is declared is always the whole set, sent until the newest one was taken. Source: Flink
+Each declaration is the whole set of needs; the newest one is sent until it is acknowledged. Source: Flink
 JobMaster.ResourceManagerConnection, DefaultDeclareResourceRequirementServiceConnectionManager.
 """
 
@@ -81,7 +81,7 @@ class ResourceManagerConnection:
         return overview.explanation or "the slots are on their way"
 
     def close(self, reason: str) -> None:
-        """Nothing is needed any more."""
+        """Disconnect: the job needs no slots any more."""
         gateway = self.link.gateway
         if gateway is not None:
             gateway.disconnect_job_master(self._job_id, self._job_master_id, reason)

@@ -1,8 +1,9 @@
-"""SlotRequests: requests slots for a job, gives up waiting for them, and gives idle ones back.
+"""SlotRequests: declares the slots that a job needs, gives up waiting for them, and gives idle ones back.
 
 Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
@@ -12,10 +13,10 @@ from headrace.cluster.job_master.connections.resource_manager_connection import 
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
-from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import NoResourceAvailableError
-from headrace.gateways.messages import ErrorInfo
+from headrace.gateways.messages import ErrorInfo, ResourceProfile
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.rpc.endpoint import RpcEndpoint
 
@@ -23,18 +24,28 @@ _NAMED_MAX: Final = 3
 
 
 class SlotRequests:
-    """One per JobMaster. `settings` are the job's over the cluster's."""
+    """One per JobMaster. `settings` are the job's over the cluster's.
+
+    `is_waiting` tells whether the job still waits for slots; `on_unavailable(failure)` hears that they will not come.
+    """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        scheduler: Scheduler,
+        graph: JobGraph,
+        pool: SlotPool,
         task_managers: TaskManagers,
         resource_manager: ResourceManagerConnection,
         settings: Settings,
+        *,
+        is_waiting: Callable[[], bool],
+        on_unavailable: Callable[[Failure], None],
     ) -> None:
         self._endpoint: Final = endpoint
-        self._scheduler: Final = scheduler
+        self._graph: Final = graph
+        self._pool: Final = pool
+        self._is_waiting: Final = is_waiting
+        self._on_unavailable: Final = on_unavailable
         self._task_managers: Final = task_managers
         self._resource_manager: Final = resource_manager
         self._request_timeout_ms: Final = settings.duration_ms(SLOT_REQUEST_TIMEOUT)
@@ -42,14 +53,19 @@ class SlotRequests:
         # Only the newest request may time out.
         self._request_number = 0
 
-    def request(self) -> None:
-        """Declare the pool's requirements, and begin to wait for them, anew."""
+    def declare(self, profiles: Sequence[ResourceProfile]) -> None:
+        """Tell the ResourceManager that the job needs one slot for each of `profiles`, and no others."""
+        self._pool.require(profiles)
         self._resource_manager.declare()
+
+    def request(self, profiles: Sequence[ResourceProfile]) -> None:
+        """Declare `profiles`, and wait for their slots for `slot.request.timeout` from now."""
+        self.declare(profiles)
         self._request_number += 1
         number = self._request_number
 
         def timed_out() -> None:
-            if number == self._request_number and self._scheduler.is_waiting_for_slots:
+            if number == self._request_number and self._is_waiting():
                 self._endpoint.spawn(self._did_not_come(), "slot request timeout")
 
         self._endpoint.schedule_run_async(self._request_timeout_ms, timed_out)
@@ -57,29 +73,28 @@ class SlotRequests:
     def cannot_come(self, explanation: str) -> None:
         """The ResourceManager knows that there will not be enough."""
         error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
-        self._scheduler.slots_cannot_come(Failure(error))
+        self._on_unavailable(Failure(error))
 
     def return_idle(self) -> None:
         """Give back what the job has not needed for a while; now, and from now on."""
         now_ms = self._endpoint.clock.monotonic_ms()
-        for slot in self._scheduler.pool.take_idle(now_ms, self._idle_timeout_ms):
+        for slot in self._pool.take_idle(now_ms, self._idle_timeout_ms):
             self._task_managers.free_slot(slot, "the job does not need it")
         self._endpoint.schedule_run_async(self._idle_timeout_ms, self.return_idle)
 
     async def _did_not_come(self) -> None:
         explanation = await self._resource_manager.explain()
-        missing_count = self._scheduler.pool.missing_count
         error = NoResourceAvailableError(
-            missing_count,
+            self._pool.missing_count,
             round(self._request_timeout_ms),
             explanation,
-            _operators_of(self._scheduler.graph),
+            _operators_of(self._graph),
         )
-        self._scheduler.slots_cannot_come(Failure(error_info_of(error)))
+        self._on_unavailable(Failure(error_info_of(error)))
 
 
 def _operators_of(graph: JobGraph) -> str:
-    """The tasks of a job as people know them: by name, with the file and line of a function of the user's in each."""
+    """Name the first tasks of a job, each with the file and line of a function of the user's in it."""
     named = [f"'{vertex.name}'{_place_of(vertex)}" for vertex in graph.vertices[:_NAMED_MAX]]
     rest = len(graph.vertices) - _NAMED_MAX
     return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")

@@ -1,17 +1,17 @@
-"""TaskManagers that work for one job: registration, heartbeats, reconciliation, and calls to them.
+"""TaskManagers: those that work for one job, with their registration, heartbeats, reconciliation, and calls to them.
 
 Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDeploymentReconciler.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.connections.cached_results import ResultPromotion
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.config import Settings
@@ -37,6 +37,7 @@ from headrace.gateways.messages import (
     ErrorInfo,
     ExecutionDeploymentReport,
     RegistrationRefused,
+    TaskMetrics,
 )
 from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
@@ -50,31 +51,7 @@ _TRIES: Final = 3
 _DISMISS_TIMEOUT_MS: Final = 2_000.0
 _METRICS_TIMEOUT_MS: Final = 1_000.0
 
-
-class TaskManagersOwner(Protocol):
-    """The job that they work for; its Scheduler."""
-
-    @property
-    def executions(self) -> Executions:
-        """Return the executions that the TaskManagers run."""
-        ...
-
-    @property
-    def pool(self) -> SlotPool:
-        """Return the pool of the slots in which the executions run."""
-        ...
-
-    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
-        """Its slots are gone."""
-        ...
-
-    def lose(self, execution: Execution, error: ErrorInfo) -> None:
-        """The TaskManager does not run what it should."""
-        ...
-
-    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
-        """The TaskManager took the task, or the request failed."""
-        ...
+OnSubmitAnswer = Callable[[ExecutionAttemptId, ErrorInfo | None], None]
 
 
 @dataclass(frozen=True)
@@ -93,24 +70,31 @@ class _ExecutionsReport:
 
 
 class TaskManagers:
-    """Registered TaskManagers by id. Whoever is lost must register again.
+    """Registered TaskManagers by id, which run `executions` in the slots of `pool`; a lost one must register again.
 
-    `settings` are the job's over the cluster's.
+    `settings` are the job's over the cluster's. `on_lost(resource_id, error)`: a TaskManager is gone, with its slots;
+    `on_task_lost(execution, error)`: a TaskManager does not run a task that it should.
     """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        owner: TaskManagersOwner,
+        executions: Executions,
+        pool: SlotPool,
         *,
         job_id: JobId,
         job_master_id: JobMasterId,
         resource_id: ResourceId,
         settings: Settings,
         blob_server_address: str,
+        on_lost: Callable[[ResourceId, ErrorInfo], None],
+        on_task_lost: Callable[[Execution, ErrorInfo], None],
     ) -> None:
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
+        self._executions: Final = executions
+        self._pool: Final = pool
+        self._on_lost: Final = on_lost
+        self._on_task_lost: Final = on_task_lost
         self._job_id: Final = job_id
         self.job_master_id: Final = job_master_id
         self._resource_id: Final = resource_id
@@ -184,7 +168,7 @@ class TaskManagers:
             recoverable=True,
         )
         task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, error)
-        self._owner.lose_task_manager(resource_id, error)
+        self._on_lost(resource_id, error)
 
     async def dismiss_all(self) -> None:
         """The job is over: have every TaskManager free the job's slots, whatever is still in them.
@@ -198,7 +182,7 @@ class TaskManagers:
         await asyncio.gather(
             *(
                 self._free_for_certain(registered[slot.resource_id], slot)
-                for slot in self._owner.pool.slots
+                for slot in self._pool.slots
                 if slot.resource_id in registered
             )
         )
@@ -223,21 +207,21 @@ class TaskManagers:
     ) -> _ExecutionsReport:
         expected = tuple(
             execution.attempt_id
-            for execution in self._owner.executions.on_task_manager(resource_id)
+            for execution in self._executions.on_task_manager(resource_id)
             if not execution.is_submit_pending
         )
-        slots = AllocatedSlotReport(self._job_id, self._owner.pool.allocations_on(resource_id))
+        slots = AllocatedSlotReport(self._job_id, self._pool.allocations_on(resource_id))
         report = await task_manager.gateway.heartbeat_from_job_master(self.job_master_id, slots)
         return _ExecutionsReport(report, expected)
 
     def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
-        executions = self._owner.executions
+        executions = self._executions
         running = set(answer.report.attempt_ids)
         for attempt_id in answer.expected:
             execution = executions.find(attempt_id)
             if execution is not None and execution.is_deployed and attempt_id not in running:
                 text = f"task {attempt_id} is no longer running on TaskManager {resource_id}"
-                self._owner.lose(
+                self._on_task_lost(
                     execution, ErrorInfo("TaskLostError", text, "INTERNAL", recoverable=True)
                 )
         for attempt_id in answer.report.attempt_ids:
@@ -249,26 +233,28 @@ class TaskManagers:
             ):
                 # Unknown here, or its cancellation was lost on the way.
                 self._endpoint.spawn(self._cancel(resource_id, attempt_id), f"cancel {attempt_id}")
-        for metrics in answer.report.metrics:
-            execution = executions.find(metrics.attempt_id)
-            if execution is not None and not execution.state.is_terminal:
-                execution.metrics = metrics.values
+        self._take_metrics(answer.report.metrics)
 
     def _silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         self.lose(resource_id, loss.text)
 
     # Calls
 
-    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
-        """Ask for the task to be run; answers by `submit_answered`."""
+    def submit_task(
+        self, execution: Execution, descriptor: TaskDeploymentDescriptor, on_answer: OnSubmitAnswer
+    ) -> None:
+        """Ask for the task to be run. Later `on_answer(attempt_id, error)` is called, with None if it was taken."""
         assert execution.slot is not None
         task_manager = self._registered[execution.slot.resource_id]
         self._endpoint.spawn(
-            self._submit(task_manager, descriptor), f"submit {execution.attempt_id}"
+            self._submit(task_manager, descriptor, on_answer), f"submit {execution.attempt_id}"
         )
 
     async def _submit(
-        self, task_manager: _ConnectedTaskManager, descriptor: TaskDeploymentDescriptor
+        self,
+        task_manager: _ConnectedTaskManager,
+        descriptor: TaskDeploymentDescriptor,
+        on_answer: OnSubmitAnswer,
     ) -> None:
         timeout_ms = self._settings.duration_ms(SUBMIT_TIMEOUT)
         error: ErrorInfo | None = None
@@ -280,7 +266,7 @@ class TaskManagers:
             attempt_id = descriptor.attempt_id
             where = f"task '{descriptor.vertex.subtask_name(attempt_id.subtask_index)}'"
             error = error_info_of(raised, where)
-        self._owner.submit_answered(descriptor.attempt_id, error)
+        on_answer(descriptor.attempt_id, error)
 
     def cancel_task(self, execution: Execution) -> None:
         """Ask for the task to be cancelled; where that fails, heartbeats ask again."""
@@ -292,7 +278,7 @@ class TaskManagers:
 
     def force_cancelled_tasks(self) -> None:
         """End tasks that were cancelled and have not ended, each with its process."""
-        for execution in self._owner.executions:
+        for execution in self._executions:
             if execution.slot is not None and execution.state is ExecutionState.CANCELING:
                 self._endpoint.spawn(
                     self._cancel(execution.slot.resource_id, execution.attempt_id, is_forced=True),
@@ -320,7 +306,7 @@ class TaskManagers:
         payload: bytes,
     ) -> None:
         """Send an event of a coordinator to a task. RpcError where it may not have arrived."""
-        execution = self._owner.executions.find(attempt_id)
+        execution = self._executions.find(attempt_id)
         slot = None if execution is None else execution.slot
         task_manager = None if slot is None else self._registered.get(slot.resource_id)
         if task_manager is not None:
@@ -360,7 +346,7 @@ class TaskManagers:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 
     async def refresh_metrics(self) -> None:
-        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones.
+        """Ask all TaskManagers at once for their tasks' metrics; without an answer in time the old ones stay.
 
         Nobody is asked more often than every `metrics.fetcher.update-interval`, and all who call while answers are on
         their way share them.
@@ -386,8 +372,10 @@ class TaskManagers:
             answers = await gateway.request_task_metrics(self._job_id)
         except HeadraceError:
             return
-        executions = self._owner.executions
+        self._take_metrics(answers)
+
+    def _take_metrics(self, answers: Iterable[TaskMetrics]) -> None:
         for metrics in answers:
-            execution = executions.find(metrics.attempt_id)
+            execution = self._executions.find(metrics.attempt_id)
             if execution is not None and not execution.state.is_terminal:
                 execution.metrics = metrics.values

@@ -1,14 +1,12 @@
 """CollectCoordinator: keeps the records of collect sinks until the client has fetched them. Built in under `collect`.
 
-Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets what stands before n.
+Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets all pieces before n.
 Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator
 refuses events, which their TaskManager repeats. That is how a slow client slows the job.
 
-Where the job takes checkpoints exactly once, a client sees only what a published one covers; what is not covered yet
-does not count for the bound, since it could not be published if its events were refused: a subtask's part of the
-checkpoint stands behind them. It has a bound of its own instead, beyond which the job fails.
-
-UncommittedPieces: collected records that no published checkpoint covers yet, and which a restart takes back. Pure.
+Where the job takes checkpoints exactly once, a client sees only pieces that a published checkpoint covers. The others
+wait in UncommittedPieces. They do not count for the bound: if events were refused, no checkpoint could cover them, as a
+subtask's part of the checkpoint comes behind them. They have a bound of their own, beyond which the job fails.
 
     sent by a subtask   piece piece MARK 3 piece MARK 4 piece
     3 is published      ^^^^^^^^^^^ goes to the client
@@ -32,9 +30,19 @@ from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults
 from headrace.rpc.options import FRAME_SIZE
 
+COLLECT_BUFFER_SIZE: Final = ConfigOption(
+    "headrace.collect.buffer-size",
+    SizeBytes,
+    SizeBytes(32 << 20),
+    "Bytes of collected records that wait for the client before the job is slowed down. Of those that wait for a "
+    "checkpoint, 4 times as many may: with more the job fails.",
+)
+_REPLY_SIZE_MAX: Final = 4 << 20
+_UNCOMMITTED_FACTOR: Final = 4
+
 
 class UncommittedPieces:
-    """By subtask, pieces and the marks between them, in order."""
+    """Pieces of each subtask and the marks of checkpoints between them, in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[CollectedPiece | int]] = {}
@@ -93,17 +101,6 @@ class UncommittedPieces:
         pieces = [one for one in elements if isinstance(one, CollectedPiece)]
         self._size_bytes -= sum(len(piece.content) for piece in pieces)
         return pieces
-
-
-COLLECT_BUFFER_SIZE: Final = ConfigOption(
-    "headrace.collect.buffer-size",
-    SizeBytes,
-    SizeBytes(32 << 20),
-    "Bytes of collected records that wait for the client before the job is slowed down. Of those that wait for a "
-    "checkpoint, 4 times as many may: with more the job fails.",
-)
-_REPLY_SIZE_MAX: Final = 4 << 20
-_UNCOMMITTED_FACTOR: Final = 4
 
 
 class CollectBufferExceededError(HeadraceError):

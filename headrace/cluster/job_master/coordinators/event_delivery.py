@@ -1,17 +1,17 @@
-"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, whatever messages get lost.
+"""EventDelivery: delivers coordinators' events to subtasks, in order and each once, also where messages are lost.
 
-An event of which it is not certain that it arrived is sent again, under the same number, before the next one. A
-checkpoint of the coordinators waits until everything has arrived: it counts what was said as being with the subtask,
-and a barrier must not get there first. Runs on the JobMaster's main thread.
+An event that may not have arrived is sent again, under the same number, before the next one. A checkpoint of the
+coordinators waits until all events have arrived: their state counts events as delivered, and a barrier must not reach a
+subtask before them. Runs on the JobMaster's main thread.
 Source: Flink OperatorCoordinatorHolder, SubtaskGatewayImpl, which fail the subtask instead of sending again.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
@@ -23,19 +23,8 @@ _LOG = logging.getLogger(__name__)
 RESEND_PAUSE_S: Final = 0.5
 
 
-class SendOnce(Protocol):
-    """Sends one event and waits for the answer."""
-
-    async def __call__(
-        self,
-        attempt_id: ExecutionAttemptId,
-        operator_id: OperatorId,
-        sequence_number: int,
-        payload: bytes,
-        /,
-    ) -> None:
-        """RpcError where it may not have arrived. An event under a number that has arrived changes nothing."""
-        ...
+SendOnce = Callable[[ExecutionAttemptId, OperatorId, int, bytes], Awaitable[None]]
+"""Sends one event, under a number, and waits for the answer. RpcError where it may not have arrived."""
 
 
 @dataclass
@@ -80,7 +69,7 @@ class EventDelivery:
             self._endpoint.spawn(self._drain(attempt_id, line), f"events to {attempt_id}")
 
     def attempt_ended(self, attempt_id: ExecutionAttemptId) -> None:
-        """Nobody is there to take anything any more."""
+        """Drop the events for an attempt that has ended."""
         line = self._lines.pop(attempt_id, None)
         if line is not None and line.events:
             line.events.clear()

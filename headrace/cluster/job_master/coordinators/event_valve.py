@@ -1,9 +1,9 @@
-"""OperatorEventValve: hold events of a coordinator back from a subtask between the snapshots of the two. Pure.
+"""OperatorEventValve: holds events of a coordinator back from a subtask between the snapshots of the two. Pure.
 
-What a coordinator says after its part of checkpoint n must reach a subtask after barrier n, or it would be in both
-states or in neither. A gate opens again when the subtask has acknowledged n: its answer is sent behind everything
-that it said before its barrier, so nothing else has to be sent. It opens too when n ends in whichever way, and what
-waits for an attempt that has ended is dropped: the coordinator hears what that attempt is reset to.
+An event that a coordinator sends after its part of checkpoint n must reach a subtask after barrier n, or it would be in
+both states or in neither. A gate opens again when the subtask has acknowledged n, as the acknowledgement is sent behind
+all that the subtask sent before its barrier. It also opens when n is published or aborted. Events that wait for an
+attempt that has ended are dropped: the coordinator hears to which checkpoint that subtask is reset.
 Source: Flink SubtaskGatewayImpl, OperatorCoordinatorHolder.
 """
 

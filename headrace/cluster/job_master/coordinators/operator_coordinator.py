@@ -30,12 +30,12 @@ class LaterCalls(Protocol):
         handler: Callable[[Any, BaseException | None], None],
         /,
     ) -> None:
-        """Run `work`, which may block, beside the main thread, and `handler` with its result or error on it."""
+        """Run `work`, which may block, on another thread, and `handler` with its result or error on it."""
         ...
 
 
 class _NoLaterCalls:
-    """For coordinators that need none."""
+    """Refuses every call, for coordinators that need none."""
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> NoReturn:
         raise AssertionError("this coordinator was given nothing to schedule with")
@@ -137,10 +137,10 @@ class CheckpointedCoordinator(OperatorCoordinator, Protocol):
         ...
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """One subtask starts from this checkpoint, or afresh, while others go on. Not called beside `reset`."""
+        """One subtask starts from this checkpoint, or afresh, while others go on. If all start, `reset` is called."""
         ...
 
 
 CoordinatorFactory = Callable[[CoordinatorContext, bytes], OperatorCoordinator]
 CoordinatorFactories = Mapping[str, CoordinatorFactory]
-"""By the name that OperatorSpec.coordinator() gives. `collect` is built in; hosts bring their own."""
+"""Factories by the name that OperatorSpec.coordinator() gives. `collect` is built in; hosts bring their own."""

@@ -1,15 +1,13 @@
 """SourceCoordinator: runs the enumerator of a source, and remembers which splits each reader was given.
 
-At every checkpoint, and after every failure, each split is with the enumerator or with one reader: what was assigned
-since a checkpoint goes back when its reader is reset to that checkpoint. Built in under `source`; all of it runs on
-the JobMaster's main thread. Source: Flink SourceCoordinator, SourceCoordinatorContext.
-
-SplitAssignmentTracker: which splits were given away since which checkpoint. Pure.
+At every checkpoint, and after every failure, each split is with the enumerator or with one reader: splits that were
+assigned since a checkpoint go back when their reader is reset to that checkpoint (SplitAssignmentTracker).
 
     assigned ──► open ── checkpoint n is taken ──► under n ── n is published ──► forgotten: the reader's state has it
                    └──────── the reader is reset to c ──────────┴── (n > c) ──► back to the enumerator
 
-Source: Flink SplitAssignmentTracker.
+Built in under `source`. Runs on the JobMaster's main thread.
+Source: Flink SourceCoordinator, SourceCoordinatorContext, SplitAssignmentTracker.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,6 +42,8 @@ from headrace.functions.source import (
     event_to_coordinator,
 )
 
+T = TypeVar("T")
+
 
 class SplitAssignmentTracker:
     """Remembers splits, with the position at which they were given away, until a published checkpoint has them."""
@@ -75,9 +75,6 @@ class SplitAssignmentTracker:
         for checkpoint_id in sorted(one for one in self._by_checkpoint if one > after):
             returned += self._by_checkpoint[checkpoint_id].pop(subtask_index, [])
         return returned + self._open.pop(subtask_index, [])
-
-
-T = TypeVar("T")
 
 
 class SourceCoordinator:
@@ -177,18 +174,18 @@ class SourceCoordinator:
         self._enumeration.close()
 
     def assign(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
-        """For the enumerator: hand splits over, and remember it."""
+        """Hand splits over to a reader, and remember it; the enumerator calls this."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._tracker.assigned(subtask_index, splits)
         self._context.send_event(subtask_index, event_bytes(AddSplits(tuple(splits))))
 
     def tell(self, subtask_index: int, event: EventToReader) -> None:
-        """For the enumerator: say something to a registered reader."""
+        """Send an event to a registered reader; the enumerator calls this."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._context.send_event(subtask_index, event_bytes(event))
 
     def set_backlog(self, is_backlog: bool) -> None:
-        """For the enumerator: say whether there is a backlog."""
+        """Report whether there is a backlog; the enumerator calls this."""
         if is_backlog != self._is_backlog:
             self._is_backlog = is_backlog
             self._context.report_backlog(is_backlog)

@@ -1,13 +1,10 @@
-"""Chooses the subtasks that restart when one has failed. Pure.
+"""Failover strategies: choose the subtasks that restart when one has failed. Pure.
 
 Subtasks that exchange records without storing them restart together, since their streams cannot be repeated one by one.
-A job whose exchanges are all pipelined, one of them all-to-all, is one region.
-Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy.
-
-FinishedRegions: finds the pipelined regions that need their input no more, as all their tasks have finished. Pure.
-
-A finished task starts again with its region as long as another task of that region runs and may fail.
-Source: Flink RegionPartitionGroupReleaseStrategy.
+A job whose exchanges are all pipelined, one of them all-to-all, is one region. FinishedRegions finds the regions that
+need their input no more, as all their tasks have finished: a finished task starts again with its region as long as
+another task of that region runs and may fail.
+Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy, RegionPartitionGroupReleaseStrategy.
 """
 
 from collections import defaultdict, deque
@@ -27,7 +24,7 @@ FAILOVER_STRATEGY: Final = ConfigOption(
 )  # fmt: skip
 
 IsAvailable = Callable[[ExecutionEdge, int], bool]
-"""Whether what a producer subtask wrote along an edge that stores it can still be read."""
+"""Tells whether the stored result of a producer subtask along an edge can still be read."""
 
 
 class FailoverStrategy(Protocol):
@@ -125,16 +122,16 @@ class FinishedRegions:
         self._unfinished: Final = [set(region) for region in self._regions]
 
     def finished(self, subtask: ExecutionVertexId) -> tuple[ExecutionVertexId, ...]:
-        """Take note of a task's end; return its whole region where it was the last of that, else nothing."""
+        """Record that a task has finished; return its whole region if it was the last of the region, else nothing."""
         number = self._region_of[subtask]
         self._unfinished[number].discard(subtask)
         return () if self._unfinished[number] else self._regions[number]
 
     def needs_input(self, subtask: ExecutionVertexId) -> bool:
-        """Whether a task of its region has yet to finish, with which it would be begun anew."""
+        """Whether a task of its region has not finished yet, with which it would restart."""
         return bool(self._unfinished[self._region_of[subtask]])
 
     def restarted(self, subtasks: Iterable[ExecutionVertexId]) -> None:
-        """These begin anew."""
+        """Record that these restart."""
         for subtask in subtasks:
             self._unfinished[self._region_of[subtask]].add(subtask)

@@ -1,7 +1,7 @@
-"""Failures of a job: records them, finds the cause among several, and decides whether a restart may follow. Pure.
+"""FailureHistory: records a job's failures, finds the cause among several, and decides if a restart may follow. Pure.
 
-Which subtasks it takes is decided by `regions`.
-Source: Flink ExecutionFailureHandler, ThrowableClassifier.
+The subtasks that restart are chosen by `failover_strategies`, the pause by `restart_strategies`.
+Source: Flink ExecutionFailureHandler, ThrowableClassifier, ExceptionHistory.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, ResourceId
@@ -35,11 +35,11 @@ SAME_ERROR_RESTARTS: Final = ConfigOption(
     least=0,
 )  # fmt: skip
 REPLAY_MARGIN_MS: Final = 1000
-"""By how much later a record may come again after a restart than it had come before."""
+"""Tolerated delay of a record that comes again after a restart, compared with the first time."""
 FAULTS_MAX: Final = 100
-"""So many failures without progress are looked through for one that has come before."""
+"""Number of failures without progress among which an earlier occurrence of the same fault is looked for."""
 CONCURRENT_MAX: Final = 100
-"""Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""
+"""Number of concurrent failures that are remembered with one: a lost host may fail thousands of tasks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Failure:
 
     @classmethod
     def of_execution(cls, execution: Execution) -> "Failure":
-        """That of a task, in its own words if it had any."""
+        """The failure of a task, with the error that it reported, if it reported one."""
         error = execution.error or ErrorInfo(
             "UnknownError",
             f"task {execution.attempt_id} failed and gave no reason",

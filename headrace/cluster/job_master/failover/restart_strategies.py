@@ -1,5 +1,6 @@
-"""Whether a failed job may start again, and after which pause. Pure; times are monotonic milliseconds.
+"""Restart strategies: decide if a failed job may start again, and after which pause. Pure.
 
+Times are monotonic milliseconds.
 Source: Flink RestartBackoffTimeStrategyFactoryLoader, FixedDelay…, FailureRate…,
 ExponentialDelayRestartBackoffTimeStrategy.
 """

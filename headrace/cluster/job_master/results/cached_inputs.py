@@ -25,7 +25,7 @@ from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph
 
 DataSetPlaces = Mapping[ClusterDataSetId, tuple[ShuffleDescriptor, ...]]
-"""Where the partitions of data sets are read, by their numbers."""
+"""Descriptors of the partitions of data sets, in the order of their numbers."""
 
 
 class CachedInputs:

@@ -1,9 +1,9 @@
 """PartitionTracker: tracks where results lie until their consumers are done, and chooses who releases them. Pure.
 
 Only results that do not release themselves are tracked. Each is released once: when all its consumers have finished,
-and with them whoever they would be begun anew with, or with the attempt that wrote it when that restarts. What is left
-at the end of the job goes with the job's connections, from TaskManager by TaskManager; but for persistent results of a
-job that has finished, which are promoted where their data set is whole: they are the cluster's from then on.
+with all tasks that would restart together with one of them, or with the attempt that wrote it when that restarts. What
+is left at the end of the job is released with the job's connection to each TaskManager. Persistent results of a job
+that has finished are promoted instead, where their data set is whole: they belong to the cluster from then on.
 Source: Flink JobMasterPartitionTrackerImpl.
 """
 
@@ -23,7 +23,7 @@ RELEASE_DURING_JOB: Final = ConfigOption(
 )  # fmt: skip
 
 ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]
-"""What each TaskManager is to be told, and under None the shuffle master: of what lies on none of them."""
+"""Results that each TaskManager is to release and, under None, the shuffle master: those that lie on no TaskManager."""
 
 
 class PartitionTracker:
@@ -65,7 +65,7 @@ class PartitionTracker:
     def consumed(
         self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
     ) -> ToRelease:
-        """A task that read one subpartition of each of these results has finished and will not be begun anew."""
+        """A task that read one subpartition of each of these results has finished and will not restart."""
         done: list[ResultPartitionId] = []
         for partition_id in partition_ids:
             if partition_id in self._places:
@@ -78,7 +78,7 @@ class PartitionTracker:
         return self._release(done) if self._releases_during_job else {}
 
     def restarted(self, subtasks: Collection[ExecutionVertexId]) -> ToRelease:
-        """These get new attempts, which write results of their own and read others' again."""
+        """Subtasks get new attempts, which write results of their own and read those of others again."""
         for consumers in self._consumed_by.values():
             consumers.difference_update(subtasks)
         return self._release(
@@ -105,7 +105,7 @@ class PartitionTracker:
             self._forget(partition_id)
 
     def lose(self, partition_text: str) -> None:
-        """A consumer could not read this result: whoever is to read it needs it written again."""
+        """A consumer could not read this result, so its producer has to write it again."""
         for partition_id in [key for key in self._places if str(key) == partition_text]:
             self._forget(partition_id)
 

@@ -1,15 +1,15 @@
-"""DeploymentPlan: from the execution graph and the places of its subtasks to the descriptor of each task. Pure.
+"""Deployment plan: makes the descriptor of each task from the execution graph and the places of subtasks. Pure.
 
 Source: Flink TaskDeploymentDescriptorFactory.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistration
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -25,14 +25,6 @@ from headrace.graph.job_graph import PartitionerKind
 
 LocationOf = Callable[[ResourceId], TaskManagerLocation]
 ShuffleDescriptors = Mapping[ResultPartitionId, ShuffleDescriptor]
-
-
-@dataclass(frozen=True)
-class PartitionRegistration:
-    """A partition that the shuffle master is to hear of before its producer is deployed."""
-
-    partition: PartitionDescriptor
-    producer: ProducerDescriptor
 
 
 def registrations_of(
@@ -101,19 +93,10 @@ def partitions_read_by(
     """The partitions of which `consumer` reads one subpartition each."""
     attempt_id = consumer.attempt_id
     return [
-        partition_id_of(edge, partition_number, executions)
+        executions.partition_id_of(edge, partition_number)
         for edge in graph.edges_into(attempt_id.execution_vertex_id.vertex_id)
         for partition_number in edge.producers_of(attempt_id.subtask_index)
     ]
-
-
-def partition_id_of(
-    edge: ExecutionEdge, partition_number: int, executions: Executions
-) -> ResultPartitionId:
-    """Return the id of the partition that the current attempt of a producer writes along an edge."""
-    subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
-    producer = executions.current(subtask).attempt_id
-    return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)
 
 
 def _partition(
@@ -145,7 +128,7 @@ def _gate(
     job_edge = edge.job_edge
     channels = tuple(
         InputChannelDescriptor(
-            shuffle_descriptors[partition_id_of(edge, source.partition_number, executions)],
+            shuffle_descriptors[executions.partition_id_of(edge, source.partition_number)],
             source.subpartition_index,
         )
         for source in edge.inputs_of(consumer_index)

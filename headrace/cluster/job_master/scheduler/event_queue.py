@@ -1,4 +1,4 @@
-"""EventQueue: events are handled one after the other, also those that arise while one of them is."""
+"""EventQueue: handles events one after the other, also those that arise while one of them is handled."""
 
 from collections import deque
 from collections.abc import Callable

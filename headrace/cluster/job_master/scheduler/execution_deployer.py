@@ -1,22 +1,19 @@
 """ExecutionDeployer: deploys executions that have slots to their TaskManagers, and releases their partitions.
 
-The shuffle master hears of every partition before its producer is submitted: descriptors say where rows go to and come
-from. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer, Execution.registerProducedPartitions.
+Every partition must be registered at the shuffle master before its producer is submitted: descriptors say where rows go
+to and come from. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.connections.task_managers import OnSubmitAnswer, TaskManagers
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker, ToRelease
-from headrace.cluster.job_master.scheduler.deployment_plan import (
-    describe_task,
-    partitions_read_by,
-    registrations_of,
-)
-from headrace.cluster.job_master.scheduler.scheduler_shell import SchedulerShell
+from headrace.cluster.job_master.scheduler.deployment_plan import describe_task, partitions_read_by
 from headrace.core.ids import ExecutionVertexId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
@@ -27,7 +24,10 @@ Become = Callable[[Execution, ExecutionState], None]
 
 
 class ExecutionDeployer:
-    """One per Scheduler. `graph` gives the execution graph as it stands: restoring may still change it."""
+    """One per Scheduler. `graph` gives the execution graph as it stands: restoring may still change it.
+
+    `on_submit_answer(attempt_id, error)` hears whether a TaskManager took a task.
+    """
 
     def __init__(
         self,
@@ -35,26 +35,20 @@ class ExecutionDeployer:
         executions: Executions,
         partitions: PartitionTracker,
         cluster_inputs: CachedInputs,
-        shell: SchedulerShell,
+        task_managers: TaskManagers,
+        registrar: PartitionRegistrar,
         become: Become,
+        on_submit_answer: OnSubmitAnswer,
     ) -> None:
         self._graph: Final = graph
         self._executions: Final = executions
         self._partitions: Final = partitions
         self._cluster_inputs: Final = cluster_inputs
-        self._shell: Final = shell
+        self._task_managers: Final = task_managers
+        self._registrar: Final = registrar
         self._become: Final = become
+        self._on_submit_answer: Final = on_submit_answer
         self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
-
-    def register_partitions(self, executions: Iterable[Execution], version: int) -> None:
-        """Have the shuffle master hear of all that these are going to write; answers to the Scheduler."""
-        location_of = self._shell.task_managers.location_of
-        registrations = [
-            registration
-            for execution in executions
-            for registration in registrations_of(self._graph(), execution, location_of)
-        ]
-        self._shell.register_partitions(registrations, version)
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
         """The shuffle master said where these lie."""
@@ -89,17 +83,17 @@ class ExecutionDeployer:
                 descriptor.vertex.parallelism,
             )
             execution.is_submit_pending = True
-            self._shell.task_managers.submit_task(execution, descriptor)
+            self._task_managers.submit_task(execution, descriptor, self._on_submit_answer)
 
     def finished(self, consumers: Iterable[ExecutionVertexId]) -> None:
-        """These need their input no more: release what nobody else reads."""
+        """Release the inputs of subtasks that need them no more, unless others read them."""
         for each in consumers:
             consumer = self._executions.current(each)
             inputs = partitions_read_by(self._graph(), self._executions, consumer)
             self._release(self._partitions.consumed(each, inputs))
 
     def restarted(self, subtasks: Collection[ExecutionVertexId]) -> None:
-        """These begin anew: release what they wrote, and forget where it was."""
+        """Release and forget the results of the old attempts of subtasks that restart."""
         self._release(self._partitions.restarted(subtasks))
         self._shuffle_descriptors = {
             key: each
@@ -110,8 +104,8 @@ class ExecutionDeployer:
     def _release(self, to_release: ToRelease) -> None:
         for resource_id, partition_ids in to_release.items():
             if resource_id is None:
-                self._shell.release_externally(
+                self._registrar.release_externally(
                     [self._shuffle_descriptors[key] for key in partition_ids]
                 )
             else:
-                self._shell.task_managers.release_partitions(resource_id, partition_ids)
+                self._task_managers.release_partitions(resource_id, partition_ids)

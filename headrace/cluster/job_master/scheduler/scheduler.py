@@ -1,23 +1,28 @@
-"""Scheduler: feeds events to the job's state and carries out its decisions, through the JobMaster.
+"""Scheduler: feeds events to the job's state, and acts for the state through the services of the JobMaster.
 
 Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
-Source: Flink DefaultScheduler.
+Source: Flink AdaptiveScheduler, DefaultScheduler.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.executions.executions import Execution, Executions, ReportVerdict
+from headrace.cluster.job_master.connections.cached_results import DataSetLookup
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.connections.slot_requests import SlotRequests
+from headrace.cluster.job_master.connections.task_managers import TaskManagers
+from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover.failover_strategies import FinishedRegions
+from headrace.cluster.job_master.failover.failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.failover.failure_history import Failure, FailureHistory
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.cached_inputs import CachedInputs, DataSetPlaces
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.deployment_plan import registrations_of
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.execution_deployer import ExecutionDeployer
-from headrace.cluster.job_master.scheduler.failure_handler import ExecutionFailureHandler
-from headrace.cluster.job_master.scheduler.scheduler_shell import SchedulerShell
 from headrace.cluster.job_master.scheduler.scheduler_states import (
     Created,
     Ended,
@@ -42,14 +47,39 @@ from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
 
 
+@dataclass(frozen=True)
+class SchedulerServices:
+    """Services of one JobMaster that its scheduler acts through; every call returns at once.
+
+    `restore(scope, version)` finds out what subtasks start from, and answers with `Scheduler.restored` or `fail_job`.
+    `commit()` lets the coordinators finish, and answers with `Scheduler.committed` or `fail_job`.
+    `execution_changed` and `status_changed` hear of each change of an execution and of the job.
+    `restarts(cause, delay_ms, restart_count)` hears of each restart once.
+    `schedule_run_async(delay_ms, action)` runs an action later on the main thread.
+    """
+
+    task_managers: TaskManagers
+    slots: SlotRequests
+    registrar: PartitionRegistrar
+    data_sets: DataSetLookup
+    restore: Callable[[frozenset[ExecutionVertexId], int], None]
+    commit: Callable[[], None]
+    execution_changed: Callable[[Execution], None]
+    status_changed: Callable[[JobStatus], None]
+    restarts: Callable[[Failure, float, int], None]
+    schedule_run_async: Callable[[float, Callable[[], None]], object]
+
+
 class Scheduler:
-    """One job's executions, slots and state. Implements SchedulerContext and TaskManagersOwner."""
+    """One job's executions, slots and state. `connect` is called once, before anything else happens."""
+
+    services: SchedulerServices
+    _deployer: ExecutionDeployer
 
     def __init__(
         self,
         graph: JobGraph,
         strategy: RestartStrategy,
-        shell: SchedulerShell,
         clock: Clock,
         partitions: PartitionTracker,
         settings: Settings | None = None,
@@ -61,36 +91,42 @@ class Scheduler:
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
-        self._failures: Final = ExecutionFailureHandler(
+        self.failures: Final = ExecutionFailureHandler(
             self.execution_graph,
             self.executions,
             partitions,
             strategy,
             clock,
             settings or Settings(),
-            shell.restarts,
+            lambda cause, delay_ms, count: self.services.restarts(cause, delay_ms, count),
         )
+        """Records failures and decides on restarts; the states use it."""
         self._regions = FinishedRegions(self.execution_graph)
         self.cluster_inputs: Final = CachedInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
-        self._shell = shell
         self._created = Created(self)
         self._state: SchedulerState = self._created
         # Raised with every deployment: an answer that belongs to an older one changes nothing.
         self._version = 0
-        self._deployer: Final = ExecutionDeployer(
-            lambda: self.execution_graph,
-            self.executions,
-            partitions,
-            self.cluster_inputs,
-            shell,
-            self._become,
-        )
         self._events: Final = EventQueue[Callable[[SchedulerState], SchedulerState]](
             lambda event: self._transition(event(self._state))
+        )
+
+    def connect(self, services: SchedulerServices) -> None:
+        """Give the scheduler its services, which may know it already."""
+        self.services = services
+        self._deployer = ExecutionDeployer(
+            lambda: self.execution_graph,
+            self.executions,
+            self.partitions,
+            self.cluster_inputs,
+            services.task_managers,
+            services.registrar,
+            self._become,
+            self.submit_answered,
         )
 
     @property
@@ -106,15 +142,10 @@ class Scheduler:
     @property
     def history(self) -> FailureHistory:
         """The failures of the job so far."""
-        return self._failures.history
-
-    @property
-    def slot_count(self) -> int:
-        """Return the number of slots that the job needs."""
-        return self.execution_graph.slots_needed
+        return self.failures.history
 
     def awaits_restore(self, version: int) -> bool:
-        """Whether the answer to this very `SchedulerShell.restore` still counts."""
+        """Whether the answer to this very `SchedulerServices.restore` still counts."""
         return version == self._version and isinstance(self._state, Restoring)
 
     def adopt(self, graph: JobGraph) -> None:
@@ -124,11 +155,11 @@ class Scheduler:
 
     def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
         """A checkpoint counts for which the sources had read up to `position`."""
-        self._failures.checkpoint_completed(position, triggered_ms)
+        self.failures.checkpoint_completed(position, triggered_ms)
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
-        self._failures.stopped_with(savepoint_uri)
+        self.failures.stopped_with(savepoint_uri)
         self._events.put(lambda state: state.savepoint_completed())
 
     # Events
@@ -190,7 +221,7 @@ class Scheduler:
         if error is not None:
             self.fail_job(Failure(error))
         else:
-            self._deployer.register_partitions(self.executions.of(self._scope), version)
+            self._register_partitions()
 
     def lookup_failed(self, error: ErrorInfo, version: int) -> None:
         """The ResourceManager did not say it in time; where it is asked again, that counts."""
@@ -200,7 +231,9 @@ class Scheduler:
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
         """The shuffle master said where all partitions lie; too late, they are not needed any more."""
         if not self._is_registering(version):
-            self._shell.release_externally([each for each in descriptors if each.is_external])
+            self.services.registrar.release_externally(
+                [each for each in descriptors if each.is_external]
+            )
             return
         self._deployer.partitions_registered(descriptors)
         self._events.put(lambda state: state.partitions_registered())
@@ -235,23 +268,25 @@ class Scheduler:
         """The user wants the job to end."""
         self._events.put(lambda state: state.cancel())
 
-    # SchedulerContext
+    # Actions of the states
 
     def restore(self) -> None:
+        """Find out what the scope starts from; answers with `restored` or `failed`."""
         self._version += 1
-        self._shell.restore(self._scope, self._version)
+        self.services.restore(self._scope, self._version)
 
     def declare_slots(self) -> None:
-        self.pool.require(self._slots.profiles)
-        self._shell.declare_slots()
+        """Declare the job's whole need of slots, which nobody waits for yet."""
+        self.services.slots.declare(self._slots.profiles)
 
     def await_slots(self) -> None:
+        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
         for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
-        self.pool.require(self._slots.profiles)
-        self._shell.await_slots()
+        self.services.slots.request(self._slots.profiles)
 
     def reserve_slots(self) -> bool:
+        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
         slots = self._slots.reserve(self._scope)
         if slots is None:
             return False
@@ -260,14 +295,32 @@ class Scheduler:
         return True
 
     def register_partitions(self) -> None:
+        """Have the shuffle master hear of all partitions of the scope.
+
+        Answers with `partitions_registered` or `failed`. First it is found out where inputs of earlier jobs lie.
+        """
         self._version += 1
         needed = self.cluster_inputs.needed_by(self._scope)
         if needed:
-            self._shell.find_inputs(needed, self._version)
+            self.services.data_sets.find(
+                needed, self._version, self.inputs_found, self.lookup_failed
+            )
         else:
-            self._deployer.register_partitions(self.executions.of(self._scope), self._version)
+            self._register_partitions()
+
+    def _register_partitions(self) -> None:
+        location_of = self.services.task_managers.location_of
+        registrations = [
+            registration
+            for execution in self.executions.of(self._scope)
+            for registration in registrations_of(self.execution_graph, execution, location_of)
+        ]
+        self.services.registrar.register(
+            registrations, self._version, self.partitions_registered, self.registration_failed
+        )
 
     def deploy(self) -> None:
+        """Submit every execution of the scope, producers first; the scope is empty then."""
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
@@ -275,10 +328,12 @@ class Scheduler:
         self._deployer.deploy(starting, restores)
 
     def cancel_executions(self) -> None:
-        self._failures.not_restarting()
+        """Cancel every execution that has not ended."""
+        self.failures.not_restarting()
         self._cancel(self.executions)
 
     def cancel_scope(self) -> None:
+        """Cancel the executions of the scope that have not ended."""
         self._cancel(self.executions.of(self._scope))
 
     def _cancel(self, executions: Iterable[Execution]) -> None:
@@ -286,30 +341,28 @@ class Scheduler:
         for execution in executions:
             before = execution.state
             if self.executions.cancel(execution, now_ms):
-                self._shell.task_managers.cancel_task(execution)
+                self.services.task_managers.cancel_task(execution)
             if execution.state is not before:
-                self._shell.execution_changed(execution)
+                self.services.execution_changed(execution)
 
     @property
     def has_scope_ended(self) -> bool:
+        """Whether no execution of the scope can still change."""
         return self._scope_end.holds
 
     def decide_failover(self, failure: Failure) -> float | None:
-        delay_ms = self._failures.decide(failure)
+        """Return the pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
+        delay_ms = self.failures.decide(failure)
         if delay_ms is not None:
             self.widen_scope(failure)
         return delay_ms
 
-    def forbid_restart(self) -> None:
-        self._failures.forbid_restart()
-
     def widen_scope(self, failure: Failure) -> None:
-        self._set_scope(self._failures.subtasks_to_restart(failure, self._scope))
-
-    def refine_failure(self, failure: Failure) -> None:
-        self._failures.refine(failure)
+        """Add to the scope the subtasks that this failure requires to restart."""
+        self._set_scope(self.failures.subtasks_to_restart(failure, self._scope))
 
     def start_backoff_timer(self, delay_ms: float) -> None:
+        """Send `backoff_over` to the state after `delay_ms`."""
         self._version += 1
         version = self._version
 
@@ -317,18 +370,16 @@ class Scheduler:
             if version == self._version:
                 self._events.put(lambda state: state.backoff_over())
 
-        self._shell.schedule_run_async(delay_ms, is_over)
+        self.services.schedule_run_async(delay_ms, is_over)
 
     def prepare_restart(self) -> None:
+        """Give the scope new attempts."""
         self._version += 1
-        self._failures.restarting()
+        self.failures.restarting()
         self._deployer.restarted(self._scope)
         self._regions.restarted(self._scope)
         self.executions.reset(self._scope, self.clock.now_ms())
         self._set_scope(self._scope)
-
-    def commit(self) -> None:
-        self._shell.commit()
 
     @property
     def has_ended(self) -> bool:
@@ -345,7 +396,7 @@ class Scheduler:
         self._scope_end = self.executions.end_of(subtasks)
 
     def _changed(self, execution: Execution) -> None:
-        self._shell.execution_changed(execution)
+        self.services.execution_changed(execution)
         if not execution.state.is_terminal:
             return
         if execution.state is ExecutionState.FAILED:
@@ -356,18 +407,18 @@ class Scheduler:
             self._deployer.finished(self._regions.finished(subtask))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
-            self.refine_failure(self._failure_of(execution))
+            self.failures.refine(self._failure_of(execution))
         self._events.put(lambda state: state.execution_ended(execution))
 
     def _failure_of(self, execution: Execution) -> Failure:
         if execution.error is not None and execution.error.lost_data_set is not None:
-            # Whoever runs the job again must not be told of it again.
-            self._shell.release_data_set(execution.error.lost_data_set)
+            # A job that runs again must not be told of this data set again.
+            self.services.data_sets.release_data_set(execution.error.lost_data_set)
         return Failure.of_execution(execution)
 
     def _become(self, execution: Execution, state: ExecutionState) -> None:
         execution.become(state, self.clock.now_ms())
-        self._shell.execution_changed(execution)
+        self.services.execution_changed(execution)
 
     def _transition(self, following: SchedulerState) -> None:
         while following is not self._state:
@@ -376,5 +427,8 @@ class Scheduler:
             if following.status is not before:
                 check_job_transition(before, following.status)
                 self.status_timestamps_ms[following.status.name] = self.clock.now_ms()
-                self._shell.status_changed(following.status)
+                self.services.status_changed(following.status)
+                if following.status in (JobStatus.FAILING, JobStatus.CANCELLING):
+                    # Nothing will be deployed any more: what is lost need not be replaced.
+                    self.services.slots.declare(())
             following = following.enter()

@@ -7,90 +7,20 @@
     the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-The states restore, deploy and restart the context's scope: all subtasks at first, and after a failure those that the
+The states restore, deploy and restart the scheduler's scope: all subtasks at first, and after a failure those that the
 failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
-decide, and act through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+decide, and act through their Scheduler; an action answers only by an event to the present state.
+Source: Flink AdaptiveScheduler and its states.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.core.lifecycle import ExecutionState, JobStatus
 
-
-class SchedulerContext(Protocol):
-    """Facts and actions for the states of a scheduler; an action answers only by an event to the present state."""
-
-    executions: Executions
-
-    def restore(self) -> None:
-        """Find out what the scope starts from; answers with `restored` or `failed`."""
-        ...
-
-    def declare_slots(self) -> None:
-        """Declare the job's whole need of slots, which nobody waits for yet."""
-        ...
-
-    def await_slots(self) -> None:
-        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
-        ...
-
-    def reserve_slots(self) -> bool:
-        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
-        ...
-
-    def register_partitions(self) -> None:
-        """Have the shuffle master hear of all partitions of the scope.
-
-        Answers with `partitions_registered` or `failed`.
-        """
-        ...
-
-    def deploy(self) -> None:
-        """Submit every execution of the scope, producers first; the scope is empty then."""
-        ...
-
-    def cancel_executions(self) -> None:
-        """Cancel every execution that has not ended."""
-        ...
-
-    def cancel_scope(self) -> None:
-        """Cancel the executions of the scope that have not ended."""
-        ...
-
-    @property
-    def has_scope_ended(self) -> bool:
-        """Whether no execution of the scope can still change."""
-        ...
-
-    def decide_failover(self, failure: Failure) -> float | None:
-        """The pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
-        ...
-
-    def forbid_restart(self) -> None:
-        """The failure that is being restarted from is final after all."""
-        ...
-
-    def widen_scope(self, failure: Failure) -> None:
-        """Add to the scope the subtasks that this failure requires to restart."""
-        ...
-
-    def refine_failure(self, failure: Failure) -> None:
-        """A later report may name the cause of which the remembered failure was only a consequence."""
-        ...
-
-    def start_backoff_timer(self, delay_ms: float) -> None:
-        """Send `backoff_over` to the state after `delay_ms`."""
-        ...
-
-    def prepare_restart(self) -> None:
-        """New attempts for the scope."""
-        ...
-
-    def commit(self) -> None:
-        """Let the coordinators finish; answers with `committed` or `failed`."""
-        ...
+if TYPE_CHECKING:
+    from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 
 
 class SchedulerState:
@@ -98,8 +28,8 @@ class SchedulerState:
 
     status: JobStatus
 
-    def __init__(self, context: SchedulerContext) -> None:
-        self.context = context
+    def __init__(self, scheduler: "Scheduler") -> None:
+        self.scheduler = scheduler
 
     def enter(self) -> "SchedulerState":
         """Called once, right after the transition; may lead on at once."""
@@ -137,10 +67,10 @@ class SchedulerState:
 
     def failed(self, failure: Failure) -> "SchedulerState":
         """An execution or a coordinator failed, or what the present state waits for."""
-        delay_ms = self.context.decide_failover(failure)
+        delay_ms = self.scheduler.decide_failover(failure)
         if delay_ms is None:
-            return Failing(self.context)
-        return Restarting(self.context, delay_ms)
+            return Failing(self.scheduler)
+        return Restarting(self.scheduler, delay_ms)
 
     def slots_cannot_come(self, failure: Failure) -> "SchedulerState":
         """The search for slots failed; without effect where none are needed, or no longer."""
@@ -148,7 +78,7 @@ class SchedulerState:
 
     def cancel(self) -> "SchedulerState":
         """The user wants the job to end."""
-        return Cancelling(self.context)
+        return Cancelling(self.scheduler)
 
 
 class Created(SchedulerState):
@@ -158,12 +88,12 @@ class Created(SchedulerState):
 
     def start(self) -> SchedulerState:
         """Begin."""
-        return RestoringFirst(self.context)
+        return RestoringFirst(self.scheduler)
 
     def failed(self, failure: Failure) -> SchedulerState:
         """A coordinator could not be started: final."""
-        self.context.decide_failover(failure)
-        return Failing(self.context)
+        self.scheduler.decide_failover(failure)
+        return Failing(self.scheduler)
 
 
 class Restoring(SchedulerState):
@@ -173,16 +103,16 @@ class Restoring(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Ask."""
-        self.context.restore()
+        self.scheduler.restore()
         return self
 
     def restored(self) -> SchedulerState:
         """Go on."""
-        return WaitingForSlots(self.context)
+        return WaitingForSlots(self.scheduler)
 
     def savepoint_completed(self) -> SchedulerState:
-        self.context.forbid_restart()
-        return Failing(self.context)
+        self.scheduler.failures.forbid_restart()
+        return Failing(self.scheduler)
 
 
 class RestoringFirst(Restoring):
@@ -192,13 +122,13 @@ class RestoringFirst(Restoring):
 
     def enter(self) -> SchedulerState:
         """Declare and ask."""
-        self.context.declare_slots()
+        self.scheduler.declare_slots()
         return super().enter()
 
     def failed(self, failure: Failure) -> SchedulerState:
         """Neither what it starts from nor the slots would be there if the job were begun again: final."""
-        self.context.decide_failover(failure.as_final())
-        return Failing(self.context)
+        self.scheduler.decide_failover(failure.as_final())
+        return Failing(self.scheduler)
 
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
         """Not worth restoring for."""
@@ -212,12 +142,12 @@ class WaitingForSlots(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Declare, and begin to wait."""
-        self.context.await_slots()
+        self.scheduler.await_slots()
         return self.slots_changed()
 
     def slots_changed(self) -> SchedulerState:
         """Go on once every group has its slot."""
-        return RegisteringPartitions(self.context) if self.context.reserve_slots() else self
+        return RegisteringPartitions(self.scheduler) if self.scheduler.reserve_slots() else self
 
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
         """There is no use in waiting."""
@@ -231,12 +161,12 @@ class RegisteringPartitions(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Register."""
-        self.context.register_partitions()
+        self.scheduler.register_partitions()
         return self
 
     def partitions_registered(self) -> SchedulerState:
         """Go on."""
-        return Executing(self.context)
+        return Executing(self.scheduler)
 
 
 class Executing(SchedulerState):
@@ -246,13 +176,13 @@ class Executing(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Deploy."""
-        self.context.deploy()
+        self.scheduler.deploy()
         return self
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
         """The job finishes with its last execution."""
-        if self.context.executions.all_finished:
-            return Finishing(self.context)
+        if self.scheduler.executions.all_finished:
+            return Finishing(self.scheduler)
         return super().execution_ended(execution)
 
 
@@ -263,17 +193,17 @@ class Finishing(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Commit."""
-        self.context.commit()
+        self.scheduler.services.commit()
         return self
 
     def committed(self) -> SchedulerState:
         """Done."""
-        return Ended(self.context, JobStatus.FINISHED)
+        return Ended(self.scheduler, JobStatus.FINISHED)
 
     def failed(self, failure: Failure) -> SchedulerState:
         """A failed commit is final: the tasks that could repeat it have ended."""
-        self.context.decide_failover(failure.as_final())
-        return Failing(self.context)
+        self.scheduler.decide_failover(failure.as_final())
+        return Failing(self.scheduler)
 
     def cancel(self) -> SchedulerState:
         """Too late: output that is being written is not called cancelled; the job ends as its commit does."""
@@ -285,7 +215,7 @@ class _CancellingExecutions(SchedulerState):
 
     def enter(self) -> SchedulerState:
         """Cancel them."""
-        self.context.cancel_executions()
+        self.scheduler.cancel_executions()
         return self._next()
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
@@ -294,11 +224,11 @@ class _CancellingExecutions(SchedulerState):
 
     def failed(self, failure: Failure) -> SchedulerState:
         """Executions may still fail; the first failure stays the cause, unless it was only a consequence."""
-        self.context.refine_failure(failure)
+        self.scheduler.failures.refine(failure)
         return self._next()
 
     def _next(self) -> SchedulerState:
-        return self._after() if self.context.executions.all_ended else self
+        return self._after() if self.scheduler.executions.all_ended else self
 
     def _after(self) -> SchedulerState:
         raise NotImplementedError
@@ -310,7 +240,7 @@ class Failing(_CancellingExecutions):
     status = JobStatus.FAILING
 
     def _after(self) -> SchedulerState:
-        return Ended(self.context, JobStatus.FAILED)
+        return Ended(self.scheduler, JobStatus.FAILED)
 
 
 class Cancelling(_CancellingExecutions):
@@ -323,7 +253,7 @@ class Cancelling(_CancellingExecutions):
         return self
 
     def _after(self) -> SchedulerState:
-        return Ended(self.context, JobStatus.CANCELED)
+        return Ended(self.scheduler, JobStatus.CANCELED)
 
 
 class Restarting(SchedulerState):
@@ -331,15 +261,15 @@ class Restarting(SchedulerState):
 
     status = JobStatus.RESTARTING
 
-    def __init__(self, context: SchedulerContext, delay_ms: float) -> None:
-        super().__init__(context)
+    def __init__(self, scheduler: "Scheduler", delay_ms: float) -> None:
+        super().__init__(scheduler)
         self._delay_ms = delay_ms
         self._is_backoff_over = False
 
     def enter(self) -> SchedulerState:
         """Start the pause, then cancel."""
-        self.context.start_backoff_timer(self._delay_ms)
-        self.context.cancel_scope()
+        self.scheduler.start_backoff_timer(self._delay_ms)
+        self.scheduler.cancel_scope()
         return self._next()
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
@@ -350,17 +280,17 @@ class Restarting(SchedulerState):
 
     def failed(self, failure: Failure) -> SchedulerState:
         """One more failure belongs to the same restart, unless it forbids any."""
-        self.context.refine_failure(failure)
+        self.scheduler.failures.refine(failure)
         if failure.is_final or not failure.error.recoverable:
-            return Failing(self.context)
-        self.context.widen_scope(failure)
-        self.context.cancel_scope()
+            return Failing(self.scheduler)
+        self.scheduler.widen_scope(failure)
+        self.scheduler.cancel_scope()
         return self._next()
 
     def savepoint_completed(self) -> SchedulerState:
         """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
-        self.context.forbid_restart()
-        return Failing(self.context)
+        self.scheduler.failures.forbid_restart()
+        return Failing(self.scheduler)
 
     def backoff_over(self) -> SchedulerState:
         """The pause is over."""
@@ -368,17 +298,17 @@ class Restarting(SchedulerState):
         return self._next()
 
     def _next(self) -> SchedulerState:
-        if not self._is_backoff_over or not self.context.has_scope_ended:
+        if not self._is_backoff_over or not self.scheduler.has_scope_ended:
             return self
-        self.context.prepare_restart()
-        return Restoring(self.context)
+        self.scheduler.prepare_restart()
+        return Restoring(self.scheduler)
 
 
 class Ended(SchedulerState):
     """Nothing follows."""
 
-    def __init__(self, context: SchedulerContext, status: JobStatus) -> None:
-        super().__init__(context)
+    def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
+        super().__init__(scheduler)
         assert status.is_globally_terminal_state()
         self.status = status
 

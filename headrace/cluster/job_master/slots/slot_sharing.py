@@ -1,11 +1,8 @@
-"""Groups subtasks that share a slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
+"""Slot sharing: groups the subtasks that share a slot, and assigns a slot to each group. Pure.
 
-A slot holds at most one subtask of each vertex; the graph tells how many slots each group needs.
-
-GroupSlots: assigns a slot to each execution slot sharing group. Pure over the pool.
-
-A group that still has its slot keeps it when subtasks of it restart: others may be running there.
-Source: Flink SlotSharingExecutionSlotAllocator.
+A slot holds at most one subtask of each vertex; the graph tells how many slots each slot sharing group needs. A group
+of subtasks that still has its slot keeps it when some of them restart: others may be running there.
+Source: Flink LocalInputPreferredSlotSharingStrategy, SlotSharingExecutionSlotAllocator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +24,7 @@ class ExecutionSlotSharingGroup:
 
 
 def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
-    """Assign every subtask to a slot, beside one of its producers where that is possible.
+    """Assign every subtask to a slot, where possible to that of one of its producers.
 
     Vertices come in topological order, so producers are assigned before their consumers.
     """

@@ -11,7 +11,7 @@ from headrace.checkpoint.storage.task_local_state import (
     CopyingWriter,
     TaskLocalState,
 )
-from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
+from headrace.cluster.task_executor.deployment import CheckpointFiles
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 

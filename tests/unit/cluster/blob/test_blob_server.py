@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.blob import blob_files
+from headrace.cluster.blob.blob_client import upload
 from headrace.cluster.blob.blob_files import BlobLedger
 from headrace.cluster.blob.blob_server import BlobServer
-from headrace.cluster.blob.transfer import upload
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import BlobKey, JobId

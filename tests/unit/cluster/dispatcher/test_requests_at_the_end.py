@@ -10,9 +10,9 @@ from headrace.checkpoint.state_queries import StatesQuery
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
+from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
-from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus

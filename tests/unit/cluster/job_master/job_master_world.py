@@ -9,10 +9,9 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.job_master import JobMaster
+from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
-from headrace.cluster.job_master.shared_services import JobManagerSharedServices
-from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId

@@ -26,7 +26,7 @@ from tests.unit.cluster.cluster_samples import (
     vertex,
     vertex_id,
 )
-from tests.unit.cluster.job_master.scheduler_world import Fixture, ScriptedShell
+from tests.unit.cluster.job_master.scheduler_world import Fixture, ScriptedServices
 
 S = ExecutionState
 
@@ -40,7 +40,7 @@ KEEPERS = (ResourceId("keeper-1"), TM_2)
 def place(number: int) -> ShuffleDescriptor:
     producer = ExecutionAttemptId(OTHER_JOB, ExecutionVertexId(vertex_id(9), number), 0)
     key = ResultPartitionId(DATA_SET.data_set_id, number, producer)
-    return ShuffleDescriptor(key, ScriptedShell().location_of(KEEPERS[number]))
+    return ShuffleDescriptor(key, ScriptedServices().location_of(KEEPERS[number]))
 
 
 PLACES = (place(0), place(1))
@@ -54,27 +54,26 @@ class ReadingJob(Fixture):
         restarts: int = 9,
         result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
         kind: PartitionerKind = PartitionerKind.HASH,
-        shell: ScriptedShell | None = None,
+        services: ScriptedServices | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.shell = shell or ScriptedShell()
-        self.shell.places = {DATA_SET: PLACES}
+        self.services = services or ScriptedServices()
+        self.services.places = {DATA_SET: PLACES}
         reader = msgspec.structs.replace(
             vertex(1, 2), cached_input=DATA_SET, kind=VertexKind.ONE_INPUT
         )
         self.scheduler = Scheduler(
             job_graph((reader, vertex(2, 2)), (edge(1, 2, kind, result_type),)),
             FixedDelayRestart(restarts, 100),
-            self.shell,
             self.clock,
             PartitionTracker(releases_during_job=True),
         )
-        self.shell.scheduler = self.scheduler
+        self.services.connect(self.scheduler)
 
     def restart(self) -> None:
         for attempt_id in self.attempts:
             self.report(attempt_id, S.CANCELED)
-        for _, action in self.shell.later:
+        for _, action in self.services.later:
             action()
 
     @property

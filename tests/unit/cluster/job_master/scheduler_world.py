@@ -1,16 +1,17 @@
-"""A scheduler with a scripted shell, and the events of its tasks."""
+"""A scheduler with scripted services, and the events of its tasks."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.executions.executions import Execution, ReportVerdict
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistration
+from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover.failover_strategies import FAILOVER_STRATEGY
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import FixedDelayRestart, NoRestart
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler, SchedulerServices
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -28,7 +29,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer
+from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile, SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
@@ -54,8 +55,8 @@ USER_ERROR = ErrorInfo(
 LOST = error_info_of(ConnectionLostError("tm-2", "reset by peer"))
 
 
-class ScriptedShell:
-    """Notes what the scheduler wants; the test answers."""
+class ScriptedServices:
+    """All services of a scheduler in one: notes what the scheduler wants; the test answers."""
 
     def __init__(self) -> None:
         self.declared: list[tuple[ResourceRequirement, ...]] = []
@@ -65,7 +66,6 @@ class ScriptedShell:
         self.statuses: list[JobStatus] = []
         self.commit_count = 0
         self.released: list[tuple[ResourceId, ResultPartitionId]] = []
-        self.scheduler: Scheduler
         self.registered: list[PartitionRegistration] = []
         self.released_externally: list[ResultPartitionId] = []
         self.restored_scopes: list[frozenset[ExecutionVertexId]] = []
@@ -79,9 +79,23 @@ class ScriptedShell:
         self.version = 0
         self.restarts_told: list[tuple[str, float, int]] = []
 
-    @property
-    def task_managers(self) -> "ScriptedShell":
-        return self
+    def connect(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        me: Any = self
+        scheduler.connect(
+            SchedulerServices(
+                task_managers=me,
+                slots=me,
+                registrar=me,
+                data_sets=me,
+                restore=self.restore,
+                commit=self.commit,
+                execution_changed=lambda execution: None,
+                status_changed=self.statuses.append,
+                restarts=self.restarts,
+                schedule_run_async=self.schedule_run_async,
+            )
+        )
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
         self.restored_scopes.append(scope)
@@ -89,32 +103,39 @@ class ScriptedShell:
         if self.answers_restores:
             self.scheduler.restored(self.restores, version)
 
-    def declare_slots(self) -> None:
+    def declare(self, profiles: Sequence[ResourceProfile]) -> None:
+        self.scheduler.pool.require(profiles)
         self.declared.append(self.scheduler.pool.requirements)
 
-    def await_slots(self) -> None:
-        self.declare_slots()
+    def request(self, profiles: Sequence[ResourceProfile]) -> None:
+        self.declare(profiles)
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         return TaskManagerLocation(resource_id, "localhost", 1, None, "host")
 
-    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+    def find(
+        self, data_sets: Sequence[ClusterDataSetId], version: int, on_found: Any, on_failed: Any
+    ) -> None:
         self.asked_for += data_sets
         self.version = version
         if self.answers_registrations:
-            self.scheduler.inputs_found({key: self.places[key] for key in data_sets}, version)
+            on_found({key: self.places[key] for key in data_sets}, version)
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
         self.released_data_sets.append(data_set)
 
-    def register_partitions(
-        self, registrations: Sequence[PartitionRegistration], version: int
+    def register(
+        self,
+        registrations: Sequence[PartitionRegistration],
+        version: int,
+        on_registered: Any,
+        on_failed: Any,
     ) -> None:
         self.registered += registrations
         self.version = version
         if self.answers_registrations:
             answers = [self.place(each.partition, each.producer) for each in registrations]
-            self.scheduler.partitions_registered(answers, version)
+            on_registered(answers, version)
 
     def place(
         self, partition: PartitionDescriptor, producer: ProducerDescriptor
@@ -127,7 +148,9 @@ class ScriptedShell:
     def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
         self.released_externally += [each.partition_id for each in descriptors]
 
-    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+    def submit_task(
+        self, execution: Execution, descriptor: TaskDeploymentDescriptor, on_answer: Any
+    ) -> None:
         self.submitted.append((execution, descriptor))
 
     def cancel_task(self, execution: Execution) -> None:
@@ -147,12 +170,6 @@ class ScriptedShell:
     def commit(self) -> None:
         self.commit_count += 1
 
-    def execution_changed(self, execution: Execution) -> None:
-        pass
-
-    def status_changed(self, status: JobStatus) -> None:
-        self.statuses.append(status)
-
 
 class Fixture:
     """A job of two vertices with, by default, two subtasks each, on as many slots."""
@@ -164,25 +181,23 @@ class Fixture:
         kind: PartitionerKind = PartitionerKind.HASH,
         strategy: str = "region",
         parallelism: int = 2,
-        shell: ScriptedShell | None = None,
+        services: ScriptedServices | None = None,
         vertex_count: int = 2,
     ) -> None:
         """`kind` and `result_type` are of the first exchange; those behind it, if any, are pipelined."""
         self.clock = ManualClock()
-        self.shell = shell or ScriptedShell()
+        self.services = services or ScriptedServices()
         vertices = tuple(vertex(number, parallelism) for number in range(1, vertex_count + 1))
         pipelined = (edge(number, number + 1) for number in range(2, vertex_count))
         graph = job_graph(vertices, (edge(1, 2, kind, result_type), *pipelined))
         self.scheduler = Scheduler(
             graph,
             FixedDelayRestart(restarts, 100) if restarts else NoRestart(),
-            self.shell,
             self.clock,
             PartitionTracker(releases_during_job=True),
             Settings({FAILOVER_STRATEGY.key: strategy}),
         )
-
-        self.shell.scheduler = self.scheduler
+        self.services.connect(self.scheduler)
 
     def give_slots(self) -> None:
         for number, resource_id in ((1, TM_1), (2, TM_2)):

@@ -3,12 +3,12 @@
 import asyncio
 
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.executions.executions import Execution, Executions
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import ExecutionAttemptId, JobMasterId, ResourceId
+from headrace.core.ids import JobMasterId, ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import TaskManagerRegistration
@@ -26,32 +26,19 @@ INTERVAL_MS = 500
 SETTINGS = Settings({METRICS_UPDATE_INTERVAL.key: f"{INTERVAL_MS} ms", "heartbeat.timeout": "1 h"})
 
 
-class OneTask:
-    """A job of one subtask, whose TaskManagers are never lost. Implements TaskManagersOwner."""
-
-    def __init__(self) -> None:
-        self.executions = Executions(job_graph((vertex(1, 1),)), 0)
-        self.pool = SlotPool()
-
-    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
-        raise AssertionError(error.text)
-
-    def lose(self, execution: Execution, error: ErrorInfo) -> None:
-        raise AssertionError(error.text)
-
-    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
-        raise AssertionError(attempt_id)
+def never_lost(lost: ResourceId | Execution, error: ErrorInfo) -> None:
+    raise AssertionError(lost, error.text)
 
 
 class World:
-    """A TaskManager that counts how often it is asked, and tells the count as the task's metric."""
+    """A job of one subtask. Its TaskManager counts how often it is asked, and tells the count as the task's metric."""
 
     def __init__(self) -> None:
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop, settings=SETTINGS)
-        self.job = OneTask()
-        (self.execution,) = self.job.executions
+        executions = Executions(job_graph((vertex(1, 1),)), 0)
+        (self.execution,) = executions
         self.asked_count = 0
         task_manager = self.task_manager = start_scripted(
             self.network.create_service("worker"),
@@ -63,12 +50,15 @@ class World:
         endpoint.start()
         self.task_managers = TaskManagers(
             endpoint,
-            self.job,
+            executions,
+            SlotPool(),
             job_id=JOB,
             job_master_id=JobMasterId(b"m" * 16),
             resource_id=ResourceId("jm"),
             settings=SETTINGS,
             blob_server_address="",
+            on_lost=never_lost,
+            on_task_lost=never_lost,
         )
         location = TaskManagerLocation(TM_1, "worker", 1, None, "host")
         registration = TaskManagerRegistration(task_manager.address, location)

@@ -53,7 +53,7 @@ def run_to_its_end(count: int) -> None:
     offer_slots(job, count)
     job.report_all(S.RUNNING)
     job.report_all(S.FINISHED)
-    assert job.shell.commit_count == 1
+    assert job.services.commit_count == 1
 
 
 def cancel(count: int) -> None:
@@ -73,7 +73,7 @@ def restart(count: int) -> None:
     job.report_all(S.RUNNING)
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
     job.report_all(S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.states == [S.DEPLOYING] * 2 * count
 
 

@@ -36,7 +36,7 @@ class StoredJob:
         for execution in list(self.job.scheduler.executions):
             if execution.state is S.CANCELING:
                 self.job.report(execution.attempt_id, S.CANCELED)
-        later, self.job.shell.later = self.job.shell.later, []
+        later, self.job.services.later = self.job.services.later, []
         for _, action in later:
             action()
         if self.job.scheduler.is_waiting_for_slots:
@@ -61,7 +61,7 @@ class StoredJob:
         """What this attempt was told to read."""
         return {
             channel.shuffle.partition_id
-            for execution, descriptor in self.job.shell.submitted
+            for execution, descriptor in self.job.services.submitted
             if execution.attempt_id == consumer
             for gate in descriptor.input_gates
             for channel in gate.channels
@@ -70,7 +70,7 @@ class StoredJob:
     def partition_of(self, producer: ExecutionAttemptId) -> ResultPartitionId:
         (partition,) = (
             each.descriptor.partition_id
-            for execution, descriptor in self.job.shell.submitted
+            for execution, descriptor in self.job.services.submitted
             if execution.attempt_id == producer
             for each in descriptor.result_partitions
         )
@@ -82,7 +82,7 @@ class StoredJob:
 
     def released_too_early(self) -> list[ResultPartitionId]:
         """What was released since the last time although a consumer may still read it, or once too often."""
-        released = [each for _, each in self.job.shell.released]
+        released = [each for _, each in self.job.services.released]
         checked, self.checked = self.checked, len(released)
         found = [each for each in released[checked:] if released.count(each) > 1]
         if self.job.scheduler.status is not JobStatus.RUNNING:
@@ -115,7 +115,7 @@ def test_a_lost_result_is_written_again_once_however_many_consumers_miss_it() ->
         stored.job.report(consumer, S.FAILED, not_found(lost))
     assert [each.attempt_number for each in stored.producers] == [1] + [0] * (CONSUMERS - 1)
     assert [each.attempt_number for each in stored.consumers] == [1] * CONSUMERS
-    assert len(stored.job.shell.submitted) == 2 * CONSUMERS + 1 + CONSUMERS
+    assert len(stored.job.services.submitted) == 2 * CONSUMERS + 1 + CONSUMERS
     assert stored.job.scheduler.history.restart_count == 1
     stored.finish_producers()
     for consumer in stored.consumers:

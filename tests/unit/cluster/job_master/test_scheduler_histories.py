@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.cluster.job_master.executions.executions import Execution
+from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistration
+from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
-from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
 from headrace.core.ids import ClusterDataSetId, ExecutionAttemptId, ExecutionVertexId, ResourceId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ResultPartitionType
@@ -19,7 +19,7 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, allocation
 from tests.unit.cluster.job_master.reading_job import PLACES, ReadingJob
-from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture, ScriptedShell
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture, ScriptedServices
 
 S = ExecutionState
 FATAL = ErrorInfo("ConfigurationError", "no", "USER", recoverable=False)
@@ -28,7 +28,7 @@ HELD_BACK = ("", "", "", "restore", "register", "submit", "timer", "find")
 REPORTS = (S.INITIALIZING, S.RUNNING, S.FINISHED, S.CANCELED, S.FAILED)
 
 
-class SlowShell(ScriptedShell):
+class SlowServices(ScriptedServices):
     """Answers nothing by itself: what was asked lies in `asked`, and may be answered at any time, once."""
 
     def __init__(self) -> None:
@@ -54,7 +54,9 @@ class SlowShell(ScriptedShell):
 
         self.asked.append(("restore", answer))
 
-    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+    def find(
+        self, data_sets: Sequence[ClusterDataSetId], version: int, on_found: Any, on_failed: Any
+    ) -> None:
         self.newest_find = version
 
         def answer(is_good: bool) -> None:
@@ -62,26 +64,32 @@ class SlowShell(ScriptedShell):
                 # The version in place of a host: so it is seen which answer was used.
                 at = self.location_of(ResourceId(f"keeper-{version}"))
                 places = tuple(msgspec.structs.replace(each, location=at) for each in PLACES)
-                self.scheduler.inputs_found(dict.fromkeys(data_sets, places), version)
+                on_found(dict.fromkeys(data_sets, places), version)
             else:
-                self.scheduler.lookup_failed(USER_ERROR, version)
+                on_failed(USER_ERROR, version)
 
         self.asked.append(("find", answer))
 
-    def register_partitions(
-        self, registrations: Sequence[PartitionRegistration], version: int
+    def register(
+        self,
+        registrations: Sequence[PartitionRegistration],
+        version: int,
+        on_registered: Any,
+        on_failed: Any,
     ) -> None:
         def answer(is_good: bool) -> None:
             if is_good or not registrations:
                 places = [self.place(each.partition, each.producer) for each in registrations]
-                self.scheduler.partitions_registered(places, version)
+                on_registered(places, version)
             else:
                 attempt_id = registrations[-1].producer.attempt_id
-                self.scheduler.registration_failed(attempt_id, USER_ERROR)
+                on_failed(attempt_id, USER_ERROR)
 
         self.asked.append(("register", answer))
 
-    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+    def submit_task(
+        self, execution: Execution, descriptor: TaskDeploymentDescriptor, on_answer: Any
+    ) -> None:
         assert descriptor.attempt_id not in self.descriptors, "an attempt is deployed once"
         assert descriptor.restore is not None, "all of the scope is restored"
         assert descriptor.restore.checkpoint_id == self.newest_restore, "from the newest answer"
@@ -99,7 +107,7 @@ class SlowShell(ScriptedShell):
         def answer(is_good: bool) -> None:
             if not is_good:
                 self.ended.add(attempt_id)
-            self.scheduler.submit_answered(attempt_id, None if is_good else USER_ERROR)
+            on_answer(attempt_id, None if is_good else USER_ERROR)
 
         self.asked.append(("submit", answer))
 
@@ -125,8 +133,8 @@ class History:
         self, kind: PartitionerKind, result_type: ResultPartitionType, reads_data_set: bool
     ) -> None:
         job_type = ReadingJob if reads_data_set else Fixture
-        self.job = job_type(RESTARTS, result_type, kind, shell=SlowShell())
-        self.shell: Any = self.job.shell
+        self.job = job_type(RESTARTS, result_type, kind, services=SlowServices())
+        self.services: Any = self.job.services
         self.scheduler = self.job.scheduler
         self.task_managers: list[ResourceId] = []
         self.lost: set[ResourceId] = set()
@@ -136,10 +144,10 @@ class History:
 
     def act(self, action: str, number: int) -> None:
         """Let something happen; `number` chooses among what could."""
-        attempts = list(self.shell.descriptors)
+        attempts = list(self.services.descriptors)
         match action:
-            case "answer" | "refuse" if self.shell.asked:
-                _, answer = self.shell.asked.pop(number % len(self.shell.asked))
+            case "answer" | "refuse" if self.services.asked:
+                _, answer = self.services.asked.pop(number % len(self.services.asked))
                 answer(action == "answer")
             case "report" if attempts:
                 state = REPORTS[number % len(REPORTS)]
@@ -172,7 +180,7 @@ class History:
     def lose(self, resource_id: ResourceId) -> None:
         """A TaskManager is gone; it may be heard of a second time."""
         self.lost.add(resource_id)
-        self.shell.ended |= {one for one, at in self.shell.hosts.items() if at == resource_id}
+        self.services.ended |= {one for one, at in self.services.hosts.items() if at == resource_id}
         self.scheduler.lose_task_manager(resource_id, USER_ERROR)
 
     def report(
@@ -180,7 +188,7 @@ class History:
     ) -> None:
         """A task says how far it is."""
         if state.is_terminal:
-            self.shell.ended.add(attempt_id)
+            self.services.ended.add(attempt_id)
         self.job.report(attempt_id, state, error)
 
     def end_fairly(self) -> None:
@@ -196,10 +204,10 @@ class History:
         if self.scheduler.is_waiting_for_slots:
             self.offer_slots()
         for _ in range(4):  # an answer may lead to the next question
-            asked, self.shell.asked = self.shell.asked, []
+            asked, self.services.asked = self.services.asked, []
             for what, answer in asked:
                 if what == held_back:
-                    self.shell.asked.append((what, answer))
+                    self.services.asked.append((what, answer))
                 else:
                     answer(True)
                     self.check()
@@ -233,7 +241,7 @@ class History:
     def check_producers(self, consumer: Execution) -> None:
         """Whoever runs reads what the present attempts write."""
         present = set(self.job.attempts)
-        descriptor = self.shell.descriptors[consumer.attempt_id]
+        descriptor = self.services.descriptors[consumer.attempt_id]
         for gate in descriptor.input_gates:
             for channel in gate.channels:
                 written = channel.shuffle.partition_id
@@ -290,11 +298,11 @@ def test_a_job_is_whole_at_all_times_and_ends(
     for action, number in actions:
         history.act(action, number)
     history.end_fairly()
-    statuses = history.shell.statuses
+    statuses = history.services.statuses
     assert [one for one in statuses if one.is_globally_terminal_state()] == statuses[-1:]
     reached = {JobStatus.CREATED.name, *(one.name for one in statuses)}
     assert set(history.scheduler.status_timestamps_ms) == reached
     is_finished = statuses[-1] is JobStatus.FINISHED
     assert is_finished == all(state is S.FINISHED for state in history.job.states) or (
-        history.shell.commit_count and not is_finished
+        history.services.commit_count and not is_finished
     )

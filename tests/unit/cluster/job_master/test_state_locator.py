@@ -10,7 +10,7 @@ import pytest
 from headrace.checkpoint.errors import StateKeyMismatchError, SubtaskNotReadableError
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import RowsQuery, StateReadResult
-from headrace.cluster.job_master.executions.executions import Executions
+from headrace.cluster.job_master.executions import Executions
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot
 from headrace.cluster.job_master.state_locator import StateLocator
 from headrace.core.config import Settings

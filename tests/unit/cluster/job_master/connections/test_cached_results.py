@@ -29,20 +29,6 @@ DATA_SETS = [ClusterDataSetId(OTHER_JOB, IntermediateDataSetId(bytes([n] * 16)))
 PLACES = [(ShuffleDescriptor(partition_id(number), None),) for number in (1, 2)]
 
 
-class Owner:
-    """Notes what it hears. Implements DataSetLookupOwner."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[DataSetPlaces, int]] = []
-        self.failed: list[tuple[ErrorInfo, int]] = []
-
-    def inputs_found(self, places: DataSetPlaces, version: int) -> None:
-        self.found.append((places, version))
-
-    def lookup_failed(self, error: ErrorInfo, version: int) -> None:
-        self.failed.append((error, version))
-
-
 class World:
     """A lookup on virtual time; its ResourceManager knows where PLACES are, unless the test says otherwise."""
 
@@ -63,9 +49,18 @@ class World:
         self.gateway = self.loop.run_until(service.connect(address, ResourceManagerGateway))
         self.link = SimpleNamespace(gateway=self.gateway)
         connection: Any = SimpleNamespace(link=self.link)
-        self.owner = Owner()
+        self.found: list[tuple[DataSetPlaces, int]] = []
+        self.failed: list[tuple[ErrorInfo, int]] = []
         settings = Settings({PARTITION_REGISTER_TIMEOUT.key: "5 s"})
-        self.lookup = DataSetLookup(endpoint, self.owner, connection, settings)
+        self.lookup = DataSetLookup(endpoint, connection, settings)
+
+    def find(self, data_sets: list[ClusterDataSetId], version: int) -> None:
+        self.lookup.find(
+            data_sets,
+            version,
+            lambda *answer: self.found.append(answer),
+            lambda *answer: self.failed.append(answer),
+        )
 
     def answer(self, answer: Any) -> None:
         self.resource_manager.script.answers["request_cluster_partitions"] = answer
@@ -86,42 +81,42 @@ def world() -> Iterator[World]:
 
 
 def test_the_places_of_all_data_sets_come_at_once(world: World) -> None:
-    world.lookup.find(DATA_SETS, 7)
+    world.find(DATA_SETS, 7)
     world.loop.run_for(10)
-    assert world.owner.found == [(dict(zip(DATA_SETS, PLACES, strict=True)), 7)]
-    assert world.owner.failed == []
+    assert world.found == [(dict(zip(DATA_SETS, PLACES, strict=True)), 7)]
+    assert world.failed == []
 
 
 def test_a_resource_manager_that_refuses_is_asked_again(world: World) -> None:
     world.answer(BlobStorageError("not now"))
-    world.lookup.find(DATA_SETS[:1], 1)
+    world.find(DATA_SETS[:1], 1)
     world.loop.run_for(500)
-    assert world.asked_count > 1 and world.owner.found == []
+    assert world.asked_count > 1 and world.found == []
     world.answer(PLACES[0])
     world.loop.run_for(500)
-    assert world.owner.found == [({DATA_SETS[0]: PLACES[0]}, 1)]
+    assert world.found == [({DATA_SETS[0]: PLACES[0]}, 1)]
 
 
 def test_one_that_is_not_connected_yet_is_asked_once_it_is(world: World) -> None:
     world.link.gateway = None
-    world.lookup.find(DATA_SETS[:1], 1)
+    world.find(DATA_SETS[:1], 1)
     world.loop.run_for(1_000)
     assert world.asked_count == 0
     world.link.gateway = world.gateway
     world.loop.run_for(500)
-    assert [version for _, version in world.owner.found] == [1]
+    assert [version for _, version in world.found] == [1]
 
 
-def test_without_an_answer_the_owner_hears_what_was_not_found_when_the_time_is_over(
+def test_without_an_answer_it_is_heard_what_was_not_found_when_the_time_is_over(
     world: World,
 ) -> None:
     world.answer(lambda key: asyncio.Event().wait())
-    world.lookup.find(DATA_SETS, 3)
+    world.find(DATA_SETS, 3)
     world.loop.run_for(4_900)
-    assert world.owner.failed == []
+    assert world.failed == []
     world.loop.run_for(200)
-    ((error, version),) = world.owner.failed
-    assert version == 3 and world.owner.found == []
+    ((error, version),) = world.failed
+    assert version == 3 and world.found == []
     assert error.class_name == "DataSetLookupError" and error.recoverable
     assert "did not say within 5 s" in error.text and PARTITION_REGISTER_TIMEOUT.key in error.text
     assert all(str(each) in error.text for each in DATA_SETS)
@@ -129,25 +124,25 @@ def test_without_an_answer_the_owner_hears_what_was_not_found_when_the_time_is_o
 
 def test_each_of_two_lookups_ends_under_its_own_version(world: World) -> None:
     world.answer(lambda key: asyncio.Event().wait())
-    world.lookup.find(DATA_SETS[:1], 1)
+    world.find(DATA_SETS[:1], 1)
     world.loop.run_for(2_500)
     world.link.gateway = None
-    world.lookup.find(DATA_SETS[1:], 2)
+    world.find(DATA_SETS[1:], 2)
     world.loop.run_for(2_600)
-    assert [version for _, version in world.owner.failed] == [1]
+    assert [version for _, version in world.failed] == [1]
     world.answer(PLACES[1])
     world.link.gateway = world.gateway
     world.loop.run_for(500)
-    assert world.owner.found == [({DATA_SETS[1]: PLACES[1]}, 2)]
+    assert world.found == [({DATA_SETS[1]: PLACES[1]}, 2)]
 
 
 def test_a_data_set_is_released_where_a_resource_manager_is_there_to_hear_it(world: World) -> None:
     world.link.gateway = None
-    world.lookup.release(DATA_SETS[0])
+    world.lookup.release_data_set(DATA_SETS[0])
     world.loop.run_for(10)
     world.link.gateway = world.gateway
     world.resource_manager.script.answers["release_cluster_partitions"] = BlobStorageError("no")
-    world.lookup.release(DATA_SETS[1])
+    world.lookup.release_data_set(DATA_SETS[1])
     world.loop.run_for(10)
     released = world.resource_manager.script.called("release_cluster_partitions")
     assert released == [(DATA_SETS[1],)]

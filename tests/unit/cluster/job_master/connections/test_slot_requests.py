@@ -51,7 +51,16 @@ class World:
     def __post_init__(self) -> None:
         self.loop = VirtualLoop(self.clock)
         me = cast(Any, self)
-        self.slots = SlotRequests(me, me, me, me, SETTINGS)
+        self.slots = SlotRequests(
+            me,
+            self.graph,
+            self.pool,
+            me,
+            me,
+            SETTINGS,
+            is_waiting=lambda: self.is_waiting_for_slots,
+            on_unavailable=self.failures.append,
+        )
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
         return self.loop.call_later(delay_ms / 1000, action)
@@ -65,9 +74,6 @@ class World:
     async def explain(self) -> str:
         return "the host has no room"
 
-    def slots_cannot_come(self, failure: Failure) -> None:
-        self.failures.append(failure)
-
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
         self.freed.append(slot)
 
@@ -80,8 +86,7 @@ class World:
 
 def test_slots_that_do_not_come_in_time_fail_the_job_with_what_is_missing() -> None:
     world = World()
-    world.pool.require([ResourceProfile()])
-    world.slots.request()
+    world.slots.request([ResourceProfile()])
     world.run_for(REQUEST_MS - 1)
     assert world.declared_count == 1 and world.failures == []
     world.run_for(2)
@@ -93,7 +98,7 @@ def test_slots_that_do_not_come_in_time_fail_the_job_with_what_is_missing() -> N
 
 def test_slots_that_came_do_not_time_out() -> None:
     world = World()
-    world.slots.request()
+    world.slots.request([ResourceProfile()])
     world.is_waiting_for_slots = False
     world.run_for(REQUEST_MS * 2)
     assert world.failures == []
@@ -102,9 +107,9 @@ def test_slots_that_came_do_not_time_out() -> None:
 
 def test_a_newer_request_has_its_whole_time() -> None:
     world = World()
-    world.slots.request()
+    world.slots.request([ResourceProfile()])
     world.run_for(REQUEST_MS - 1)
-    world.slots.request()
+    world.slots.request([ResourceProfile()])
     world.run_for(REQUEST_MS - 1)
     assert world.declared_count == 2 and world.failures == []
     world.run_for(2)
@@ -122,9 +127,9 @@ def test_a_word_that_slots_cannot_come_fails_the_job_at_once_and_for_good() -> N
 
 def test_a_slot_that_nobody_needs_is_given_back_after_its_time() -> None:
     world = World()
-    world.pool.require([ResourceProfile()])
+    world.slots.declare([ResourceProfile()])
     world.pool.offer(TM_1, [SlotOffer(allocation(1), 0, SLOT_PROFILE)], 0)
-    world.pool.require(())
+    world.slots.declare(())
     world.slots.return_idle()
     assert world.freed == []
     world.run_for(IDLE_MS * 2)

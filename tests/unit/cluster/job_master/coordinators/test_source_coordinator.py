@@ -143,7 +143,7 @@ def test_what_an_enumerator_of_the_user_s_raises_names_operator_and_line() -> No
     with pytest.raises(UserCodeError) as raised:
         world.later.waiting.pop()[1]()
     assert re.match(
-        r"ZeroDivisionError: .* \(in operator 'numbers', .*test_source\.py, line \d+\)\n",
+        r"ZeroDivisionError: .* \(in operator 'numbers', .*test_source_coordinator\.py, line \d+\)\n",
         str(raised.value),
     )
 

@@ -20,14 +20,14 @@ def test_a_slice_of_its_own_restarts_alone_and_the_others_run_on() -> None:
     job.run()
     source_1, source_2, sink_1, sink_2 = job.attempts
     job.report(sink_1, S.FAILED, USER_ERROR)
-    assert job.shell.cancelled == [source_1]
+    assert job.services.cancelled == [source_1]
     assert job.scheduler.status is JobStatus.RESTARTING
     job.report(source_1, S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.status is JobStatus.RUNNING
     assert [each.attempt_number for each in job.attempts] == [1, 0, 1, 0]
     assert job.states == [S.DEPLOYING, S.RUNNING, S.DEPLOYING, S.RUNNING]
-    again = [descriptor for _, descriptor in job.shell.submitted[4:]]
+    again = [descriptor for _, descriptor in job.services.submitted[4:]]
     assert [each.attempt_id for each in again] == [job.attempts[0], job.attempts[2]]
     assert {each.allocation_id for each in again} == {allocation(1)}, "it kept its slot"
     assert again[1].input_gates[0].channels[0].shuffle.partition_id.producer == job.attempts[0]
@@ -36,14 +36,14 @@ def test_a_slice_of_its_own_restarts_alone_and_the_others_run_on() -> None:
     for attempt in (job.attempts[0], job.attempts[2]):
         job.report(attempt, S.RUNNING)
         job.report(attempt, S.FINISHED)
-    assert job.shell.commit_count == 1
+    assert job.services.commit_count == 1
 
 
 def test_with_the_full_strategy_everything_restarts() -> None:
     job = Fixture(restarts=1, kind=PartitionerKind.FORWARD, strategy="full")
     job.run()
     job.report(job.attempts[2], S.FAILED, USER_ERROR)
-    assert len(job.shell.cancelled) == 3
+    assert len(job.services.cancelled) == 3
 
 
 def test_a_failure_beside_a_restart_joins_it_and_is_not_counted() -> None:
@@ -52,9 +52,9 @@ def test_a_failure_beside_a_restart_joins_it_and_is_not_counted() -> None:
     source_1, source_2, sink_1, sink_2 = job.attempts
     job.report(sink_1, S.FAILED, USER_ERROR)
     job.report(sink_2, S.FAILED, USER_ERROR)
-    assert job.shell.cancelled == [source_1, source_2]
+    assert job.services.cancelled == [source_1, source_2]
     job.report(source_1, S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.status is JobStatus.RESTARTING, "the second slice is not cancelled yet"
     job.report(source_2, S.CANCELED)
     assert [each.attempt_number for each in job.attempts] == [1] * 4
@@ -65,15 +65,15 @@ def test_a_failure_while_a_restart_waits_for_its_slots_widens_it() -> None:
     job = Fixture(restarts=2, kind=PartitionerKind.FORWARD)
     job.run()
     job.scheduler.lose_task_manager(TM_1, LOST)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.is_waiting_for_slots
     job.report(job.attempts[1], S.FAILED, USER_ERROR)
     job.report(job.attempts[3], S.CANCELED)
-    job.shell.later[1][1]()
+    job.services.later[1][1]()
     job.scheduler.pool.offer(TM_2, [SlotOffer(allocation(3), 1, SLOT_PROFILE)], 0)
     job.scheduler.slots_changed()
     assert job.states == [S.DEPLOYING] * 4
-    assert job.shell.restored_scopes[-1] == job.scheduler.executions.subtasks
+    assert job.services.restored_scopes[-1] == job.scheduler.executions.subtasks
 
 
 def test_a_task_that_its_task_manager_cancels_while_others_restart_is_restarted_too() -> None:
@@ -82,7 +82,7 @@ def test_a_task_that_its_task_manager_cancels_while_others_restart_is_restarted_
     source_1, source_2, sink_1, sink_2 = job.attempts
     job.report(sink_1, S.FAILED, USER_ERROR)
     job.report(source_2, S.CANCELED)
-    assert job.shell.cancelled == [source_1, sink_2]
+    assert job.services.cancelled == [source_1, sink_2]
 
 
 def test_a_failure_that_no_restart_mends_ends_the_job_in_the_middle_of_one() -> None:
@@ -97,15 +97,15 @@ def test_a_failure_of_the_job_as_a_whole_takes_all_slices() -> None:
     job = Fixture(restarts=1, kind=PartitionerKind.FORWARD)
     job.run()
     job.scheduler.fail_job(Failure(USER_ERROR))
-    assert job.shell.cancelled == job.attempts
+    assert job.services.cancelled == job.attempts
 
 
 def test_every_task_is_deployed_with_what_it_starts_from() -> None:
     job = Fixture()
     subtask = job.attempts[2].execution_vertex_id
-    job.shell.restores = {subtask: SubtaskRestore(7, {})}
+    job.services.restores = {subtask: SubtaskRestore(7, {})}
     job.run()
-    assert [descriptor.restore for _, descriptor in job.shell.submitted] == [
+    assert [descriptor.restore for _, descriptor in job.services.submitted] == [
         None,
         None,
         SubtaskRestore(7, {}),
@@ -115,11 +115,11 @@ def test_every_task_is_deployed_with_what_it_starts_from() -> None:
 
 def test_nothing_is_deployed_before_it_is_known_what_it_starts_from() -> None:
     job = Fixture(restarts=1)
-    job.shell.answers_restores = False
+    job.services.answers_restores = False
     job.scheduler.start()
     job.give_slots()
-    assert job.scheduler.status is JobStatus.CREATED and job.shell.submitted == []
-    stale = job.shell.version
+    assert job.scheduler.status is JobStatus.CREATED and job.services.submitted == []
+    stale = job.services.version
     job.scheduler.cancel()
     job.scheduler.restored({}, stale)
     assert job.scheduler.status is JobStatus.CANCELED
@@ -127,26 +127,26 @@ def test_nothing_is_deployed_before_it_is_known_what_it_starts_from() -> None:
 
 def test_a_job_that_cannot_be_restored_at_its_begin_fails_for_good() -> None:
     job = Fixture(restarts=5)
-    job.shell.answers_restores = False
+    job.services.answers_restores = False
     job.scheduler.start()
     job.scheduler.fail_job(Failure.of_error(OSError("no such snapshot")))
-    assert job.shell.statuses == [JobStatus.FAILING, JobStatus.FAILED]
+    assert job.services.statuses == [JobStatus.FAILING, JobStatus.FAILED]
 
 
 def test_a_restore_that_fails_after_a_failure_is_one_more_failure() -> None:
     job = Fixture(restarts=2)
     job.run()
-    job.shell.answers_restores = False
+    job.services.answers_restores = False
     job.scheduler.fail_job(Failure(USER_ERROR))
     job.report_all(S.CANCELED)
-    job.shell.later[0][1]()
-    stale = job.shell.version
+    job.services.later[0][1]()
+    stale = job.services.version
     job.scheduler.fail_job(Failure.of_error(OSError("storage is down")))
     assert job.scheduler.status is JobStatus.RESTARTING
     job.scheduler.restored({}, stale)
     assert job.states == [S.CANCELED] * 4
-    job.shell.later[1][1]()
-    job.scheduler.restored({}, job.shell.version)
+    job.services.later[1][1]()
+    job.scheduler.restored({}, job.services.version)
     assert job.states == [S.DEPLOYING] * 4
 
 
@@ -196,20 +196,20 @@ def test_a_restart_ends_where_the_savepoint_with_which_the_job_stops_is_complete
 ) -> None:
     job = Fixture(restarts=5)
     job.run()
-    job.shell.answers_restores = False
+    job.services.answers_restores = False
     job.report(job.attempts[0], S.FAILED, error)
     if is_backoff_over:
         job.report_all(S.CANCELED)
-        job.shell.later[0][1]()
+        job.services.later[0][1]()
     assert job.scheduler.status is JobStatus.RESTARTING
-    assert job.scheduler.awaits_restore(job.shell.version) is is_backoff_over
-    stale = job.shell.version
+    assert job.scheduler.awaits_restore(job.services.version) is is_backoff_over
+    stale = job.services.version
     job.scheduler.stopped_with("file:/savepoint-1")
     job.scheduler.restored({}, stale)
     job.report(job.attempts[1], S.FAILED, USER_ERROR)
     job.report_all(S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.status is JobStatus.FAILED
-    assert len(job.shell.submitted) == 4, "nothing was deployed again"
+    assert len(job.services.submitted) == 4, "nothing was deployed again"
     failure = result_of(job.scheduler).failure
     assert failure is not None and "savepoint file:/savepoint-1 is complete" in failure.text

@@ -26,8 +26,8 @@ def job() -> ReadingJob:
 
 def test_each_subtask_reads_its_partition_as_a_whole(job: ReadingJob) -> None:
     job.run()
-    assert job.shell.asked_for == [DATA_SET]
-    gates = [descriptor.input_gates for _, descriptor in job.shell.submitted][:2]
+    assert job.services.asked_for == [DATA_SET]
+    gates = [descriptor.input_gates for _, descriptor in job.services.submitted][:2]
     for number, (gate,) in enumerate(gates):
         (channel,) = gate.channels
         assert channel.shuffle == PLACES[number] and channel.subpartition_index == 0
@@ -38,12 +38,12 @@ def test_each_subtask_reads_its_partition_as_a_whole(job: ReadingJob) -> None:
 def test_a_job_whose_own_code_fails_restarts_and_asks_anew_where_to_read(job: ReadingJob) -> None:
     job.run()
     moved = tuple(msgspec.structs.replace(each, location=None) for each in PLACES)
-    job.shell.places = {DATA_SET: moved}
+    job.services.places = {DATA_SET: moved}
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
     job.restart()
     assert job.scheduler.status is JobStatus.RUNNING
-    assert job.shell.asked_for == [DATA_SET] * 2 and job.shell.released_data_sets == []
-    _, descriptor = job.shell.submitted[-4]
+    assert job.services.asked_for == [DATA_SET] * 2 and job.services.released_data_sets == []
+    _, descriptor = job.services.submitted[-4]
     assert descriptor.input_gates[0].channels[0].shuffle == moved[0]
 
 
@@ -54,10 +54,10 @@ def test_a_job_whose_own_code_fails_restarts_and_asks_anew_where_to_read(job: Re
 def test_what_is_not_there_as_a_whole_ends_the_job(
     job: ReadingJob, found: tuple[ShuffleDescriptor, ...], reason: str
 ) -> None:
-    job.shell.places = {DATA_SET: found}
+    job.services.places = {DATA_SET: found}
     job.scheduler.start()
     job.give_slots()
-    assert job.scheduler.status is JobStatus.FAILED and job.shell.submitted == []
+    assert job.scheduler.status is JobStatus.FAILED and job.services.submitted == []
     assert job.cause.class_name == "ClusterDatasetCorruptedError"
     assert str(DATA_SET) in job.cause.text and reason in job.cause.text
 
@@ -69,7 +69,7 @@ def test_what_a_reader_cannot_read_ends_the_job_and_is_released(job: ReadingJob)
     job.restart()
     assert job.scheduler.status is JobStatus.FAILED
     assert job.cause.class_name == "ClusterDatasetCorruptedError" and str(error) in job.cause.text
-    assert job.cause.lost_data_set == DATA_SET and job.shell.released_data_sets == [DATA_SET]
+    assert job.cause.lost_data_set == DATA_SET and job.services.released_data_sets == [DATA_SET]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_reader_that_cannot_get_rid_of_its_own_result_restarts_and_what_it_rea
     job.run()
     job.report(job.attempts[0], S.FAILED, error_info_of(error))
     job.restart()
-    assert job.scheduler.status is JobStatus.RUNNING and job.shell.released_data_sets == []
+    assert job.scheduler.status is JobStatus.RUNNING and job.services.released_data_sets == []
 
 
 def test_what_those_behind_the_readers_cannot_read_is_no_fault_of_the_data_set(
@@ -91,7 +91,7 @@ def test_what_those_behind_the_readers_cannot_read_is_no_fault_of_the_data_set(
     error = error_info_of(ConnectionLostError("tm-1", "reset"))
     job.report(job.attempts[2], S.FAILED, error)
     job.restart()
-    assert job.scheduler.status is JobStatus.RUNNING and job.shell.released_data_sets == []
+    assert job.scheduler.status is JobStatus.RUNNING and job.services.released_data_sets == []
 
 
 def test_with_a_task_manager_that_is_still_read_from_the_job_ends(job: ReadingJob) -> None:
@@ -138,31 +138,31 @@ def test_what_nobody_has_to_read_again_may_be_lost() -> None:
 def test_an_answer_that_comes_too_late_changes_nothing(
     job: ReadingJob, is_asked_again: bool
 ) -> None:
-    job.shell.answers_registrations = False
+    job.services.answers_registrations = False
     job.scheduler.start()
     job.give_slots()
-    version = job.shell.version
+    version = job.services.version
     job.scheduler.fail_job(Failure(USER_ERROR))
     if is_asked_again:
-        for _, action in job.shell.later:
+        for _, action in job.services.later:
             action()
-        assert job.shell.asked_for == [DATA_SET] * 2 and job.shell.version > version
+        assert job.services.asked_for == [DATA_SET] * 2 and job.services.version > version
     status = job.scheduler.status
     job.scheduler.inputs_found({DATA_SET: ()}, version)
     job.scheduler.inputs_found({DATA_SET: PLACES}, version)
     job.scheduler.lookup_failed(USER_ERROR, version)
-    assert job.scheduler.status is status and job.shell.registered == []
+    assert job.scheduler.status is status and job.services.registered == []
     assert job.scheduler.history.restart_count == 1
     if is_asked_again:
-        job.scheduler.inputs_found({DATA_SET: PLACES}, job.shell.version)
-        assert len(job.shell.registered) == 2
+        job.scheduler.inputs_found({DATA_SET: PLACES}, job.services.version)
+        assert len(job.services.registered) == 2
 
 
 def test_a_lookup_without_an_answer_restarts_the_job(job: ReadingJob) -> None:
-    job.shell.answers_registrations = False
+    job.services.answers_registrations = False
     job.scheduler.start()
     job.give_slots()
-    job.scheduler.lookup_failed(USER_ERROR, job.shell.version)
+    job.scheduler.lookup_failed(USER_ERROR, job.services.version)
     assert job.cause == USER_ERROR and job.scheduler.status is JobStatus.RESTARTING
 
 

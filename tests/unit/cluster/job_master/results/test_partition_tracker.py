@@ -110,9 +110,9 @@ def test_the_scheduler_has_results_released_with_their_last_consumer() -> None:
     producer_1, producer_2, consumer_1, consumer_2 = job.attempts
     for attempt in (producer_1, producer_2, consumer_1):
         job.report(attempt, S.FINISHED)
-    assert job.shell.released == []
+    assert job.services.released == []
     job.report(consumer_2, S.FINISHED)
-    assert [(place, each.producer) for place, each in job.shell.released] == [
+    assert [(place, each.producer) for place, each in job.services.released] == [
         (TM_1, producer_1),
         (TM_2, producer_2),
     ]
@@ -124,21 +124,21 @@ def test_a_result_stays_while_a_task_goes_on_that_its_consumers_would_restart_wi
     producers, consumers, behind = (job.attempts[start : start + 2] for start in (0, 2, 4))
     for attempt in (*producers, *consumers, behind[0]):
         job.report(attempt, S.FINISHED)
-    assert job.shell.released == []
+    assert job.services.released == []
     job.report(behind[1], S.FAILED, USER_ERROR)
-    for _, action in job.shell.later:
+    for _, action in job.services.later:
         action()
     # Nobody writes anew what is there.
     assert [each.attempt_number for each in job.attempts] == [0, 0, 1, 1, 1, 1]
-    assert job.shell.released == []
+    assert job.services.released == []
     for attempt in job.attempts[2:]:
         job.report(attempt, S.RUNNING)
     # Its other tasks have finished once before: that counts no more.
     job.report(job.attempts[5], S.FINISHED)
-    assert job.shell.released == []
+    assert job.services.released == []
     for attempt in job.attempts[2:5]:
         job.report(attempt, S.FINISHED)
-    assert {each.producer for _, each in job.shell.released} == {*producers}
+    assert {each.producer for _, each in job.services.released} == {*producers}
 
 
 def test_a_restart_releases_what_the_old_attempts_wrote() -> None:
@@ -149,11 +149,11 @@ def test_a_restart_releases_what_the_old_attempts_wrote() -> None:
     job.report(consumer_1, S.FAILED, USER_ERROR)
     for attempt in (producer_2, consumer_2):
         job.report(attempt, S.CANCELED)
-    assert job.shell.released == []
-    for _, action in job.shell.later:
+    assert job.services.released == []
+    for _, action in job.services.later:
         action()
-    assert {each.producer for _, each in job.shell.released} == {producer_1, producer_2}
-    assert len(job.shell.released) == 2
+    assert {each.producer for _, each in job.services.released} == {producer_1, producer_2}
+    assert len(job.services.released) == 2
 
 
 def test_a_consumer_reads_a_stored_result_again_without_its_producers() -> None:
@@ -162,10 +162,10 @@ def test_a_consumer_reads_a_stored_result_again_without_its_producers() -> None:
     producer_1, _, consumer_1, _ = job.attempts
     job.report(producer_1, S.FINISHED)
     job.report(consumer_1, S.FAILED, USER_ERROR)
-    assert job.shell.cancelled == []
-    job.shell.later[0][1]()
+    assert job.services.cancelled == []
+    job.services.later[0][1]()
     assert [each.attempt_number for each in job.attempts] == [0, 0, 1, 0]
-    assert job.shell.released == []
+    assert job.services.released == []
 
 
 def test_a_producer_whose_result_cannot_be_read_writes_it_again_for_all_its_consumers() -> None:
@@ -173,12 +173,12 @@ def test_a_producer_whose_result_cannot_be_read_writes_it_again_for_all_its_cons
     job.run()
     producer_1, _, consumer_1, consumer_2 = job.attempts
     job.report(producer_1, S.FINISHED)
-    lost = str(job.shell.submitted[0][1].result_partitions[0].descriptor.partition_id)
+    lost = str(job.services.submitted[0][1].result_partitions[0].descriptor.partition_id)
     error = error_info_of(PartitionNotFoundError(lost, "tm-1"))
     job.report(consumer_1, S.FAILED, error)
-    assert job.shell.cancelled == [consumer_2]
+    assert job.services.cancelled == [consumer_2]
     job.report(consumer_2, S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert [each.attempt_number for each in job.attempts] == [1, 0, 1, 1]
 
 
@@ -189,6 +189,6 @@ def test_nothing_is_said_to_a_task_manager_that_is_gone() -> None:
     job.scheduler.lose_task_manager(TM_2, USER_ERROR)
     for attempt in (producer_1, consumer_1):
         job.report(attempt, S.CANCELED)
-    for _, action in job.shell.later:
+    for _, action in job.services.later:
         action()
-    assert [place for place, _ in job.shell.released] == [TM_1]
+    assert [place for place, _ in job.services.released] == [TM_1]

@@ -27,31 +27,31 @@ def cancel_all(job: Fixture) -> None:
 def test_a_restart_is_told_at_once_with_cause_pause_and_number() -> None:
     job = running()
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
-    assert job.shell.restarts_told == [(CAUSE, 100, 1)]
+    assert job.services.restarts_told == [(CAUSE, 100, 1)]
     job.report(job.attempts[1], S.FAILED, USER_ERROR)
     cancel_all(job)
-    job.shell.later.pop()[1]()
+    job.services.later.pop()[1]()
     assert job.scheduler.status is JobStatus.RUNNING
-    assert len(job.shell.restarts_told) == 1
+    assert len(job.services.restarts_told) == 1
     job.report_all(S.RUNNING)
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
-    assert job.shell.restarts_told[1:] == [(CAUSE, 100, 2)]
+    assert job.services.restarts_told[1:] == [(CAUSE, 100, 2)]
 
 
 def test_a_broken_connection_is_not_told_before_what_broke_it() -> None:
     job = running()
     job.report(job.attempts[0], S.FAILED, LOST)
-    assert job.shell.restarts_told == []
+    assert job.services.restarts_told == []
     job.report(job.attempts[1], S.FAILED, USER_ERROR)
-    assert job.shell.restarts_told == [(CAUSE, 100, 1)]
+    assert job.services.restarts_told == [(CAUSE, 100, 1)]
 
 
 def test_a_broken_connection_without_a_cause_is_told_when_the_pause_is_over() -> None:
     job = running()
     job.report(job.attempts[0], S.FAILED, LOST)
     cancel_all(job)
-    job.shell.later.pop()[1]()
-    assert [(delay_ms, count) for _, delay_ms, count in job.shell.restarts_told] == [(0, 1)]
+    job.services.later.pop()[1]()
+    assert [(delay_ms, count) for _, delay_ms, count in job.services.restarts_told] == [(0, 1)]
 
 
 def test_a_job_that_ends_instead_tells_no_restart() -> None:
@@ -62,7 +62,7 @@ def test_a_job_that_ends_instead_tells_no_restart() -> None:
     cancelled.report(cancelled.attempts[1], S.FAILED, USER_ERROR)
     failed = running(restarts=0)
     failed.report(failed.attempts[0], S.FAILED, USER_ERROR)
-    assert (cancelled.shell.restarts_told, failed.shell.restarts_told) == ([], [])
+    assert (cancelled.services.restarts_told, failed.services.restarts_told) == ([], [])
 
 
 def test_what_a_cancelled_job_had_not_got_over_is_told_with_its_end_and_what_it_had_is_not() -> (
@@ -79,7 +79,7 @@ def test_what_a_cancelled_job_had_not_got_over_is_told_with_its_end_and_what_it_
     again = running()
     again.report(again.attempts[0], S.FAILED, USER_ERROR)
     cancel_all(again)
-    again.shell.later.pop()[1]()
+    again.services.later.pop()[1]()
     again.scheduler.cancel()
     cancel_all(again)
     assert result_of(again.scheduler).failure is None

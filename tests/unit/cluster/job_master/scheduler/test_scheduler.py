@@ -1,8 +1,8 @@
-"""Scheduler: a job's whole life with a scripted shell in place of the cluster."""
+"""Scheduler: a job's whole life with scripted services in place of the cluster."""
 
 import pytest
 
-from headrace.cluster.job_master.executions.executions import ReportVerdict
+from headrace.cluster.job_master.executions import ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
 from headrace.core.ids import (
@@ -29,7 +29,7 @@ def test_nothing_is_deployed_before_every_slot_is_there(job: Fixture) -> None:
     job.scheduler.start()
     job.scheduler.pool.offer(TM_1, [SlotOffer(allocation(1), 0, SLOT_PROFILE)], 0)
     job.scheduler.slots_changed()
-    assert job.shell.submitted == []
+    assert job.services.submitted == []
     assert job.states == [S.SCHEDULED] * 4
     assert job.scheduler.status is JobStatus.RUNNING
 
@@ -37,7 +37,7 @@ def test_nothing_is_deployed_before_every_slot_is_there(job: Fixture) -> None:
 def test_with_its_slots_the_job_is_deployed_producers_first(job: Fixture) -> None:
     job.scheduler.start()
     job.give_slots()
-    assert [descriptor.vertex.name for _, descriptor in job.shell.submitted] == [
+    assert [descriptor.vertex.name for _, descriptor in job.services.submitted] == [
         "vertex 1",
         "vertex 1",
         "vertex 2",
@@ -48,7 +48,7 @@ def test_with_its_slots_the_job_is_deployed_producers_first(job: Fixture) -> Non
 def test_subtasks_of_equal_index_share_a_slot(job: Fixture) -> None:
     job.scheduler.start()
     job.give_slots()
-    assert [descriptor.allocation_id for _, descriptor in job.shell.submitted] == [
+    assert [descriptor.allocation_id for _, descriptor in job.services.submitted] == [
         allocation(1),
         allocation(2),
         allocation(1),
@@ -59,19 +59,21 @@ def test_subtasks_of_equal_index_share_a_slot(job: Fixture) -> None:
 def test_a_consumer_knows_where_each_of_its_producers_is(job: Fixture) -> None:
     job.scheduler.start()
     job.give_slots()
-    (gate,) = job.shell.submitted[3][1].input_gates
+    (gate,) = job.services.submitted[3][1].input_gates
     assert [channel.shuffle.location.resource_id for channel in gate.channels] == [TM_1, TM_2]
     assert [channel.subpartition_index for channel in gate.channels] == [1, 1]
-    produced = [d.result_partitions[0].descriptor.partition_id for _, d in job.shell.submitted[:2]]
+    produced = [
+        d.result_partitions[0].descriptor.partition_id for _, d in job.services.submitted[:2]
+    ]
     assert [channel.shuffle.partition_id for channel in gate.channels] == produced
 
 
 def test_the_job_is_finished_after_the_last_task_and_the_commit(job: Fixture) -> None:
     job.run()
     job.report_all(S.FINISHED)
-    assert job.scheduler.status is JobStatus.RUNNING and job.shell.commit_count == 1
+    assert job.scheduler.status is JobStatus.RUNNING and job.services.commit_count == 1
     job.scheduler.committed()
-    assert job.shell.statuses == [JobStatus.RUNNING, JobStatus.FINISHED]
+    assert job.services.statuses == [JobStatus.RUNNING, JobStatus.FINISHED]
 
 
 def test_a_failed_commit_fails_the_job_even_with_restarts_left() -> None:
@@ -88,7 +90,7 @@ def test_the_first_failure_ends_the_job_and_stays_its_cause(job: Fixture) -> Non
     first, second, third, fourth = job.attempts
     job.report(first, S.FAILED, USER_ERROR)
     assert job.scheduler.status is JobStatus.FAILING
-    assert job.shell.cancelled == [second, third, fourth]
+    assert job.services.cancelled == [second, third, fourth]
     other = ErrorInfo("UserCodeError", "KeyError: 1", "USER", True)
     job.report(second, S.FAILED, other)
     job.report(third, S.CANCELED)
@@ -117,11 +119,11 @@ def test_a_restart_gives_every_subtask_a_new_attempt_after_pause_and_cancellatio
     for attempt in others:
         job.report(attempt, S.CANCELED)
     assert job.scheduler.status is JobStatus.RESTARTING, "the pause is not over"
-    ((delay_ms, over),) = job.shell.later
+    ((delay_ms, over),) = job.services.later
     assert delay_ms == 100
     over()
     assert [attempt.attempt_number for attempt in job.attempts] == [1] * 4
-    assert len(job.shell.submitted) == 8, "slots were kept"
+    assert len(job.services.submitted) == 8, "slots were kept"
     assert job.scheduler.status is JobStatus.RUNNING
 
 
@@ -131,7 +133,7 @@ def test_a_restart_waits_for_new_slots_when_some_were_lost() -> None:
     job.scheduler.lose_task_manager(TM_2, LOST)
     for attempt in job.attempts:
         job.report(attempt, S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.is_waiting_for_slots
     assert job.scheduler.pool.missing_count == 1
     job.scheduler.pool.offer(TM_1, [SlotOffer(allocation(3), 1, SLOT_PROFILE)], 0)
@@ -144,7 +146,7 @@ def test_the_second_failure_is_final_when_one_restart_was_allowed() -> None:
     job.run()
     job.scheduler.fail_job(Failure(USER_ERROR))
     job.report_all(S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
     job.report_all(S.CANCELED)
     assert job.scheduler.status is JobStatus.FAILED
@@ -161,7 +163,7 @@ def test_cancelling_waits_for_the_tasks(job: Fixture) -> None:
     job.run()
     job.scheduler.cancel()
     assert job.scheduler.status is JobStatus.CANCELLING
-    assert job.shell.cancelled == job.attempts
+    assert job.services.cancelled == job.attempts
     job.report_all(S.CANCELED)
     assert job.scheduler.status is JobStatus.CANCELED
     assert result_of(job.scheduler).failure is None
@@ -170,7 +172,7 @@ def test_cancelling_waits_for_the_tasks(job: Fixture) -> None:
 def test_cancelling_before_deployment_ends_at_once(job: Fixture) -> None:
     job.scheduler.start()
     job.scheduler.cancel()
-    assert job.shell.statuses == [JobStatus.RUNNING, JobStatus.CANCELLING, JobStatus.CANCELED]
+    assert job.services.statuses == [JobStatus.RUNNING, JobStatus.CANCELLING, JobStatus.CANCELED]
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -186,7 +188,7 @@ def test_a_job_that_is_cancelled_while_it_commits_ends_as_the_commit_does(
     else:
         job.scheduler.fail_job(Failure.of_error(OSError("disk full")))
     assert job.scheduler.status is (JobStatus.FINISHED if is_committed else JobStatus.FAILED)
-    assert JobStatus.CANCELLING not in job.shell.statuses
+    assert JobStatus.CANCELLING not in job.services.statuses
 
 
 def test_a_users_cancellation_wins_over_a_restart() -> None:
@@ -195,7 +197,7 @@ def test_a_users_cancellation_wins_over_a_restart() -> None:
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
     job.scheduler.cancel()
     job.report_all(S.CANCELED)
-    job.shell.later[0][1]()
+    job.services.later[0][1]()
     assert job.scheduler.status is JobStatus.CANCELED
 
 

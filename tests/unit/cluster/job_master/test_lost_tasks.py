@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cluster.job_master.executions.executions import Executions
+from headrace.cluster.job_master.executions import Executions
 from headrace.gateways.messages import ErrorInfo
 from tests.unit.cluster.cluster_samples import TM_2, job_graph, vertex
 from tests.unit.cluster.job_master.scheduler_world import LOST, Fixture

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.cluster.output_receiver import OutputReceiver
-from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
+from headrace.cluster.printed_output import OutputReceiver, OutputSender, PrintedOutput
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.process.event_loop_thread import EventLoopThread

@@ -10,7 +10,9 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
     CollectCoordinator,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinators,
+)
 from headrace.core.config import Settings
 from headrace.core.coordinator_events import cut, mark_of
 from headrace.core.errors import ConfigurationError

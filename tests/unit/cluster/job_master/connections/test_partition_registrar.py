@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.connections.partition_registrar import (
+    PartitionRegistrar,
+    PartitionRegistration,
+)
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.scheduler.deployment_plan import PartitionRegistration
-from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMaster
+from headrace.cluster.shuffle_master import JobShuffleContext, ShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -48,7 +50,7 @@ BLOCKING = ResultPartitionType.BLOCKING
 
 def external_job(restarts: int = 0) -> Fixture:
     job = Fixture(restarts=restarts, result_type=BLOCKING)
-    job.shell.is_external = True
+    job.services.is_external = True
     return job
 
 
@@ -57,50 +59,54 @@ def test_every_produced_partition_is_registered_with_its_producer_and_its_place(
     job.scheduler.start()
     job.give_slots()
     producers = job.attempts[:2]
-    assert [each.producer.attempt_id for each in job.shell.registered] == producers
-    assert [each.producer.location.resource_id for each in job.shell.registered] == [TM_1, TM_2]
-    assert {each.partition.partition_count for each in job.shell.registered} == {2}
+    assert [each.producer.attempt_id for each in job.services.registered] == producers
+    assert [each.producer.location.resource_id for each in job.services.registered] == [TM_1, TM_2]
+    assert {each.partition.partition_count for each in job.services.registered} == {2}
 
 
 def test_nothing_is_deployed_before_the_master_has_answered() -> None:
     job = Fixture()
-    job.shell.answers_registrations = False
+    job.services.answers_registrations = False
     job.scheduler.start()
     job.give_slots()
-    assert job.shell.submitted == [] and job.states == [S.SCHEDULED] * 4
-    descriptors = [job.shell.place(each.partition, each.producer) for each in job.shell.registered]
-    job.scheduler.partitions_registered(descriptors, job.shell.version)
-    assert len(job.shell.submitted) == 4
+    assert job.services.submitted == [] and job.states == [S.SCHEDULED] * 4
+    descriptors = [
+        job.services.place(each.partition, each.producer) for each in job.services.registered
+    ]
+    job.scheduler.partitions_registered(descriptors, job.services.version)
+    assert len(job.services.submitted) == 4
 
 
 def test_producer_and_consumers_get_the_descriptor_of_the_master() -> None:
     job = external_job()
     job.run()
-    produced = job.shell.submitted[0][1].result_partitions[0].descriptor.shuffle
-    read = job.shell.submitted[2][1].input_gates[0].channels[0].shuffle
+    produced = job.services.submitted[0][1].result_partitions[0].descriptor.shuffle
+    read = job.services.submitted[2][1].input_gates[0].channels[0].shuffle
     assert produced is not None and produced == read and produced.is_external
 
 
 def test_a_failed_registration_fails_the_attempt_before_anything_is_deployed() -> None:
     job = Fixture()
-    job.shell.answers_registrations = False
+    job.services.answers_registrations = False
     job.scheduler.start()
     job.give_slots()
     job.scheduler.registration_failed(job.attempts[0], USER_ERROR)
     assert job.scheduler.status is JobStatus.FAILED
-    assert job.shell.submitted == [] and job.shell.cancelled == []
+    assert job.services.submitted == [] and job.services.cancelled == []
 
 
 def test_an_answer_that_comes_too_late_is_given_back_and_deploys_nothing() -> None:
     job = external_job()
-    job.shell.answers_registrations = False
+    job.services.answers_registrations = False
     job.scheduler.start()
     job.give_slots()
-    descriptors = [job.shell.place(each.partition, each.producer) for each in job.shell.registered]
+    descriptors = [
+        job.services.place(each.partition, each.producer) for each in job.services.registered
+    ]
     job.scheduler.cancel()
-    job.scheduler.partitions_registered(descriptors, job.shell.version)
-    assert job.shell.submitted == []
-    assert job.shell.released_externally == [each.partition_id for each in descriptors]
+    job.scheduler.partitions_registered(descriptors, job.services.version)
+    assert job.services.submitted == []
+    assert job.services.released_externally == [each.partition_id for each in descriptors]
 
 
 def test_an_external_partition_is_released_once_by_the_master_and_not_on_its_task_manager() -> None:
@@ -108,8 +114,8 @@ def test_an_external_partition_is_released_once_by_the_master_and_not_on_its_tas
     job.run()
     for each in job.attempts:
         job.report(each, S.FINISHED)
-    assert [key.producer for key in job.shell.released_externally] == job.attempts[:2]
-    assert job.shell.released == []
+    assert [key.producer for key in job.services.released_externally] == job.attempts[:2]
+    assert job.services.released == []
 
 
 def test_an_external_partition_outlives_the_task_manager_of_its_producer() -> None:
@@ -130,9 +136,9 @@ def test_a_restart_releases_external_partitions_of_the_old_attempts_once() -> No
     job.report(old[2], S.FAILED, USER_ERROR)
     for each in (old[0], old[1], old[3]):
         job.report(each, S.CANCELED)
-    for _, action in job.shell.later:
+    for _, action in job.services.later:
         action()
-    assert sorted(key.producer for key in job.shell.released_externally) == sorted(old[:2])
+    assert sorted(key.producer for key in job.services.released_externally) == sorted(old[:2])
 
 
 @given(

@@ -1,12 +1,9 @@
 """ShuffleMaster: knows where results lie, for all jobs of a cluster. The JobManager's half of the shuffle plug-in.
 
 Life of an edge: the JobMaster registers each partition with its producer and waits for the descriptor; producer and
-consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (what `stored_by`
-names) or, where it is external, by the master. Source: Flink ShuffleMaster, JobShuffleContext.
-
-CreditBasedShuffleMaster: results lie with their producers, and nothing is to be remembered of them.
-
-Source: Flink NettyShuffleMaster.
+consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (`stored_by`) or,
+where it is external, by the master. With CreditBasedShuffleMaster results lie with their producers.
+Source: Flink ShuffleMaster, JobShuffleContext, NettyShuffleMaster.
 """
 
 from collections.abc import Callable, Collection

@@ -1,4 +1,7 @@
-"""OutputSender: sends the printed output of user code in this process to the driver, if no pipe leads there."""
+"""Printed output of user code, on its way from TaskManagers on other hosts to the driver, where no pipe leads.
+
+OutputSender sends the standard output of a TaskManager; OutputReceiver is the driver's endpoint that writes it.
+"""
 
 import logging
 import os
@@ -8,8 +11,9 @@ from typing import Final
 
 from headrace.core.errors import HeadraceError
 from headrace.core.process.event_loop_thread import EventLoopThread
-from headrace.core.threads import start_thread
-from headrace.gateways.messages import WorkerOutputGateway
+from headrace.core.threads import BlockingRunner, start_thread
+from headrace.gateways.messages import Acknowledge, WorkerOutputGateway
+from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService
 
@@ -17,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _READ_SIZE_BYTES: Final = 1 << 16
 _PIECE_SIZE_BYTES: Final = 1 << 19
-"""Of a line that is longer than a message may be."""
+"""Size of the pieces of a line that is longer than a message may be."""
 _CLOSE_TIMEOUT_S: Final = 4.0
 _NO_TIMEOUT_MS: Final = 21_474_835_000.0
 
@@ -32,7 +36,7 @@ class PrintedOutput:
 
 
 class OutputSender:
-    """A thread that reads, sends and waits: where the driver takes nothing, whoever prints waits as on a pipe.
+    """A thread that reads, sends and waits: while the driver takes nothing, user code that prints waits, as on a pipe.
 
     Where the driver cannot be reached, lines are left away, which is logged once: nobody may wait for ever.
     """
@@ -75,3 +79,19 @@ class OutputSender:
             )
             self._gateway = with_timeout(gateway, _NO_TIMEOUT_MS)
         await self._gateway.receive_output(lines)
+
+
+class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
+    """One per cluster whose TaskManagers share no pipe with the driver. `show` writes lines, and may wait for long."""
+
+    def __init__(
+        self, rpc_service: RpcService, run_blocking: BlockingRunner, show: Callable[[bytes], None]
+    ) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("output"))
+        self._run_blocking: Final = run_blocking
+        self._show: Final = show
+
+    async def receive_output(self, lines: bytes) -> Acknowledge:
+        """Show the lines on another thread: a slow reader of the driver's output must not block the main thread."""
+        await self._run_blocking("write printed lines", lambda: self._show(lines))
+        return Acknowledge()

@@ -1,13 +1,12 @@
-"""Submitting a job: its big payloads go to the blob server first, then the graph that names them to the Dispatcher.
+"""Blob client: uploads the big payloads of a job before it is submitted, and downloads them to TaskManagers.
 
-The same road for a client in the driver and for one in another process. Source: Flink ClientUtils, RestClusterClient.
-
-How a blob crosses the network: chunk after chunk, resumed where it broke off, within a bound of failures.
-
-Both directions run on the event loop of their RpcService. Source: Flink BlobClient.
+A blob crosses the network in chunks. A transfer goes on where it broke off, until it has failed too often. A client in
+the driver and one in another process submit jobs in the same way. Runs on the event loop of an RpcService.
+Source: Flink BlobClient, ClientUtils, RestClusterClient.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -18,9 +17,11 @@ from headrace.core.ids import BlobKey, JobId, size_text
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
-from headrace.graph.job_graph import JobGraph, OffloadedGraph, offload
+from headrace.graph.job_graph import JobGraph, OffloadedGraph, blob_keys, offload
 from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RpcConnectionError
 from headrace.rpc.errors import RecipientUnreachableError as Unreachable
+
+_LOG = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.2
 _PASSING: Final = (AskTimeoutError, MailboxFullError, RpcConnectionError, Unreachable)
@@ -126,6 +127,16 @@ async def upload_blobs(
                 f"job '{graph.name}' ({graph.job_id}) was not submitted, because the functions and collections of "
                 f"{names} ({size_text(key.size_bytes)}) could not be brought to the cluster: {error}"
             ) from (error.__cause__ if isinstance(error, BlobTransferError) else error)
+
+
+async def release_blobs(graph: JobGraph, blob_server: BlobServerGateway) -> None:
+    """Delete the blobs of a job that is over. Where that fails, they go with the cluster."""
+    if not blob_keys(graph):
+        return
+    try:
+        await blob_server.release_job(graph.job_id)
+    except HeadraceError as error:
+        _LOG.warning("the blobs of job %s are not deleted: %s", graph.job_id, error)
 
 
 async def submit_job(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.shuffle.shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.cluster.task_executor.shuffle_service_loader import (
     SHUFFLE_SERVICE_FACTORY,
     CreditBasedShuffleServiceFactory,

@@ -1,6 +1,6 @@
-"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports.
+"""Executions: the JobMaster's record of the attempts of subtasks, and its answers to their reports. Pure.
 
-Pure. The legal transitions are the table of `core.lifecycle`; `Executions.report` says what a report means.
+The legal transitions are the table of `core.lifecycle`; `Executions.report` interprets a TaskManager's report.
 Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 
@@ -12,9 +12,16 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot
-from headrace.core.ids import AllocationId, ExecutionAttemptId, ExecutionVertexId, ResourceId
+from headrace.core.ids import (
+    AllocationId,
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    ResourceId,
+    ResultPartitionId,
+)
 from headrace.core.lifecycle import ExecutionState, check_execution_transition
 from headrace.gateways.messages import ErrorInfo, ExecutionReport
+from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.job_graph import JobGraph
 
 _S = ExecutionState
@@ -167,9 +174,15 @@ class Executions:
         """The current attempts of these subtasks, in topological order."""
         return [each for subtask, each in self._current.items() if subtask in subtasks]
 
+    def partition_id_of(self, edge: ExecutionEdge, partition_number: int) -> ResultPartitionId:
+        """Return the id of the partition that the current attempt of a producer writes along an edge."""
+        subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
+        producer = self.current(subtask).attempt_id
+        return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)
+
     @property
     def subtasks(self) -> frozenset[ExecutionVertexId]:
-        """All of the job."""
+        """All subtasks of the job."""
         return frozenset(self._current)
 
     @property

@@ -6,7 +6,7 @@ Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
 from collections.abc import Callable
 from typing import Final
 
-from headrace.cluster.job_master.executions.executions import Executions
+from headrace.cluster.job_master.executions import Executions
 from headrace.cluster.job_master.failover.failover_strategies import create_failover_strategy
 from headrace.cluster.job_master.failover.failure_history import (
     EXCEPTION_HISTORY_SIZE,
@@ -17,7 +17,6 @@ from headrace.cluster.job_master.failover.failure_history import (
 )
 from headrace.cluster.job_master.failover.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
-from headrace.cluster.job_master.scheduler.deployment_plan import partition_id_of
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
@@ -52,7 +51,7 @@ class ExecutionFailureHandler:
             settings.get_option(EXCEPTION_HISTORY_SIZE),
             settings.get_option(SAME_ERROR_RESTARTS),
         )
-        """To be read; failures come by the methods here."""
+        """The failures so far, to be read only."""
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: every failure from now on is final."""
@@ -115,7 +114,7 @@ class ExecutionFailureHandler:
     def subtasks_to_restart(
         self, failure: Failure, scope: frozenset[ExecutionVertexId]
     ) -> frozenset[ExecutionVertexId]:
-        """Return what restarts for `failure`, beside `scope`, which restarts anyway."""
+        """Return the subtasks that restart for `failure`, together with `scope`, which restarts anyway."""
         if failure.attempt_id is None:
             return self._executions.subtasks
         if failure.error.lost_partition:
@@ -123,7 +122,7 @@ class ExecutionFailureHandler:
         tracked = self._partitions.tracked
 
         def is_available(edge: ExecutionEdge, partition_number: int) -> bool:
-            return partition_id_of(edge, partition_number, self._executions) in tracked
+            return self._executions.partition_id_of(edge, partition_number) in tracked
 
         failed = {failure.attempt_id.execution_vertex_id} | scope
         return self._failover.subtasks_to_restart(failed, is_available)

@@ -1,1 +1,0 @@
-"""Attempts of subtasks as the JobMaster sees them."""
