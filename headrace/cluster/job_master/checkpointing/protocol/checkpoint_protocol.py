@@ -101,12 +101,12 @@ class CheckpointProtocol:
 
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
-        """Checkpoints under way, by id."""
+        """Return the checkpoints under way, by id."""
         return tuple(self._pending.values())
 
     @property
     def latest_completed_id(self) -> int:
-        """The newest checkpoint that was published or restored; 0 before the first."""
+        """Return the newest checkpoint that was published or restored; 0 before the first."""
         return self._latest_completed_id
 
     @property
@@ -130,11 +130,11 @@ class CheckpointProtocol:
         return len(self._decider)
 
     def restored(self, checkpoint_id: int) -> None:
-        """The job starts from this checkpoint."""
+        """Begin from the checkpoint that the job starts from."""
         self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
 
     def handle(self, event: CoordinatorEvent, monotonic_ms: float) -> list[CoordinatorAction]:
-        """Take an event; return what is to be done, in order."""
+        """Take an event; return the actions to perform, in order."""
         self._actions = []
         self._now_ms = monotonic_ms
         self._dispatch(event)

@@ -18,7 +18,7 @@ from headrace.checkpoint.errors import (
     CheckpointStorageError,
     SnapshotDrainedError,
 )
-from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
+from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
@@ -335,7 +335,7 @@ class CheckpointStore:
         if snapshot.metadata.is_drained:
             raise SnapshotDrainedError(snapshot.uri)
         if self._is_fork:
-            return CompletedCheckpoint(without_commits(snapshot.metadata), snapshot.uri)
+            return CompletedCheckpoint(snapshot.metadata.without_commits(), snapshot.uri)
         return snapshot
 
     def _take_over(self, newest: CompletedCheckpoint | None, *, is_fork: bool) -> Lineage:
@@ -396,7 +396,7 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
                 file = chunk.file
                 if not file.uri or listed.get(file.uri) == file.size_bytes:
                     continue
-                # A listing may lag behind: what it does not show is asked for by name.
+                # A listing may lag behind: ask by name for files that it does not show.
                 found = size_of(file.uri)
                 if found != file.size_bytes:
                     what = (
@@ -412,25 +412,10 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
 
 
 def _listed_sizes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
-    """Sizes by URI of what lies in the folders of a checkpoint's files: one request for many files."""
+    """Return sizes by URI of all files in the folders of a checkpoint's files: one request for many files."""
     folders = {parent_uri(file.uri) for file in checkpoint.metadata.files()}
     return {
         entry.uri: entry.size_bytes
         for folder in sorted(folders)
         for entry in files_below(folder, is_recursive=False)
     }
-
-
-def without_commits(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same state, with nothing to be committed."""
-    operators = tuple(
-        msgspec.structs.replace(
-            operator,
-            subtasks={
-                index: OperatorSubtaskState(state.chunks)
-                for index, state in operator.subtasks.items()
-            },
-        )
-        for operator in metadata.operators
-    )
-    return msgspec.structs.replace(metadata, operators=operators, pending_commits=())
