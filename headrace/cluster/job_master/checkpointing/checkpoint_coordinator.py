@@ -109,6 +109,9 @@ from headrace.rpc.options import HEARTBEAT_INTERVAL
 
 _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
+_NO_LOCATION: Final = (
+    f"{_R.CHECKPOINT_EXPIRED.value}: the checkpoint storage has not created its location"
+)
 
 
 class CheckpointCoordinator:
@@ -351,23 +354,36 @@ class CheckpointCoordinator:
         try:
             checkpoint_id = await self._ids.take()
         except Exception as error:
-            self._step_failed(number, _R.IO_EXCEPTION, error)
+            self._storage_failed(error)
+            self._events.put(CheckpointStepFailed(number, _R.IO_EXCEPTION, str(error)))
             return
         if not self._protocol.is_preparing(number):
             return
         timestamp_ms, begun_ms = self._endpoint.clock.now_ms(), self._now_ms
         store, wanted = self._io.store, self._options(kind)
+
+        def give_up(reason: CheckpointFailureReason, text: str) -> None:
+            if self._protocol.is_preparing(number):
+                self._statistics.begun(checkpoint_id, begun_ms)
+                self._statistics.failed(
+                    checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms
+                )
+                self._events.put(CheckpointStepFailed(number, reason, text))
+
+        timer = self._later(
+            self._rules.timeout_ms, lambda: give_up(_R.CHECKPOINT_EXPIRED, _NO_LOCATION)
+        )
         try:
             options = await self._io.call(
                 "make a place", lambda: store.locate(checkpoint_id, wanted, request.target)
             )
         except Exception as error:
-            self._statistics.begun(checkpoint_id, begun_ms)
-            reason, text = _R.IO_EXCEPTION, str(error)
-            self._statistics.failed(checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms)
-            self._step_failed(number, reason, error)
+            self._storage_failed(error)
+            give_up(_R.IO_EXCEPTION, str(error))
         else:
             self._events.put(CheckpointPrepared(number, checkpoint_id, timestamp_ms, plan, options))
+        finally:
+            timer.cancel()
 
     def _options(self, kind: SnapshotKind) -> CheckpointOptions:
         alignment, timeout_ms = self._rules.alignment, self._rules.aligned_timeout_ms
@@ -468,9 +484,10 @@ class CheckpointCoordinator:
                 "publish", lambda: store.publish(metadata, checkpoint.options)
             )
         except Exception as error:
+            self._storage_failed(error)
             number, reason = checkpoint.request.number, _R.FINALIZE_CHECKPOINT_FAILURE
             is_unknown = isinstance(error, PublicationUnknownError)
-            self._step_failed(number, reason, error, keeps_files=is_unknown)
+            self._events.put(CheckpointStepFailed(number, reason, str(error), is_unknown))
         else:
             self._statistics.completed(checkpoint, completed, self._now_ms)
             if checkpoint.kind.is_synchronous:
@@ -512,20 +529,12 @@ class CheckpointCoordinator:
             self._io.discard(checkpoint_id, checkpoint.options, files)
         self._notifier.aborted(checkpoint, action.latest_completed_id)
 
-    def _step_failed(
-        self,
-        number: int,
-        reason: CheckpointFailureReason,
-        error: Exception,
-        *,
-        keeps_files: bool = False,
-    ) -> None:
-        """Report an error of the storage; end the job without a restart if another JobMaster leads it by now."""
+    def _storage_failed(self, error: Exception) -> None:
+        """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
         if isinstance(error, (CheckpointFencedError, CheckpointExistsError)):
             self._on_failed(error)
         elif not isinstance(error, HeadraceError):
             _LOG.exception("the checkpoint storage failed", exc_info=error)
-        self._events.put(CheckpointStepFailed(number, reason, str(error), keeps_files))
 
     @property
     def _now_ms(self) -> float:

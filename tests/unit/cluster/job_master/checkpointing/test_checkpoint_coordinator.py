@@ -100,6 +100,23 @@ def test_a_place_that_cannot_be_made_ends_the_checkpoint(world: World) -> None:
     assert failed is not None and (failed.checkpoint_id, failed.reason) == (1, "IO_EXCEPTION")
 
 
+def test_a_place_that_is_not_made_in_time_ends_the_checkpoint_and_is_removed_when_it_comes(
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
+) -> None:
+    world = new_world(CheckpointCoordinatorConfiguration(60_000, timeout_ms=500))
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    world.loop.run_for(1)
+    world.storage_answers.clear()
+    asked = world.begin()
+    world.loop.run_for(500)
+    assert "it was not complete in time: the checkpoint storage" in str(asked.result())
+    failed = world.checkpointing.overview.latest_failed
+    assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
+    world.storage_answers.set()
+    world.loop.run_for(1)
+    assert world.store.discarded == [(1, "/chk-1", [])] and world.tasks.told == []
+
+
 def test_where_somebody_else_leads_the_job_it_ends_and_nothing_is_restarted(world: World) -> None:
     world.store.errors["publish"] = CheckpointFencedError("lineage", 3, 4)
     world.begin()
