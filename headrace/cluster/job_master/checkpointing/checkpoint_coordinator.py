@@ -171,26 +171,32 @@ class CheckpointCoordinator:
             on_failed=on_failed,
             on_told=self._snapshot_coordinators,
         )
-        self.lineage: Final = JobLineage(
-            graph().job_graph.job_id,
+        self.lineage: Final = self._create_lineage()
+        """Finds the checkpoint that the job starts from, and closes the store at its end."""
+        self.final: Final = self._create_final(reminder_ms)
+        """Takes the last checkpoint, when tasks have no data left."""
+        coordinators.when_quiet(self._snapshot_coordinators)
+        coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
+
+    def _create_lineage(self) -> JobLineage:
+        return JobLineage(
+            self._graph().job_graph.job_id,
             self._io,
             self._ids,
-            commits,
+            self.commits,
             self._is_settled,
             self._protocol,
             self._statistics,
         )
-        """Finds the checkpoint that the job starts from, and closes the store at its end."""
-        self.final: Final = FinalCheckpoint(
-            tasks,
+
+    def _create_final(self, reminder_ms: float) -> FinalCheckpoint:
+        return FinalCheckpoint(
+            self._tasks,
             request=self._request_final,
             is_idle=lambda: not self._protocol.pending and not self._protocol.waiting_count,
-            later=endpoint.schedule_run_async,
+            later=self._later,
             reminder_ms=reminder_ms,
         )
-        """Takes the last checkpoint, when tasks have no data left."""
-        coordinators.when_quiet(self._snapshot_coordinators)
-        coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
 
     # The job
 
