@@ -193,7 +193,7 @@ class CheckpointCoordinator:
         return FinalCheckpoint(
             self._tasks,
             request=self._request_final,
-            is_idle=lambda: not self._protocol.pending and not self._protocol.waiting_count,
+            is_idle=lambda: self._protocol.is_idle,
             later=self._later,
             reminder_ms=reminder_ms,
         )

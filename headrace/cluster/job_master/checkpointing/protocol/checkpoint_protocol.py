@@ -125,9 +125,9 @@ class CheckpointProtocol:
         return self.is_triggering and trigger is not None and trigger.request.number == number
 
     @property
-    def waiting_count(self) -> int:
-        """Return the number of requests that wait for their turn."""
-        return len(self._decider)
+    def is_idle(self) -> bool:
+        """Whether no checkpoint is under way, and no request waits for its turn."""
+        return not self._pending and self._trigger is None and self._decider.is_empty
 
     def restored(self, checkpoint_id: int) -> None:
         """Begin from the checkpoint that the job starts from."""

@@ -114,8 +114,10 @@ class CheckpointRequestDecider:
         self._max_concurrent = max_concurrent
         self._requests: list[CheckpointRequest] = []
 
-    def __len__(self) -> int:
-        return len(self._requests)
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits."""
+        return not self._requests
 
     def put(self, request: CheckpointRequest) -> CheckpointRequest | None:
         """Add a request; return the one that there is no room for, if any.

@@ -195,6 +195,13 @@ def test_a_task_that_fails_between_plan_and_id_ends_the_trigger() -> None:
     assert [each.checkpoint_id for each in only(done, DiscardFiles)] == [1]
 
 
+def test_while_a_checkpoint_is_prepared_the_coordinator_is_not_idle() -> None:
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
+    assert world.coordinator.is_idle
+    world.request()
+    assert not world.coordinator.is_idle
+
+
 def test_a_task_that_takes_no_part_may_end_while_a_checkpoint_is_prepared() -> None:
     world = CoordinatorWorld(held=(PrepareCheckpoint,))
     world.request()
@@ -276,7 +283,12 @@ def test_no_more_are_under_way_than_allowed_but_a_savepoint_passes() -> None:
     assert len(world.of(SendTriggers)) == 1
     world.request(SnapshotKind.SAVEPOINT)
     assert world.of(SendTriggers)[-1].checkpoint.kind is SnapshotKind.SAVEPOINT
-    assert world.coordinator.waiting_count == 1
+    world.acknowledge(2)
+    assert len(world.of(SendTriggers)) == 2, "the second checkpoint waits for the first"
+    world.acknowledge(1)
+    assert not world.coordinator.is_idle and len(world.of(SendTriggers)) == 3
+    world.acknowledge(3)
+    assert world.coordinator.is_idle
 
 
 def test_a_savepoint_waits_where_checkpoints_are_unaligned() -> None:
