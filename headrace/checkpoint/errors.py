@@ -26,8 +26,7 @@ StateReadError                 the state of a running subtask cannot be read
 +- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
 +- StateNotShowableError       what it holds cannot be put into columns
 
-Also lists the reasons of failed checkpoints, and whether each counts against the tolerable failures.
-
+CheckpointFailureReason lists the reasons of failed checkpoints, and whether each counts against the tolerable failures.
 Source: Flink CheckpointFailureReason, CheckpointFailureManager.
 """
 
@@ -48,13 +47,13 @@ _REMEDIES: Final = {
     errno.ENOTDIR: "name a folder, or a path where one can be made",
 }
 _MAKING: Final = ("make the folder", "publish")
-"""Operations that make the folders above what they write: that one is missing cannot be their reason."""
+"""Operations that make missing folders themselves: a missing folder cannot be the reason of their failure."""
 _NOT_MADE: Final = (
     "a folder of this path cannot be made: set execution.checkpointing.dir, or name a folder for the savepoint, where "
     "driver and workers can write"
 )
 NEVER_COMPLETED: Final = "it was never completed, is still being written, or was deleted"
-"""What is known of a snapshot without metadata."""
+"""Explanation of a snapshot without metadata."""
 _FROM_COPY: Final = (
     "put the file back from a copy, or restore another checkpoint: if it is older than what sinks have committed, the "
     "start is refused until you allow output to be written twice"
@@ -63,7 +62,7 @@ _REMEDY: Final = "see whether the storage is up and reachable from every host"
 
 
 class CheckpointError(HeadraceError):
-    """Base of what can go wrong with a stored snapshot."""
+    """Base of the errors of stored snapshots."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -78,7 +77,7 @@ class CheckpointStorageError(CheckpointError):
 
     @classmethod
     def of(cls, operation: str, uri: str, error: Exception) -> "CheckpointStorageError":
-        """Say what a file system's own exception means."""
+        """Translate a file system's own exception."""
         number = getattr(error, "errno", None)
         if number is None and isinstance(error, FileNotFoundError):
             number = errno.ENOENT
@@ -98,7 +97,7 @@ class PublicationUnknownError(CheckpointStorageError):
 
 
 class CheckpointCorruptedError(CheckpointError):
-    """A stored file is not what was written: nothing of it was used."""
+    """A stored file differs from the file that was written: nothing of it was used."""
 
     recoverable = False
 
@@ -112,10 +111,9 @@ class CheckpointCorruptedError(CheckpointError):
 
 
 class SnapshotSubsumedError(CheckpointStorageError):
-    """A snapshot that was there before is not any more: newer ones took its place, or somebody disposed of it.
+    """A snapshot that existed was deleted: newer ones subsumed it, or somebody disposed of it.
 
-    `oldest_id`: of the checkpoints that are there yet, None where there are none. `missing_uri`: the file that was
-    missed.
+    `oldest_id`: of the checkpoints that still exist, or None. `missing_uri`: the file that was not found.
     """
 
     recoverable = False
@@ -172,7 +170,7 @@ class MetadataError(CheckpointError):
 
 
 class MetadataMissingError(MetadataError):
-    """There is no snapshot at a place."""
+    """No snapshot is at this place."""
 
     domain = ErrorDomain.USER
 
@@ -185,7 +183,7 @@ class MetadataMissingError(MetadataError):
 
 
 class MetadataTruncatedError(MetadataError):
-    """The end of a metadata file is missing, or it is none."""
+    """The end of a metadata file is missing, or the file is no metadata."""
 
     def __init__(self, uri: str, what: str) -> None:
         super().__init__(f"the metadata {uri} is not whole: {what}; {_FROM_COPY}")
@@ -271,7 +269,7 @@ class FinishedOperatorsError(CheckpointError):
 
 
 class CheckpointExistsError(CheckpointError):
-    """Somebody else has published, or given up, this very checkpoint: it is not ours to publish."""
+    """Another driver has published, or given up, this very checkpoint: this one must not publish it."""
 
     recoverable = False
 
@@ -283,7 +281,7 @@ class CheckpointExistsError(CheckpointError):
 class CheckpointFencedError(CheckpointError):
     """A later driver of the same lineage has taken over; this one must not publish anything any more.
 
-    `newer_epoch` is 0 where the lineage's record is gone, because its job has ended.
+    `newer_epoch` is 0 if the lineage's record is gone, because its job has ended.
     """
 
     recoverable = False
@@ -301,7 +299,7 @@ class CheckpointFencedError(CheckpointError):
 
 
 class StateReadError(HeadraceError):
-    """The state of a running subtask cannot be read. The job itself is not touched by it."""
+    """The state of a running subtask cannot be read. The job itself is not affected."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -329,7 +327,7 @@ class StateReadsBusyError(StateReadError):
 
 
 class StateKeyMismatchError(StateReadError):
-    """Rows cannot be found by the keys that are asked for, which are to be as the column `key` has them."""
+    """Rows cannot be found by the given keys, which must have the type of the column `key`."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -351,7 +349,7 @@ class StateNotShowableError(StateReadError):
 
 
 class CheckpointFailureReason(enum.Enum):
-    """Flink's names; the value is what people read."""
+    """Reasons of failed checkpoints: Flink's names, with texts for people as values."""
 
     PERIODIC_SCHEDULER_SHUTDOWN = "periodic checkpoints have been stopped"
     TOO_MANY_CHECKPOINT_REQUESTS = "too many checkpoints wait to be taken"
@@ -385,7 +383,7 @@ class CheckpointFailureReason(enum.Enum):
 
     @property
     def is_told(self) -> bool:
-        """Whether the user is told of a checkpoint that came to nothing for it: something may have to be mended."""
+        """Whether the user is told of a checkpoint that failed for this reason, as the user may have to act."""
         return self.is_counted or self is CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
 
 

@@ -1,9 +1,8 @@
 """State handles: references to the files and small contents of a subtask's part of a checkpoint, by operator.
 
-A chunk is one table of rows, readable by anybody wherever Arrow has types for them: `headrace.state.backend` names
+A chunk is one table of rows, readable by any Arrow reader if Arrow has types for them: `headrace.state.backend` names
 the columns of each table. Handles are frozen values, sent over the control plane and stored in the checkpoint's
-metadata.
-Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.
+metadata. Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.
 
 Chunks of in-flight data hold the records that one subtask had of one channel: as its receiver (queued there) or as its
 sender (overtaken there). After rescaling, the chunks of senders are distributed among the new senders, who send each
@@ -43,7 +42,7 @@ class StateFile(msgspec.Struct, frozen=True):
 
 
 NO_FILE: Final = StateFile("", b"", 0, b"")
-"""Of chunks that say all they have to in their attributes."""
+"""File of chunks whose attributes are their whole content."""
 
 
 class StateTable(enum.Enum):
@@ -58,7 +57,7 @@ class StateTable(enum.Enum):
     OPERATOR = "operator_state"
     SPLITS = "source_splits"
     ITEMS = "items"
-    """What a connector keeps, in its own encoding: dealt out item by item, as splits are."""
+    """State of a connector in its own encoding, redistributed item by item, as splits are."""
     WATERMARKS = "watermarks"
     CHANNELS = "channel_frames"
 

@@ -3,7 +3,7 @@
 `metadata_format` serializes it. Source: Flink CompletedCheckpoint, CheckpointMetadata, OperatorState.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -40,7 +40,7 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def has_state(self) -> bool:
-        """Whether anything would be lost without the operator: its event time is known to those behind it."""
+        """Whether it has state besides event time, which the operators behind it know too."""
         return self.coordinator_state is not None or any(
             state.committables
             or any(chunk.table is not StateTable.WATERMARKS for chunk in state.chunks)
@@ -49,12 +49,12 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def row_count(self) -> int:
-        """Rows of all chunks, as far as they are rows."""
+        """Return the rows of all chunks that have rows."""
         return sum(chunk.row_count for state in self.subtasks.values() for chunk in state.chunks)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all chunks, those of older checkpoints included, and of the coordinator's state."""
+        """Return the bytes of all chunks, older checkpoints' included, and of the coordinator's state."""
         return len(self.coordinator_state or b"") + sum(
             state.size_bytes for state in self.subtasks.values()
         )
@@ -106,8 +106,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     """A consistent cut through a job. `timestamp_ms`: wall clock of its trigger.
 
     `lineage`: hex digits that stay the same over restarts for as long as state is carried forward; ids never repeat
-    within it. `epoch`: which start of a driver within the lineage took it. `edit`: how it differs from what a job
-    took, whose id and lineage it has; None where it does not.
+    within it. `epoch`: which start of a driver within the lineage took it. `edit`: its difference from the
+    snapshot of a job, whose id and lineage it has; None if there is none.
     """
 
     checkpoint_id: int
@@ -128,11 +128,37 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all state, files of older checkpoints included."""
+        """Return the bytes of all state, files of older checkpoints included."""
         return sum(operator.size_bytes for operator in self.operators)
 
+    def without_channel_state(self) -> "CheckpointMetadata":
+        """Return the same state without the records in flight, which are lost."""
+        return self._with_states(
+            lambda state: msgspec.structs.replace(
+                state,
+                chunks=tuple(one for one in state.chunks if one.table is not StateTable.CHANNELS),
+            )
+        )
+
+    def without_commits(self) -> "CheckpointMetadata":
+        """Return the same state without output to be committed."""
+        states = self._with_states(lambda state: OperatorSubtaskState(state.chunks))
+        return msgspec.structs.replace(states, pending_commits=())
+
+    def _with_states(
+        self, change: Callable[[OperatorSubtaskState], OperatorSubtaskState]
+    ) -> "CheckpointMetadata":
+        operators = tuple(
+            msgspec.structs.replace(
+                operator,
+                subtasks={index: change(state) for index, state in operator.subtasks.items()},
+            )
+            for operator in self.operators
+        )
+        return msgspec.structs.replace(self, operators=operators)
+
     def files(self) -> Iterator[StateFile]:
-        """Every stored file that it refers to; what lies inside the metadata is none."""
+        """Yield every stored file that it refers to, without content inside the metadata."""
         for operator in self.operators:
             for state in operator.subtasks.values():
                 for chunk in state.chunks:
@@ -148,5 +174,5 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
 
     @property
     def checkpoint_id(self) -> int:
-        """Its id."""
+        """Return the id in the metadata."""
         return self.metadata.checkpoint_id

@@ -1,4 +1,4 @@
-"""Options of checkpoints, savepoints and recovery, and the words that some of them take.
+"""Options of checkpoints, savepoints and recovery, and the enums of their values.
 
 Keys and defaults are Flink's where the meaning is the same.
 Source: Flink CheckpointingOptions, StateRecoveryOptions, StateBackendOptions.
@@ -33,17 +33,17 @@ class CheckpointStorageKind(enum.Enum):
     """Kinds of places in which checkpoints are stored."""
 
     JOBMANAGER = 0
-    """In the memory of the driver: nothing outlives it."""
+    """The memory of the driver: checkpoints do not outlive it."""
     FILESYSTEM = 1
 
 
 class ClaimMode(enum.Enum):
-    """To whom a snapshot belongs once a job was started from it. Source: Flink RecoveryClaimMode."""
+    """Owners of a snapshot from which a job was started. Source: Flink RecoveryClaimMode."""
 
     NO_CLAIM = 0
-    """To whoever made it: the job never deletes it, and does not need it after its own first full checkpoint."""
+    """Its maker: the job never deletes it, and does not need it after its own first full checkpoint."""
     CLAIM = 1
-    """To the job: it is deleted as the job's own are."""
+    """The job: it is deleted as the job's own checkpoints are."""
 
 
 class StateBackendType(enum.Enum):
@@ -61,11 +61,11 @@ class TimerServiceFactory(enum.Enum):
 
 
 CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
-"""Of the options that nothing obeys so far."""
+"""Remark on options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
 LEAST_INTERVAL: Final = timedelta(milliseconds=10)
-"""Of checkpoints and of their timeouts, as in Flink."""
+"""Least interval and timeout of checkpoints, as in Flink."""
 
 INTERVAL: Final = ConfigOption(
     _P + "interval", timedelta, timedelta(milliseconds=-1),
@@ -318,12 +318,12 @@ CHANGELOG: Final = ConfigOption(
 
 
 def member_of(enum_class: type[E], settings: Settings, option: ConfigOption[str]) -> E:
-    """Return the member that an option names, in any case; ConfigurationError says which there are."""
+    """Return the member that an option names, in any case; ConfigurationError lists the members."""
     return parse_member(enum_class, option, settings.get_option(option))
 
 
 def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E:
-    """Return the member called `text`, in any case, `-` for `_`; ConfigurationError says which there are."""
+    """Return the member called `text`, in any case, `-` for `_`; ConfigurationError lists the members."""
     try:
         return enum_class[text.upper().replace("-", "_")]
     except KeyError:

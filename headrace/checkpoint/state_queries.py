@@ -1,7 +1,7 @@
-"""Queries of a running subtask's state and their answers: values known to control plane and tasks, like handles.
+"""StateQuery and StateReadResult: queries of a running subtask's state, and their answers.
 
-They go from a client to the task and back inside the messages of `gateways/messages`; nobody in between reads
-the rows, which have the form of those in a checkpoint's files.
+They travel from a client to the task and back inside the messages of `gateways/messages`; only the client reads the
+rows, which have the format of a checkpoint's files.
 """
 
 import enum
@@ -13,13 +13,13 @@ from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
 
 TOP_KEYS: Final = 10
-"""So many of the largest keys, and of those with the most rows, figures name."""
+"""Number of the largest keys, and of those with the most rows, that figures name."""
 READ_KEYS_MAX: Final = 10_000
-"""So many keys one read may ask for: each is hashed in its first mail, for which a batch waits."""
+"""Keys that one read may ask for: all are hashed in its first mail, for which a batch waits."""
 
 
 def refuse_key_count(state: str, key_count: int) -> None:
-    """StateKeyMismatchError where more keys are asked for than one read may look up."""
+    """Raise StateKeyMismatchError for more keys than one read may look up."""
     if key_count > READ_KEYS_MAX:
         reason = f"there are {key_count}, and one read takes {READ_KEYS_MAX} at most: ask for them in parts"
         raise StateKeyMismatchError(state, reason)
@@ -40,7 +40,7 @@ class StatesQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class RowsQuery(msgspec.Struct, frozen=True, tag=True):
-    """The rows of one state.
+    """Query for the rows of one state.
 
     `keys`: an Arrow stream with one column, the keys that are wanted, READ_KEYS_MAX at most; empty: all.
     `row_count_max`: rows of the answer; `duration_ms_max`: from its first mail on.
@@ -62,7 +62,7 @@ class FiguresQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 StateQuery = StatesQuery | RowsQuery | FiguresQuery
-"""What somebody wants to know of an operator's state in one subtask."""
+"""Queries of an operator's state in one subtask."""
 
 
 class LiveStateInfo(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class StateFigures(msgspec.Struct, frozen=True):
 
 
 class StateReadResult(msgspec.Struct, frozen=True):
-    """All of it as the state was at one moment between two batches of the subtask, at `taken_at_ms` (epoch ms).
+    """Answer to a StateQuery, as of one moment between two batches of the subtask, `taken_at_ms` (epoch ms).
 
     `states`: all that the operator has here. To a RowsQuery belong `is_found`: whether the state that was asked for is
     among them; `pieces`: its rows, each an Arrow stream; one without rows, for its schema, where there are none; none

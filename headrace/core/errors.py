@@ -53,7 +53,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError
 +- state.snapshots: StateNotStorableError
-+- cluster.job_master.checkpointing.protocol.plan: CheckpointRefusedError
++- cluster.job_master.checkpointing.protocol.checkpoint_plan: CheckpointRefusedError
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError

@@ -1,18 +1,9 @@
-"""Deletes what checkpoints leave behind, beside everything else.
+"""CheckpointCleaner: deletes obsolete snapshots and orphaned files in the background.
 
-Waiting deletions are counted, so that they can be bounded. Snapshots that are read under a lease are deleted later, and
-do not count as waiting. Files that cannot be deleted are left and logged: the next start of the job deletes them.
-
-HeldDeletions: deletions that wait until nobody reads the checkpoint any more.
-
-They are looked at again whenever another deletion comes, as each new checkpoint brings one. What a checkpoint shares
-with others waits with it, though a later one be the last to refer to it.
-
-Also finds the files in a job's folder that no complete checkpoint refers to, as failures leave them behind. Pure.
-
-Looked for when a driver has taken over and has not begun any checkpoint: then whatever is not complete never will be.
-
-Deletes savepoints that their users want no more.
+Waiting deletions are counted, so that they can be bounded. HeldDeletions holds back those of snapshots that somebody
+reads under a lease, which do not count as waiting; they are looked at again with every further deletion, as each new
+checkpoint brings one. Files that cannot be deleted are logged: the next start of the job finds them with `orphans_in`.
+`dispose_savepoint` deletes a savepoint at its user's request. Source: Flink CheckpointsCleaner.
 """
 
 import dataclasses
@@ -43,11 +34,16 @@ from headrace.core.threads import start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 HELD_MAX: Final = 64
-"""Checkpoints that wait for readers: of more, the oldest goes under its reader, for the storage has an end."""
+"""Checkpoints that wait for readers; of more, the oldest is deleted although it is read, as the storage is finite."""
+PARALLEL_THREADS: Final = 4
+_OWN: Final = re.compile(r"chk-\d+/(.+)")
 
 
 class HeldDeletions:
-    """One thread at a time; deletions come in the order in which their checkpoints were given up."""
+    """Deletions that wait until nobody reads their checkpoint any more, in the order of the checkpoints. One thread.
+
+    Files that the checkpoint shares with others wait with it, even if a later checkpoint is the last to refer to them.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -55,11 +51,11 @@ class HeldDeletions:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of the checkpoints that wait."""
+        """Return the folders of the checkpoints that wait."""
         return tuple(one.folder_uri for one in self._held if one.folder_uri)
 
     def admit(self, deletion: Deletion) -> list[Deletion]:
-        """Return what may be deleted now, of this one and of those that wait; metadata of it are gone already."""
+        """Return what may be deleted now, of this deletion and of those that wait: their metadata is gone already."""
         waiting = [*self._held, deletion]
         leased = [one for one in waiting if self._is_read(one)]
         for one in leased[:-HELD_MAX]:
@@ -90,7 +86,7 @@ class HeldDeletions:
         try:
             if self._is_leased(folder):
                 return True
-            # From here on nobody begins to read it; who has begun in this very moment has put a lease before.
+            # From here on nobody begins to read it; a reader that began just now has written its lease before.
             remove_file(child_uri(folder, METADATA_NAME))
             return self._is_leased(folder)
         except Exception as error:  # others go on, and this one is looked at again
@@ -106,14 +102,10 @@ class HeldDeletions:
         return bool(leases)
 
 
-PARALLEL_THREADS: Final = 4
-
-
 class CheckpointCleaner:
     """Up to `thread_count` threads, which live only while there is something to do. Any thread may call.
 
-    `on_changed` is called with `waiting_count`, on the thread that changed it and before any other changes it again: it
-    hears the counts in order, and must not block.
+    `on_changed` is called with each `waiting_count` in order, on the thread that changed it, and must not block.
     """
 
     def __init__(
@@ -126,20 +118,20 @@ class CheckpointCleaner:
         self._thread_count = thread_count
         self._on_changed = on_changed
         self._start = start
-        # Threads take from it what the coordinator's thread puts there, and the last one tells that it is empty.
+        # Guards the queue that the coordinator's thread fills and these threads empty; notified after each deletion.
         self._condition = threading.Condition()
         self._waiting: deque[Deletion] = deque()
         self._running_count = 0
         self._unfinished_count = 0
-        # One looks after the other, in order: a shared file goes only when it is known who reads earlier checkpoints.
+        # Deletions are admitted in order: a shared file goes only when the readers of earlier checkpoints are known.
         self._looking = threading.Lock()
         self._held = HeldDeletions(SystemClock() if clock is None else clock)
-        # As of the last look. To ask `_held` itself would be to wait for the storage.
+        # As of the last look: `_held` itself may be waiting for the storage.
         self._held_folders: tuple[str, ...] = ()
 
     @property
     def held_folders(self) -> tuple[str, ...]:
-        """Folders of checkpoints that are deleted when nobody reads them any more."""
+        """Return the folders of checkpoints that are deleted when nobody reads them any more."""
         with self._condition:
             return self._held_folders
 
@@ -149,7 +141,7 @@ class CheckpointCleaner:
         return self._unfinished_count
 
     def delete(self, deletion: Deletion) -> None:
-        """Delete it, soon."""
+        """Delete files in the background."""
         if deletion.is_empty:
             return
         with self._condition:
@@ -162,7 +154,7 @@ class CheckpointCleaner:
             self._start("checkpoint-cleaner", self._run)
 
     def wait_until_done(self, timeout_s: float) -> bool:
-        """Wait until everything is deleted, or not any longer; say which."""
+        """Wait until everything is deleted, at most `timeout_s`; return whether it is."""
         with self._condition:
             return self._condition.wait_for(lambda: self._unfinished_count == 0, timeout_s)
 
@@ -188,7 +180,7 @@ class CheckpointCleaner:
 
 
 def perform_deletion(deletion: Deletion) -> None:
-    """Delete files and folder; what fails is told in the log."""
+    """Delete files and folder; log what fails."""
     # The metadata goes first: a folder without it is no checkpoint, however much of it is left.
     if deletion.folder_uri:
         _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)))
@@ -204,17 +196,14 @@ def _attempt(action: Callable[[], None]) -> None:
         _LOG.warning("left lying: %s", error)
 
 
-_OWN: Final = re.compile(r"chk-\d+/(.+)")
-
-
 def orphans_in(
     files: Iterable[FileEntry], completed: Iterable[CompletedCheckpoint]
 ) -> list[FileEntry]:
-    """Return the files of checkpoints' folders and of `shared` that are referred to by none of `completed`.
+    """Return those of a job's `files` that no complete checkpoint refers to, as failures leave them behind. Pure.
 
-    A metadata file stays in any case: either it is a complete checkpoint's, or it keeps one from being published. The
-    leases on complete checkpoints stay too.
-    Files elsewhere are not ours to judge.
+    Called when a driver has taken over and has not begun any checkpoint: incomplete ones will never be complete then.
+    Metadata files stay: they are a complete checkpoint's, or prevent one from being published. So do leases on complete
+    checkpoints, and files outside the folders of checkpoints and `shared`.
     """
     completed = list(completed)
     used = {file.uri for one in completed for file in one.metadata.files()}
@@ -238,10 +227,10 @@ def _is_judged(relative_path: str) -> bool:
 def dispose_savepoint(
     path: str, settings: Settings, clock: Clock | None = None
 ) -> CompletedCheckpoint:
-    """Delete a savepoint: first what makes it one, then its files. MetadataError, CheckpointStorageError.
+    """Delete a savepoint: first its metadata, then its files. MetadataError, CheckpointStorageError.
 
-    SnapshotLeasedError where somebody reads it: nothing was deleted. There is no way back afterwards, so that whoever
-    begins to read it in this very moment is told that it was disposed of.
+    SnapshotLeasedError if somebody reads it: nothing was deleted. A reader that begins just now is told that it was
+    disposed of.
     """
     clock = SystemClock() if clock is None else clock
     snapshot = load_snapshot(path, settings)

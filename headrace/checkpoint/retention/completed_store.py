@@ -1,10 +1,7 @@
-"""Store of completed checkpoints: keeps the newest, gives up older ones, decides which outlive the job. Pure.
+"""CompletedCheckpointStore: keeps the newest completed checkpoints, and decides which outlive the job. Pure.
 
-Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, CheckpointRetentionPolicy.
-
-Also counts the references of checkpoints to shared files, so that a file goes with its last checkpoint. Pure.
-
-Source: Flink SharedStateRegistryImpl.
+SharedFiles counts the references of checkpoints to shared files, so that a file is deleted with its last checkpoint.
+Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, SharedStateRegistryImpl.
 """
 
 from collections.abc import Iterable
@@ -91,7 +88,7 @@ class Deletion:
 class CompletedCheckpointStore:
     """The completed checkpoints of one job, oldest first, and the files that they share.
 
-    A restored snapshot counts as one of them; where it is not claimed nothing of it is ever deleted.
+    A restored snapshot counts as one of them; unless it was claimed, no file of it is ever deleted.
     """
 
     def __init__(self, retained_count: int) -> None:
@@ -103,17 +100,17 @@ class CompletedCheckpointStore:
 
     @property
     def all(self) -> tuple[CompletedCheckpoint, ...]:
-        """Oldest first."""
+        """Return all completed checkpoints, oldest first."""
         return tuple(self._checkpoints)
 
     @property
     def latest(self) -> CompletedCheckpoint | None:
-        """The newest one."""
+        """Return the newest completed checkpoint, or None."""
         return self._checkpoints[-1] if self._checkpoints else None
 
     @property
     def has_own(self) -> bool:
-        """Whether one of the job's own is complete, so that nothing else is needed any more."""
+        """Whether one of the job's own checkpoints is complete, so that no other snapshot is needed any more."""
         return any(one.checkpoint_id not in self._not_owned for one in self._checkpoints)
 
     def restore(self, checkpoint: CompletedCheckpoint, *, is_claimed: bool) -> None:
@@ -124,19 +121,19 @@ class CompletedCheckpointStore:
         self._put(checkpoint)
 
     def add_savepoint(self, savepoint: CompletedCheckpoint) -> list[Deletion]:
-        """Go on from a savepoint that this very job has made: what is older is given up, but it stays its user's."""
+        """Go on from a savepoint that this very job has made: it subsumes older ones, but belongs to its user."""
         self._not_owned.add(savepoint.checkpoint_id)
         return self.add(savepoint)
 
     def add(self, checkpoint: CompletedCheckpoint) -> list[Deletion]:
-        """Keep a checkpoint that is published; return what is given up for it, oldest first."""
+        """Keep a published checkpoint; return the deletions of those that it subsumes, oldest first."""
         self._put(checkpoint)
         given_up = self._subsumed()
         lowest = self._checkpoints[0].checkpoint_id
         unused = tuple(self.shared.unused_below(lowest))
         deletions = [self._deletion_of(one) for one in given_up]
         if unused:
-            # Files of checkpoints that came to nothing go with the newest that is given up, or by themselves.
+            # Files of failed checkpoints go with the newest that is subsumed, or by themselves.
             last = deletions.pop() if deletions else Deletion(lowest - 1, "")
             deletions.append(replace(last, file_uris=unused))
         return deletions
@@ -148,9 +145,9 @@ class CompletedCheckpointStore:
         *,
         keeps_latest: bool = False,
     ) -> list[Deletion]:
-        """The job has reached a status that it does not leave here: return what does not outlive it."""
+        """Return the deletions of the checkpoints that do not outlive a job with this last status."""
         if is_kept(status, retention):
-            # Files that no kept checkpoint refers to stay too: one may be complete whose publication is in doubt.
+            # All files stay: a checkpoint whose publication is in doubt may be complete.
             return []
         gone, self._checkpoints = self._checkpoints, []
         if keeps_latest and gone:
@@ -176,7 +173,7 @@ class CompletedCheckpointStore:
         for one in self._checkpoints[:-1]:
             if len(self._checkpoints) - len(given_up) <= self._retained_count:
                 break
-            # The newest that is no savepoint is what increments build on, unless the job stops with a savepoint.
+            # Increments build on the newest that is no savepoint, unless the job stops with a savepoint.
             if one is newest_checkpoint and not newest.metadata.kind.is_synchronous:
                 continue
             given_up.append(one)
@@ -190,9 +187,9 @@ class CompletedCheckpointStore:
 
 
 def is_kept(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
-    """Whether the checkpoints of a job that ends so stay: only the job itself, or its user, can want them gone.
+    """Whether checkpoints outlive a job with this last status.
 
-    A job that is only suspended goes on elsewhere, and one that FAILED may go on once what failed it is mended.
+    A suspended job goes on elsewhere, and one that FAILED may go on once the cause is removed.
     """
     match status:
         case JobStatus.FINISHED:

@@ -1,7 +1,4 @@
-"""Inspects snapshots for people: lists those in a folder, and reads their contents.
-
-Nothing of what is shown has to be trusted; it says so where it is not.
-"""
+"""Inspects snapshots for people: lists those in a folder, and reads their contents, also if they cannot be trusted."""
 
 import enum
 from dataclasses import dataclass
@@ -54,7 +51,7 @@ class SnapshotCondition(enum.Enum):
 
 @dataclass(frozen=True)
 class InspectedSnapshot:
-    """One snapshot. `metadata` is None where it cannot be read; `reason` says why it is not complete."""
+    """One snapshot. `metadata` is None if it cannot be read; `reason` says why the snapshot is not complete."""
 
     uri: str
     condition: SnapshotCondition
@@ -63,7 +60,7 @@ class InspectedSnapshot:
 
 
 def find_snapshots(path: str) -> list[str]:
-    """Return the folders of all snapshots at a path: of one snapshot, one job, or of several jobs.
+    """Return the folders of all snapshots at a path: a snapshot's, a job's or several jobs' folder.
 
     CheckpointStorageError.
     """
@@ -82,7 +79,7 @@ def find_snapshots(path: str) -> list[str]:
 
 
 def inspect_snapshot(folder: str, key: MetadataKey) -> InspectedSnapshot:
-    """Return what there is to say of one snapshot. CheckpointStorageError."""
+    """Return the condition of one snapshot and, if readable, its metadata. CheckpointStorageError."""
     uri = child_uri(folder, METADATA_NAME)
     if not is_there(uri):
         return InspectedSnapshot(folder, SnapshotCondition.UNPUBLISHED, reason=NEVER_COMPLETED)
@@ -107,7 +104,7 @@ def _is_file(uri: str) -> bool:
     except CheckpointStorageError as error:
         if not isinstance(error.__cause__, pa.ArrowInvalid):
             raise
-        # Not a storage that fails, but none: Arrow knows no file system for it.
+        # The storage does not fail: Arrow knows no file system for it.
         reason = " ".join(str(error.__cause__).split())
         remedy = "see whether the scheme is spelt right, and whether what brings its file system is installed"
         raise CheckpointStorageError("look for", uri, reason, remedy) from error
@@ -119,6 +116,6 @@ def _snapshots_in(folder: str) -> list[str]:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    """Checkpoints by number."""
+    """Order checkpoints by number, and other snapshots by name."""
     prefix, _, rest = name.partition("-")
     return (prefix, int(rest), "") if rest.isdecimal() else (prefix, 0, rest)

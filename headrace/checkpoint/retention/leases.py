@@ -1,12 +1,12 @@
-"""Leases of readers that read a snapshot without a job: clean-up waits for them.
+"""Lease: the right of a reader without a job to find a snapshot's files, for which clean-up waits.
 
     <snapshot>/_leases/<token>      until when, and by whom: JSON
 
-A reader puts its lease and looks for the metadata *afterwards*; who cleans up looks for leases, deletes the metadata,
-and looks once more before anything else goes. So one of the two sees the other. Several readers may share a lease, as
-tasks of Spark do that nobody counts: each renews it, and it ends by itself when none does, as with a reader that is
-killed. Only who alone has it gives it back. Clocks of different machines are compared: they may differ by less than two
-thirds of a lease. Everything here blocks.
+A reader writes its lease and looks for the metadata *afterwards*; the cleaner looks for leases, deletes the metadata,
+and looks once more before it deletes any other file. So one of the two sees the other. Several readers may share a
+lease, as tasks of Spark do: each renews it, and it expires when none does, as with a reader that is killed. Only a sole
+holder gives it back. Clocks of different machines are compared: they may differ by less than two thirds of a lease.
+All functions block.
 Source: Gray and Cheriton 1989.
 """
 
@@ -51,7 +51,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 class Lease:
     """The right of one reader to find a snapshot's files; it travels to whoever reads a part.
 
-    `renewed_ms`: since when this copy has nothing to do, for a third of `duration_ms`.
+    `renewed_ms`: the time from which this copy need not be renewed for a third of `duration_ms`.
     """
 
     snapshot_uri: str
@@ -62,9 +62,9 @@ class Lease:
     clock: Clock = dataclasses.field(default_factory=SystemClock)
 
     def renewed(self, *, is_certain: bool = True) -> "Lease":
-        """Go on with the lease, which is taken anew where it has ended. SnapshotSubsumedError.
+        """Renew the lease, or take it anew if it has expired. SnapshotSubsumedError.
 
-        Without `is_certain` nothing is done before a third of its time is over.
+        Without `is_certain` this does nothing before a third of its time is over.
         """
         now_ms = self.clock.now_ms()
         interval_ms = self.duration_ms // _RENEWALS_PER_LEASE
@@ -77,10 +77,10 @@ class Lease:
             if is_held and not is_due:
                 return self
             if not is_held:
-                _check_published(self)  # and no folder is made where there is none any more
+                _check_published(self)  # else a deleted folder would be made again
             self.write(now_ms)
             if not is_held:
-                _check_published(self)  # whoever cleans up may have been here meanwhile
+                _check_published(self)  # the cleaner may have been here meanwhile
         except SnapshotSubsumedError:
             raise
         except CheckpointStorageError as error:
@@ -115,16 +115,16 @@ def take_lease(
     clock: Clock | None = None,
     random: SeededRandom | None = None,
 ) -> Lease | None:
-    """Return a lease on a snapshot; None where this process may not write there, so that files may go at any time.
+    """Return a lease on a snapshot; None if this process may not write there: then files may go at any time.
 
-    `holder`: what people are to know of the reader. SnapshotSubsumedError where the snapshot is not there any more.
+    `holder`: a description of the reader, for people. SnapshotSubsumedError if the snapshot does not exist any more.
     """
     clock = SystemClock() if clock is None else clock
     token = (system_random() if random is None else random).randbytes(8).hex()
     now_ms = clock.now_ms()
     lease = Lease(snapshot_uri, token, holder, duration_ms, now_ms, clock=clock)
     if not is_published(snapshot_uri):
-        raise subsumed(snapshot_uri)  # and no folder is made where there is none any more
+        raise subsumed(snapshot_uri)  # else a deleted folder would be made again
     try:
         _forget_ended(snapshot_uri, now_ms)
         lease.write(now_ms)
@@ -136,13 +136,13 @@ def take_lease(
 
 
 def live_leases(snapshot_uri: str, now_ms: int) -> list[LeaseRecord]:
-    """Return the leases on a snapshot that have not ended; one that cannot be read has not. CheckpointStorageError."""
+    """Return the leases on a snapshot that have not expired; an unreadable one counts. CheckpointStorageError."""
     records = [_record_at(one.uri, now_ms) for one in _entries(snapshot_uri)]
     return [one for one in records if one is not None and one.expires_ms > now_ms]
 
 
 def subsumed(snapshot_uri: str, what: str = "") -> SnapshotSubsumedError:
-    """Return the error for a snapshot that is not there any more. `what`: the file that was missed."""
+    """Return the error for a snapshot that does not exist any more. `what`: the file that is missing."""
     ids: list[int] = []
     with contextlib.suppress(CheckpointStorageError):
         ids = published_ids_beside(snapshot_uri)
@@ -150,7 +150,7 @@ def subsumed(snapshot_uri: str, what: str = "") -> SnapshotSubsumedError:
 
 
 def explained(error: CheckpointStorageError, snapshot_uri: str) -> CheckpointStorageError:
-    """Return what a failure to read a snapshot's file means: that of a snapshot which has gone meanwhile, or itself."""
+    """Return SnapshotSubsumedError if reading failed because the snapshot was deleted meanwhile, else `error`."""
     with contextlib.suppress(CheckpointStorageError):
         if not is_there(error.uri) and not is_published(snapshot_uri):
             return subsumed(snapshot_uri, error.uri)
@@ -165,7 +165,7 @@ def _check_published(lease: Lease) -> None:
 
 
 def _forget_ended(snapshot_uri: str, now_ms: int) -> None:
-    """Delete what readers left behind that were killed."""
+    """Delete expired leases, as readers leave behind that were killed."""
     for one in _entries(snapshot_uri):
         record = _record_at(one.uri, now_ms)
         if record is not None and record.expires_ms <= now_ms:
@@ -173,7 +173,7 @@ def _forget_ended(snapshot_uri: str, now_ms: int) -> None:
 
 
 def _entries(snapshot_uri: str) -> list[FileEntry]:
-    # No token has a dot: such are files on their way, and what file systems put beside theirs.
+    # No token has a dot: names with a dot are files being written, or files of the file system itself.
     return [
         one
         for one in files_below(child_uri(snapshot_uri, LEASES_FOLDER), is_recursive=False)
@@ -182,7 +182,7 @@ def _entries(snapshot_uri: str) -> list[FileEntry]:
 
 
 def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
-    """Read a lease; return None where it was given back.
+    """Read a lease; return None if it was given back.
 
     An unreadable one counts as taken just now: on file systems without atomic replacement a lease is unreadable while
     it is renewed.

@@ -1,4 +1,4 @@
-"""The coordinator's storage of a job's snapshots: makes places for new ones, publishes and lists them.
+"""CheckpointStorage: the coordinator's storage of a job's snapshots, which creates, publishes and finds them.
 
     <dir>/<job id>/chk-7/_metadata      checkpoint 7 is complete exactly when this file is there
     <dir>/<job id>/chk-7/…              files that only this checkpoint refers to
@@ -81,7 +81,7 @@ class CheckpointStorage(Protocol):
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
     ) -> CheckpointOptions:
-        """Make the place of a snapshot and return its options with it. `target`: where a savepoint is wanted."""
+        """Create the location of a snapshot and return `options` with its URIs. `target`: the folder of a savepoint."""
         ...
 
     def publish(
@@ -94,13 +94,9 @@ class CheckpointStorage(Protocol):
         """
         ...
 
-    def completed(self) -> list[CompletedCheckpoint]:
-        """Return the checkpoints of the job that are complete, oldest first. MetadataError."""
-        ...
-
 
 class CheckpointsInMemory:
-    """Checkpoints are kept by whoever publishes them; savepoints lie in files all the same."""
+    """Leaves checkpoints in the memory of the driver that publishes them; savepoints lie in files all the same."""
 
     def __init__(self, savepoints: "SavepointPlaces") -> None:
         self.checkpoint_folder: Final = ""
@@ -123,12 +119,9 @@ class CheckpointsInMemory:
             return self._savepoints.publish(metadata, options)
         return CompletedCheckpoint(metadata, "")
 
-    def completed(self) -> list[CompletedCheckpoint]:
-        return []
-
 
 class CheckpointsInFiles:
-    """Checkpoints in the folder of `execution.checkpointing.dir`."""
+    """Stores checkpoints in the folder of `execution.checkpointing.dir`."""
 
     def __init__(
         self,
@@ -159,7 +152,7 @@ class CheckpointsInFiles:
     ) -> CheckpointOptions:
         if options.kind.is_savepoint:
             located = self._savepoints.locate(options, target)
-            # So that a later driver of the job can shut it out, as it does with checkpoints.
+            # A later driver of the job can then shut it out, as it does with checkpoints.
             self._lineage.placed(checkpoint_id, located.exclusive_uri)
             return located
         folder = child_uri(self.checkpoint_folder, f"chk-{checkpoint_id}")
@@ -176,11 +169,8 @@ class CheckpointsInFiles:
         self._tell_newest(metadata.checkpoint_id)
         return published
 
-    def completed(self) -> list[CompletedCheckpoint]:
-        return completed_in(self.checkpoint_folder, self._key)
-
     def _tell_newest(self, checkpoint_id: int) -> None:
-        """Help those who look at a listing that does not show the newest checkpoint yet; it counts without that."""
+        """Write the newest id down for readers of a listing that lags behind; the checkpoint counts without it."""
         uri = child_uri(self.checkpoint_folder, _NEWEST)
         try:
             token = f"{checkpoint_id}-{self._lineage.epoch}"
@@ -198,7 +188,7 @@ class SavepointPlaces:
         self._random = random
 
     def locate(self, options: CheckpointOptions, target: str) -> CheckpointOptions:
-        """Make a new folder. ConfigurationError where nobody has said where."""
+        """Make a new folder. ConfigurationError if neither the target nor the option is set."""
         wanted = target or self._settings.get_option(SAVEPOINT_DIRECTORY)
         if not wanted:
             raise ConfigurationError(
@@ -243,7 +233,7 @@ def job_folder(settings: Settings, job_id: JobId) -> str:
 def publish_metadata(
     metadata: CheckpointMetadata, folder: str, key: MetadataKey
 ) -> CompletedCheckpoint:
-    """Put the metadata into its folder, which is what makes the snapshot complete; see CheckpointStorage.publish."""
+    """Put the metadata into its folder, which makes the snapshot complete. The errors of CheckpointStorage.publish."""
     uri = child_uri(folder, METADATA_NAME)
     content = encode_metadata(metadata, key, folder)
     token = key.mac_of(content)[:16]
@@ -257,7 +247,7 @@ def publish_metadata(
 
 
 def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -> bool:
-    """After an error: look, and where nothing is there see to it that nothing ever will be."""
+    """Look, after an error, whether the metadata is there; if not, prevent that it ever will be."""
     try:
         if is_there(uri):
             return bytes(read_all(uri)) == content
@@ -278,7 +268,7 @@ def completed_in(folder: str, key: MetadataKey) -> list[CompletedCheckpoint]:
 
 
 def _told_newest(folder: str) -> list[int]:
-    """The id that was said to be the newest, which a listing may not show yet."""
+    """Read the newest id, which a listing may not show yet."""
     uri = child_uri(folder, _NEWEST)
     if not is_there(uri):
         return []
@@ -325,7 +315,7 @@ def snapshot_folder(path: str) -> str:
 
 
 def is_published(folder: str) -> bool:
-    """Whether a folder has metadata that were not given up, whatever is in them. CheckpointStorageError."""
+    """Whether a folder has metadata, readable or not, that was not given up. CheckpointStorageError."""
     uri = child_uri(folder, METADATA_NAME)
     return is_there(uri) and not is_abandonment(read_all(uri))
 

@@ -1,7 +1,7 @@
-"""The few operations that checkpoints need of a file system, by path or URI.
+"""File system operations for checkpoints, by path or URI. They block, and raise CheckpointStorageError.
 
 Local folders are used with the operating system's own calls, because pyarrow cannot make a file durable or create one
-only if it is absent; every other file system is pyarrow's. Everything here blocks. CheckpointStorageError throughout.
+only if it is absent; every other file system is pyarrow's. Source: Flink FileSystem.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class FileEntry:
 
 
 def register_file_system(scheme: str, open_file_system: OpenFileSystem) -> None:
-    """Let URIs of a scheme mean a file system that pyarrow does not know, in this process."""
+    """Register a file system that pyarrow does not know under a URI scheme, in this process."""
     _SCHEMES[scheme] = open_file_system
     _folder_of.cache_clear()
 
@@ -64,19 +64,19 @@ def is_uri(path: str) -> bool:
 
 
 def child_uri(uri: str, *names: str) -> str:
-    """Return the URI of what lies below a folder; options of the file system (`?region=…`) are kept."""
+    """Return the URI of a file below a folder; options of the file system (`?region=…`) are kept."""
     path, options = _without_options(uri)
     return posixpath.join(path, *names) + options
 
 
 def parent_uri(uri: str) -> str:
-    """Return the URI of the folder that something lies in."""
+    """Return the URI of the folder of a file."""
     path, options = _without_options(uri)
     return path.rstrip("/").rpartition("/")[0] + options
 
 
 def path_below(folder_uri: str, uri: str) -> str:
-    """Return the path of what lies below a folder, relative to it, as `child_uri` takes it."""
+    """Return the path of a file relative to a folder above it, as `child_uri` takes it."""
     folder, options = _without_options(folder_uri)
     assert uri.startswith(f"{folder}/"), f"{uri} lies outside of {folder_uri}"
     return uri[len(folder) + 1 :].removesuffix(options)
@@ -88,7 +88,7 @@ def file_name_of(uri: str) -> str:
 
 
 def _without_options(uri: str) -> tuple[str, str]:
-    """A URI without what follows its path, and that; in a path of this machine `?` is a letter."""
+    """Split the options off a URI; in a path of this machine `?` is an ordinary character."""
     if not is_uri(uri):
         return uri, ""
     path, mark, options = uri.partition("?")
@@ -96,7 +96,7 @@ def _without_options(uri: str) -> tuple[str, str]:
 
 
 def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file that nobody else has under this name, making its folder; what failed is taken away again."""
+    """Write a file under an unused name, and make its folder; after a failure the file is deleted."""
     system, path = _place_of("write", uri)
     try:
         if isinstance(system, fs.LocalFileSystem):
@@ -111,10 +111,10 @@ def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def put_if_absent(uri: str, content: bytes, token: str) -> bool:
-    """Make a file with this content unless there is one; say whether it was made.
+    """Create a file with this content unless it exists; return whether it was created.
 
-    `token`: unlike anyone else's. On local folders this is atomic, and durable when it returns. Elsewhere pyarrow has
-    no conditional write: there it looks, moves and reads back, which two writers at the same moment may both pass.
+    `token`: unique. On local folders this is atomic, and durable when it returns. Elsewhere pyarrow has no conditional
+    write: there it looks, moves and reads back, which two simultaneous writers may both pass.
     """
     system, path = _place_of("publish", uri)
     folder, _, name = path.rpartition("/")
@@ -128,9 +128,9 @@ def put_if_absent(uri: str, content: bytes, token: str) -> bool:
 
 
 def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False) -> None:
-    """Write a small file in the place of an earlier one, if any; readers see one of the two.
+    """Write a small file, and replace an earlier one atomically.
 
-    `is_hint`: nobody relies on it after a loss of power, so that nobody waits for the disk.
+    `is_hint`: nobody relies on the file after a loss of power, so it is not synced.
     """
     system, path = _place_of("write", uri)
     folder, _, name = path.rpartition("/")
@@ -149,7 +149,7 @@ def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False)
 
 
 def makes_names_at_once(uri: str) -> bool:
-    """Whether `put_if_absent` is atomic there: after a failure of it the name is there, or never will be."""
+    """Whether `put_if_absent` is atomic there: after it has failed, the name exists or never will."""
     system, _ = _place_of("look for", uri)
     return isinstance(system, fs.LocalFileSystem)
 
@@ -163,7 +163,7 @@ def read_all(uri: str) -> memoryview:
 
 @contextlib.contextmanager
 def open_input(uri: str) -> Generator[Any, None, None]:
-    """Open a file for reading at random, for a reader that wants a part of it: a pyarrow `NativeFile`."""
+    """Open a file for random access, as a pyarrow `NativeFile`."""
     system, path = _place_of("read", uri)
     with _errors("read", uri), system.open_input_file(path) as file:
         yield file
@@ -178,14 +178,14 @@ def read_parts(uri: str) -> Iterator[bytes]:
 
 
 def is_there(uri: str) -> bool:
-    """Whether there is a file or folder."""
+    """Whether a file or folder exists."""
     system, path = _place_of("look for", uri)
     with _errors("look for", uri):
         return system.get_file_info(path).type != fs.FileType.NotFound
 
 
 def size_of(uri: str) -> int | None:
-    """Return a file's size in bytes; None where there is none."""
+    """Return a file's size in bytes; None if it does not exist."""
     system, path = _place_of("look for", uri)
     with _errors("look for", uri):
         info = system.get_file_info(path)
@@ -193,7 +193,7 @@ def size_of(uri: str) -> int | None:
 
 
 def files_below(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
-    """Return every file below a folder, by path; none where there is no such folder."""
+    """Return every file below a folder, by path; none if the folder does not exist."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
         selector = fs.FileSelector(path, allow_not_found=True, recursive=is_recursive)
@@ -207,7 +207,7 @@ def files_below(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
 
 
 def folders_in(uri: str) -> list[str]:
-    """Return the names of the folders in a folder, sorted; none where there is no such folder."""
+    """Return the names of the folders in a folder, sorted; none if the folder does not exist."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
         try:
@@ -218,9 +218,9 @@ def folders_in(uri: str) -> list[str]:
 
 
 def make_folder(uri: str, *, is_shared: bool = False) -> None:
-    """Make a folder and those above it, where they are not there; on this machine for their owner alone.
+    """Make a folder and those above it, if they do not exist; on this machine for their owner alone.
 
-    `is_shared`: with the permissions that the process's umask leaves. Files have those of the folder they are in.
+    `is_shared`: with the permissions that the process's umask leaves. Files have the permissions of their folder.
     """
     system, path = _place_of("make the folder", uri)
     with _errors("make the folder", uri):
@@ -231,10 +231,10 @@ def make_folder(uri: str, *, is_shared: bool = False) -> None:
 
 
 def remove_file(uri: str) -> None:
-    """Delete a file; one that is gone is fine."""
+    """Delete a file, if it exists."""
     system, path = _place_of("delete", uri)
     with _errors("delete", uri):
-        # Whether there was one is seen afterwards, as object stores do not say it.
+        # Existence is checked afterwards, as object stores do not report it.
         try:
             system.delete_file(path)
         except OSError:
@@ -243,7 +243,7 @@ def remove_file(uri: str) -> None:
 
 
 def remove_folder(uri: str) -> None:
-    """Delete a folder with all that is in it; one that is gone is fine."""
+    """Delete a folder with all its content, if it exists."""
     system, path = _place_of("delete", uri)
     attempt_count = 0
     with _errors("delete", uri):
@@ -255,14 +255,14 @@ def remove_folder(uri: str) -> None:
             except OSError as error:
                 if system.get_file_info(path).type == fs.FileType.NotFound:
                     return
-                # Somebody else deletes in it too, and took a child that was listed: what is left is still to go.
+                # Somebody else deletes in it too, and took a child that was listed: delete the rest.
                 is_child_gone = isinstance(error, FileNotFoundError)
                 if not is_child_gone or attempt_count == _REMOVAL_ATTEMPTS:
                     raise
 
 
 def remove_empty_folder(uri: str) -> None:
-    """Delete a folder of this machine if nothing is in it; elsewhere nobody can look and delete at once."""
+    """Delete an empty folder of this machine; on other file systems this is not atomic, and is not done."""
     system, path = _place_of("delete", uri)
     if isinstance(system, fs.LocalFileSystem):
         with contextlib.suppress(OSError):
@@ -278,7 +278,7 @@ def _errors(operation: str, uri: str) -> Generator[None, None, None]:
 
 
 def _place_of(operation: str, uri: str) -> tuple[Any, str]:
-    """The file system of a URI and the path there. Cached by folder: opening some costs a request."""
+    """Return the file system of a URI and the path there. Cached by folder: opening some costs a request."""
     with _errors(operation, uri):
         system, folder = _folder_of(parent_uri(uri))
     return system, f"{folder.rstrip('/')}/{file_name_of(uri)}"
@@ -289,7 +289,7 @@ def _folder_of(uri: str) -> tuple[Any, str]:
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri or "/"
     scheme = urlsplit(uri).scheme
-    # No package gives local files another meaning, and a look for one would hold up the first checkpoint of a process.
+    # No package redefines local files, and searching for one would delay the first checkpoint of a process.
     open_file_system = _SCHEMES.get(scheme) or (None if scheme == "file" else _installed(scheme))
     return (open_file_system or fs.FileSystem.from_uri)(uri)
 
@@ -335,7 +335,7 @@ def _make_local(path: str, mode: int) -> None:
         missing.append(path)
         path = os.path.dirname(path)
     for folder in reversed(missing):
-        # A file of that name, or a link that leads nowhere, is told by what follows.
+        # A file of that name, or a broken link, is reported below.
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, mode)
     if missing and not os.path.isdir(missing[0]):

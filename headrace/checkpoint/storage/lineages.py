@@ -1,4 +1,4 @@
-"""Append-only record of a lineage: fences off old drivers and gives out checkpoint ids.
+"""Lineage: fences off old drivers of a job and gives out checkpoint ids, from an append-only record in the storage.
 
 A lineage is one logical job over restarts and savepoints, for as long as state is carried forward. Each start of a
 driver takes the next *epoch*, which fences off every earlier driver; ids rise strictly over all of them and are never
@@ -9,11 +9,12 @@ used again, because sinks identify committed output by them.
     <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where snapshot 7 would lie
 
 All are created only if absent, so that two drivers never have the same. Their content is sealed with the user's key,
-as it decides where the next driver makes files.
+because it decides where the next driver makes files.
 
 The folder of a savepoint is its user's choice, known only once the savepoint has its id. A driver writes it into its
 record and looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So
-one of the two sees the other: no former driver publishes a savepoint that its successor does not know of.
+one of the two sees the other: no former driver publishes a savepoint unknown to its successor.
+Source: Flink CheckpointIDCounter.
 """
 
 from collections.abc import Iterable
@@ -46,7 +47,7 @@ _KEPT_MAX: Final = 64
 
 
 class Lineage(Protocol):
-    """The right of one driver to take checkpoints. One thread at a time, but for `decided`; may block."""
+    """The right of one driver to take checkpoints. Calls may block; except `decided`, one thread at a time."""
 
     @property
     def lineage_id(self) -> str:
@@ -66,33 +67,33 @@ class Lineage(Protocol):
         ...
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
-        """The snapshot is a savepoint, to be complete in this folder. CheckpointFencedError, CheckpointStorageError."""
+        """Record the folder of a savepoint before it is published. CheckpointFencedError, CheckpointStorageError."""
         ...
 
     def decided(self, checkpoint_id: int) -> None:
-        """The checkpoint was published or given up: nobody need look after it any more."""
+        """Record that a checkpoint was published or given up, so that later drivers need not shut it out."""
         ...
 
     @property
     def earlier_savepoints(self) -> tuple[str, ...]:
-        """Folders of savepoints of earlier drivers that may be complete; by id. What is not never will be."""
+        """Return folders of savepoints of earlier drivers, by id: each is complete or never will be."""
         ...
 
     def validate_epoch(self) -> None:
-        """CheckpointFencedError where a later driver has taken over."""
+        """Raise CheckpointFencedError if a later driver has taken over."""
         ...
 
     def leave(self) -> None:
-        """This driver publishes nothing any more: who comes after it need not see to that."""
+        """Record that this driver publishes nothing any more, so that later drivers need not shut it out."""
         ...
 
     def end(self) -> None:
-        """Nothing is left that the job could go on from: the record goes, which shuts out whoever still wants to."""
+        """Delete the record, which shuts out all drivers: no snapshot is left from which the job could go on."""
         ...
 
 
 class LineageInMemory:
-    """Lineage of a job whose checkpoints do not outlive its driver."""
+    """The lineage of a job whose checkpoints do not outlive its driver."""
 
     def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
         self.lineage_id: Final = lineage_id
@@ -167,12 +168,11 @@ class StoredLineage:
         is_new: bool = False,
         is_shared: bool = False,
     ) -> "StoredLineage":
-        """Take the next epoch and make sure that nothing of earlier ones is published from now on.
+        """Take the next epoch, and shut out the drivers of earlier ones. CheckpointStorageError, RecordNotTrustedError.
 
-        `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that is not new and has no record here
-        goes on from the current time in milliseconds: which ids it has used elsewhere since is not known. `is_shared`:
+        `floor_id`: the restored checkpoint's id, or 0. A lineage that is not new and has no record here goes on from
+        the current time in milliseconds, because the ids that it has used elsewhere since are not known. `is_shared`:
         see file_systems.make_folder.
-        CheckpointStorageError, RecordNotTrustedError.
         """
         folder = child_uri(directory, "lineages", lineage_id)
         make_folder(folder, is_shared=is_shared)
@@ -202,7 +202,7 @@ class StoredLineage:
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
         content = self._sealed(checkpoint_id, _TakenId(self.epoch, "", savepoint_uri))
         replace_file(_id_uri(self._folder, checkpoint_id), content, self._token())
-        # Not before: see above.
+        # Only afterwards, as the module says.
         self.validate_epoch()
 
     def decided(self, checkpoint_id: int) -> None:
@@ -246,9 +246,9 @@ class StoredLineage:
 def lineage_of_job(
     job_folder: str, job_id: JobId, proposed: str, token: str, key: MetadataKey
 ) -> str:
-    """Return the lineage of the job whose checkpoints lie in a folder; the first driver to ask decides on it.
+    """Return the lineage of the job whose checkpoints lie in a folder; the first driver's proposal decides.
 
-    So that a driver which starts again before any checkpoint is complete shuts out the one before it all the same.
+    So a driver that starts again before any checkpoint is complete shuts out the one before it, too.
     RecordNotTrustedError.
     """
     uri = child_uri(job_folder, _JOB_RECORD)
@@ -276,9 +276,9 @@ def _take_epoch(folder: str, random: SeededRandom) -> int:
 def _shut_out_earlier(
     folder: str, lineage_id: str, epoch: int, random: SeededRandom, key: MetadataKey
 ) -> tuple[str, ...]:
-    """Take the place of metadata that an earlier driver may be about to publish: whoever comes first has it.
+    """Put an abandonment in the place of all metadata that earlier drivers may be about to publish.
 
-    Returns where savepoints were to lie.
+    Return the folders of their savepoints.
     """
     savepoints: list[str] = []
     for number in _taken_in(folder).ids:

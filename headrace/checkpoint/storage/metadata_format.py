@@ -1,7 +1,7 @@
-"""The file `_metadata`: one JSON document that people and any JSON reader can read, authenticated by its last line.
+"""The format of the file `_metadata`: a JSON document for people and any JSON reader, authenticated by its last line.
 
-Version, wholeness and authenticity are checked before anything of it is used, in this order. Paths of a savepoint are
-relative to its folder, which may be moved; those of a checkpoint are absolute, because it shares files with others.
+Version, completeness and authenticity are checked in this order before any of its content is used. Paths of a savepoint
+are relative to its folder, which may be moved; those of a checkpoint are absolute, because it shares files with others.
 """
 
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class _Document(msgspec.Struct):
     epoch: int
     operators: list[_Operator]
     pending_commits: list[_PendingCommit]
-    # Stands there only where there was an edit: what jobs write is as it always was.
+    # Present only after an edit, so that the files of jobs have their original format.
     edit: SnapshotEdit | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -127,18 +127,18 @@ def encode_metadata(metadata: CheckpointMetadata, key: MetadataKey, folder_uri: 
 def decode_metadata(
     content: bytes | memoryview, key: MetadataKey, metadata_uri: str
 ) -> CheckpointMetadata:
-    """Return what a file says. MetadataError by name: missing, truncated, version, authentication."""
+    """Return the metadata in a file. MetadataError by name: missing, truncated, version, authentication."""
     body = _authenticated(bytes(content), key, metadata_uri)
     try:
         document = msgspec.json.decode(body, type=_Document)
         return _metadata_of(document, parent_uri(metadata_uri))
     except (*DECODE_ERRORS, KeyError) as error:
-        # Authentic, and yet not of the form that its version says: written by a faulty version.
+        # Authentic, but not in the format of its version: written by a faulty release.
         raise MetadataTruncatedError(metadata_uri, str(error)) from error
 
 
 def read_untrusted(content: bytes | memoryview, metadata_uri: str) -> CheckpointMetadata:
-    """Return what a file says, whoever wrote it: to show it to people, and for nothing else. MetadataError."""
+    """Return the metadata in a file without authentication, only to show it to people. MetadataError."""
     body, _ = _parts_of(bytes(content), metadata_uri)
     try:
         return _metadata_of(msgspec.json.decode(body, type=_Document), parent_uri(metadata_uri))
@@ -147,7 +147,7 @@ def read_untrusted(content: bytes | memoryview, metadata_uri: str) -> Checkpoint
 
 
 def abandonment(epoch: int) -> bytes:
-    """Return the content that takes the place of the metadata of a checkpoint that must never be published."""
+    """Return the content that stands in for the metadata of a checkpoint that must never be complete."""
     text = {"format": _ABANDONED, "version": METADATA_VERSION, "abandoned_by_epoch": epoch}
     return msgspec.json.encode(text) + b"\n"
 
@@ -176,7 +176,7 @@ def _authenticated(content: bytes, key: MetadataKey, uri: str) -> bytes:
 
 
 def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
-    """The document without its last line, and that line. MetadataError where either is not whole."""
+    """Split the document from its last line. MetadataError if either is incomplete."""
     if is_abandonment(content):
         raise MetadataMissingError(uri)
     if not content.startswith(b'{\n  "format": "%s",\n' % _FORMAT.encode()):

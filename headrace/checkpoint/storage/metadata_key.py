@@ -1,16 +1,14 @@
-"""The key that metadata is authenticated with: the user's own, so that what one cluster wrote another one may restore.
+"""MetadataKey: the user's key, which authenticates metadata, so that one cluster may restore what another one wrote.
 
-Write access to the checkpoint folder is not enough to forge metadata. Records of lineages and the notes of sinks are
-sealed with the key too, each kind for a purpose of its own.
-
-Small records in folders that others may write to, sealed so that nobody can make one up: notes of sinks, lineages.
+Write access to the checkpoint folder is not enough to forge metadata. `seal` and `unseal` authenticate small records
+with the same key: notes of sinks and records of lineages, in folders that others may write to.
 
     content ⏎
     hmac-sha256 <id of the key> <hex digits>
 
-The seal is made with the key that authenticates metadata, over the content and its *subject*: what the record is about,
-which its reader knows without it, so that one record is not taken for another. Whoever can write there may still delete
-one, or put an older one of the same subject back.
+A seal covers the content and its *subject*: the thing that the record is about, which its reader knows without it, so
+that one record is not taken for another. Whoever can write there may still delete a record, or put an older one of the
+same subject back.
 """
 
 import contextlib
@@ -29,10 +27,12 @@ from headrace.core.security.cluster_secret import private_text
 
 _KEY_BYTES: Final = 32
 _PURPOSE: Final = b"headrace checkpoint metadata\0"
+_ALGORITHM: Final = b"hmac-sha256"
+_RECORD_PURPOSE: Final = b"headrace sealed record\0"
 
 
 class MetadataKey:
-    """Authenticates bytes. `key_id` tells keys apart and gives nothing of the key away."""
+    """Authenticates bytes. `key_id` tells keys apart without revealing anything of the key."""
 
     def __init__(self, value: bytes) -> None:
         assert len(value) == _KEY_BYTES
@@ -52,7 +52,7 @@ class MetadataKey:
 
 
 def metadata_key(settings: Settings) -> MetadataKey:
-    """Return the key of the user, made on first use. ConfigurationError where its file is not to be trusted."""
+    """Return the key of the user, made on first use. ConfigurationError if its file cannot be trusted."""
     path = key_path(settings)
     try:
         if not path.exists():
@@ -78,7 +78,7 @@ def key_path(settings: Settings) -> Path:
 
 
 def _make(path: Path) -> None:
-    """Write a new key; where two processes do so at once, one of the keys stays for both."""
+    """Write a new key; of two processes that do so at once, both use the same one of the two keys."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{secret_token().hex()[:16]}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -91,10 +91,6 @@ def _make(path: Path) -> None:
         partial.unlink()
 
 
-_ALGORITHM: Final = b"hmac-sha256"
-_RECORD_PURPOSE: Final = b"headrace sealed record\0"
-
-
 def seal(content: bytes, subject: str, key: MetadataKey) -> bytes:
     """Return a record: the content, which ends without a line break, and its seal."""
     mac = key.mac_of(_sealed_part(content, subject), _RECORD_PURPOSE)
@@ -102,7 +98,7 @@ def seal(content: bytes, subject: str, key: MetadataKey) -> bytes:
 
 
 def unseal(record: bytes, subject: str, key: MetadataKey, place: str) -> bytes:
-    """Return the content of a record at `place`, whose seal fits. RecordNotTrustedError."""
+    """Check the seal of a record at `place`, and return its content. RecordNotTrustedError."""
     content, _, last = record.removesuffix(b"\n").rpartition(b"\n")
     algorithm, *rest = last.split(b" ")
     if not record.endswith(b"\n") or algorithm != _ALGORITHM or len(rest) != 2:

@@ -1,10 +1,8 @@
 """SnapshotWriter and SnapshotReader: interfaces that store and read one subtask's part of a checkpoint, in any storage.
 
-RevocableWriter: writes files of a checkpoint that may come to nothing while they are written.
-
-Whoever gives a checkpoint up deletes its folder, and cannot know of what is written afterwards: the writer takes that
-back itself. Nobody else refers to these files before their handles are sent to the coordinator.
-Source: Flink AsyncCheckpointRunnable.cleanup.
+RevocableWriter is the writer of a checkpoint that may be given up meanwhile: whoever gives it up deletes its folder,
+but not files that are written afterwards, so the writer deletes those itself. Nobody else refers to them before their
+handles are sent to the coordinator. Source: Flink AsyncCheckpointRunnable.cleanup.
 """
 
 import logging
@@ -13,6 +11,8 @@ from typing import Final, Protocol
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.storage.file_systems import remove_empty_folder, remove_file
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class SnapshotWriter(Protocol):
@@ -33,18 +33,15 @@ class SnapshotWriter(Protocol):
 
 
 class SnapshotReader(Protocol):
-    """Reads what a SnapshotWriter stored."""
+    """Reads files that a SnapshotWriter stored."""
 
     def read(self, file: StateFile) -> memoryview:
         """Return the content, whose digest fits. CheckpointCorruptedError, CheckpointStorageError."""
         ...
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """Bring a file to this machine, streamed; its digest fits. The same errors."""
+        """Copy a file to this machine, streamed; its digest fits. The same errors."""
         ...
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class RevocableWriter:
@@ -67,7 +64,7 @@ class RevocableWriter:
     def revoke(self) -> None:
         """Delete every file that was written, and the checkpoint's folder if nothing else is in it.
 
-        What cannot be deleted is told in the log: the next start of the job sweeps it up.
+        Files that cannot be deleted are logged: the next start of the job deletes them.
         """
         if not self._uris:
             return

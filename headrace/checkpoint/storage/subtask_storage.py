@@ -1,4 +1,4 @@
-"""A subtask's access to snapshot storage: writes its part of a snapshot and reads restored state.
+"""SubtaskStorage and StateReader: write a subtask's part of a snapshot, and read restored state.
 
 A file gets its final name at once: nobody looks for it until the metadata that names it is published. Small content
 stays inside its handle. Content is checked against its digest before it is used.
@@ -36,8 +36,8 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 class SubtaskStorage:
     """Writes the files of one subtask's part of one checkpoint; a SnapshotWriter. Any thread.
 
-    `name_prefix` is for people who look into the folder, and names the attempt; random digits make names unique.
-    Without an exclusive URI everything stays inside the handles.
+    `name_prefix` names the attempt, for people who look into the folder; random digits make names unique. Without an
+    exclusive URI all content stays inside the handles.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SubtaskStorage:
         self._threshold = settings.get_option(DATA_INLINE_THRESHOLD)
         self._random = system_random() if random is None else random
         self.written_bytes = 0
-        """Bytes of the files written so far; what stayed inside its handle does not count."""
+        """Bytes of the files written so far, without content inside handles."""
 
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
@@ -92,7 +92,7 @@ class SubtaskStorage:
         return True
 
     def _new_uri(self, name: str, is_shared: bool) -> tuple[str, bool]:
-        """A place for a file, and whether others may refer to it: where nothing is shared, nothing is."""
+        """Return a file's URI, and whether later checkpoints may refer to it: not if there is no shared folder."""
         unique = self._random.randbytes(8).hex()
         label = _UNFIT.sub("_", f"{self._prefix}-{name}")[:120]
         is_shared = is_shared and bool(self._options.shared_uri)
@@ -114,7 +114,7 @@ class StateReader:
         return content
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """Bring a file to this machine, in pieces; nothing lies at `path` before its digest fits. The same errors."""
+        """Copy a file to this machine, in pieces; `path` appears only once its digest fits. The same errors."""
         partial = f"{path}.part"
         counted = _Counted([file.content] if not file.uri else read_parts(file.uri))
         try:
@@ -129,16 +129,11 @@ class StateReader:
                 os.unlink(partial)
 
     def verify(self, file: StateFile) -> None:
-        """Read the content in pieces and see that its digest fits. The same errors."""
+        """Read the content in pieces and check its digest. The same errors."""
         counted = _Counted([file.content] if not file.uri else read_parts(file.uri))
         for _ in counted:
             pass
         _check(file, counted.size_bytes, counted.digest())
-
-
-def open_reader(settings: Settings) -> StateReader:
-    """Return the reader of stored state."""
-    return StateReader()
 
 
 def digest_of(content: bytes | memoryview) -> bytes:
@@ -147,7 +142,7 @@ def digest_of(content: bytes | memoryview) -> bytes:
 
 
 class _Counted:
-    """Passes pieces on, and knows their size and digest afterwards."""
+    """Yields pieces, and counts their size and digest meanwhile."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = parts

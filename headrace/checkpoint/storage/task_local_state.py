@@ -1,7 +1,7 @@
 """TaskLocalState: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
 
-A copy is found by the digest that the handle carries, and checked against it: one that is not there, or damaged, only
-costs the way to the storage. The copies that were used least lately go when there are too many bytes of them.
+A copy is found by the digest in the handle, and checked against it: if it is missing or damaged, the file is read from
+the storage. The least recently used copies are deleted when they have too many bytes together.
 Source: Flink TaskLocalStateStoreImpl, with digests in place of its own directories for each checkpoint.
 """
 
@@ -33,11 +33,11 @@ class TaskLocalState:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all copies."""
+        """Return the bytes of all copies."""
         return sum(self._sizes.values())
 
     def keep(self, file: StateFile, save: Callable[[Path], object]) -> None:
-        """Keep a copy, which `save` writes; a disk that is full costs the copy and nothing else."""
+        """Keep a copy, which `save` writes; if the disk is full, only the copy is missing."""
         if not file.uri or file.size_bytes > self._size_max:
             return
         path = self._path(file.digest)
@@ -64,7 +64,7 @@ class TaskLocalState:
         return self._path(file.digest)
 
     def drop(self, file: StateFile) -> None:
-        """Forget a copy that is not what it should be."""
+        """Delete a copy that is damaged."""
         with self._lock:
             self._sizes.pop(file.digest, None)
         self._path(file.digest).unlink(missing_ok=True)
@@ -74,7 +74,7 @@ class TaskLocalState:
 
 
 class CopyingWriter:
-    """A SnapshotWriter that keeps a copy of what it wrote."""
+    """A SnapshotWriter that keeps a copy of each file."""
 
     def __init__(self, writer: SnapshotWriter, copies: TaskLocalState) -> None:
         self._writer: Final = writer

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
 from headrace.checkpoint.storage.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
@@ -59,7 +59,7 @@ class CheckpointFiles:
         return CopyingWriter(writer, self._copies)
 
     def reader(self) -> SnapshotReader:
-        reader = open_reader(self._settings)
+        reader = StateReader()
         if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
             return reader
         return CopiesFirstReader(reader, self._copies)

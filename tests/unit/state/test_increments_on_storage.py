@@ -20,7 +20,7 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import files_below
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -72,7 +72,7 @@ class Job:
         )
         self._random = random.Random(7)
         # What is deleted is gone when the call returns.
-        self.store = DurableCheckpointStore(
+        self.store = CheckpointStore(
             self.settings, JOB, ManualClock(), self._random, start=lambda name, body: body()
         )
         self.store.recover()

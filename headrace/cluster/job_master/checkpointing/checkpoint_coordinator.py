@@ -1,17 +1,13 @@
-"""CheckpointCoordinator: carries out the decisions of the CheckpointProtocol for one job, and reports events to it.
+"""CheckpointCoordinator: takes a job's checkpoints, by performing the actions of the CheckpointProtocol.
 
-Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. Source: Flink
-CheckpointCoordinator (its input and output), SchedulerBase.
-
-CheckpointTimers: the coordinator's timers on the JobMaster's main thread.
-
-SnapshotRequests: the callers that wait for a snapshot, by request.
-
-Runs on the JobMaster's main thread.
+Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. `open_checkpointing` makes
+the coordinator of a job. Source: Flink CheckpointCoordinator (its input and output), SchedulerBase.
 """
 
 import asyncio
+import itertools
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -19,18 +15,19 @@ from headrace.checkpoint.errors import (
     CheckpointExistsError,
     CheckpointFailureReason,
     CheckpointFencedError,
+    PublicationUnknownError,
 )
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.checkpoint_notifier import CheckpointNotifier
 from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
-from headrace.cluster.job_master.checkpointing.collaborators import (
-    CheckpointedCoordinators,
-    CheckpointedTasks,
-)
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
+    CheckpointPlan,
+    CheckpointRefusedError,
+)
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
     CheckpointProtocol,
 )
@@ -39,25 +36,22 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
-    ArmTimeout,
     BacklogChanged,
     BrakesChanged,
-    CalculatePlan,
-    CancelTimeout,
+    CheckpointPrepared,
     CheckpointRequested,
     CheckpointStepFailed,
     CheckpointTimedOut,
-    CompleteRequest,
     CoordinatorAction,
     CoordinatorEvent,
-    CreateLocation,
-    DiscardLocation,
-    DiscardState,
+    CoordinatorsSnapshotted,
+    DiscardFiles,
     FailJob,
     FailRequest,
     NotifyAborted,
     NotifyComplete,
     PeriodicTimerFired,
+    PrepareCheckpoint,
     Publish,
     Published,
     RegisterSharedState,
@@ -65,42 +59,42 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     SchedulingStopped,
     SendTriggers,
     SnapshotCoordinators,
-    TakeId,
     TaskAcknowledged,
     TaskDeclined,
     TaskGone,
 )
-from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
-from headrace.cluster.job_master.checkpointing.publisher import (
-    PublishedContent,
-    Publisher,
-    discard,
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    CheckpointRequest,
+    PendingCheckpoint,
 )
-from headrace.cluster.job_master.checkpointing.source_position import source_position
 from headrace.cluster.job_master.checkpointing.statistics import (
     CheckpointStatistics,
     describe_expired,
 )
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
-    CheckpointIds,
+    CheckpointIdCounter,
     CheckpointIo,
 )
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
-    CheckpointStore,
-    DurableCheckpointStore,
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
+from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
+    metadata_of,
+    source_position,
 )
-from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
 )
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
-from headrace.core.barriers import SnapshotKind
+from headrace.core.barriers import (
+    NEVER_UNALIGNED,
+    AlignmentMode,
+    CheckpointOptions,
+    SnapshotKind,
+)
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -113,83 +107,18 @@ from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_INTERVAL
 
-
-class SnapshotRequests:
-    """Numbers that the coordinator knows requests by, and the futures of those that somebody waits for."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
-        self._next_number = 1
-
-    def take_number(self) -> int:
-        """Return the number of a new request that nobody waits for."""
-        number, self._next_number = self._next_number, self._next_number + 1
-        return number
-
-    def wait(self) -> tuple[int, asyncio.Future[CompletedCheckpoint]]:
-        """Return the number of a new request and its future, which fails with CheckpointFailedError."""
-        number = self.take_number()
-        done = asyncio.get_running_loop().create_future()
-        self._waiting[number] = done
-        return number, done
-
-    def complete(self, request: CheckpointRequest, snapshot: CompletedCheckpoint) -> None:
-        """It is published."""
-        waiting = self._waiting.pop(request.number, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(snapshot)
-
-    def fail(self, request: CheckpointRequest, text: str) -> None:
-        """It came to nothing."""
-        waiting = self._waiting.pop(request.number, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_exception(CheckpointFailedError(text))
-
-
-class CheckpointTimers:
-    """One for the next periodic checkpoint, and one for each that is under way.
-
-    `later` runs an action after a delay in ms; `on_due` gets a generation, `on_timeout` an id.
-    """
-
-    def __init__(
-        self,
-        later: Callable[[float, Callable[[], None]], Cancellable],
-        on_due: Callable[[int], None],
-        on_timeout: Callable[[int], None],
-    ) -> None:
-        self._later: Final = later
-        self._on_due: Final = on_due
-        self._on_timeout: Final = on_timeout
-        self._periodic: Cancellable | None = None
-        self._timeouts: dict[int, Cancellable] = {}
-
-    def perform(self, action: ArmPeriodicTimer | ArmTimeout | CancelTimeout) -> None:
-        """Set or take away a timer."""
-        match action:
-            case ArmPeriodicTimer(generation, delay_ms):
-                if self._periodic is not None:
-                    self._periodic.cancel()
-                self._periodic = self._later(delay_ms, lambda: self._on_due(generation))
-            case ArmTimeout(checkpoint_id, delay_ms):
-                self._timeouts[checkpoint_id] = self._later(
-                    delay_ms, lambda: self._on_timeout(checkpoint_id)
-                )
-            case CancelTimeout(checkpoint_id):
-                timer = self._timeouts.pop(checkpoint_id, None)
-                if timer is not None:
-                    timer.cancel()
-
-
 _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
+_NO_LOCATION: Final = (
+    f"{_R.CHECKPOINT_EXPIRED.value}: the checkpoint storage has not created its location"
+)
 
 
 class CheckpointCoordinator:
-    """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
+    """One per JobMaster. `on_failed`: the job has to fail over or, if the error is not recoverable, to end.
 
-    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed;
-    `on_completed`, how far the sources had read by each checkpoint that the job restarts from, and its timestamp.
+    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before any output is committed;
+    `on_completed` hears the source position and the timestamp of each checkpoint that the job may restart from.
     After `reminder_ms` tasks that wait for a checkpoint are told of it again.
     """
 
@@ -200,9 +129,9 @@ class CheckpointCoordinator:
         rules: CheckpointCoordinatorConfiguration,
         store: CheckpointStore,
         *,
-        tasks: CheckpointedTasks,
-        coordinators: CheckpointedCoordinators,
-        commits: Callable[["CheckpointCoordinator"], SinkCommits],
+        tasks: CheckpointTasks,
+        coordinators: OperatorCoordinators,
+        commits: SinkCommits,
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
         on_final_savepoint: Callable[[str], None],
@@ -210,70 +139,53 @@ class CheckpointCoordinator:
         notices: JobNotices,
         reminder_ms: float,
     ) -> None:
-        self._on_final_savepoint: Final = on_final_savepoint
-        self._on_completed: Final = on_completed
         self._endpoint: Final = endpoint
         self._graph: Final = graph
-        self._job_id: Final = graph().job_graph.job_id
         self._rules: Final = rules
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
+        self.commits: Final = commits
         self._on_failed: Final = on_failed
-        self._calls: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
-        self._ids: Final = CheckpointIds(self._calls, endpoint.spawn)
+        self._on_final_savepoint: Final = on_final_savepoint
+        self._on_completed: Final = on_completed
+        self._io: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._ids: Final = CheckpointIdCounter(self._io, endpoint.spawn)
         self._statistics: Final = CheckpointStatistics()
-        self._coordinator: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
+        self._protocol: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
-        self._steps: Final = self._create_steps()
-        self._notices: Final = CheckpointNotifier(
+        self._numbers: Final = itertools.count(1)
+        # Whoever waits for a snapshot, by the number of the request.
+        self._waiting: Final[dict[int, asyncio.Future[CompletedCheckpoint]]] = {}
+        self._periodic_timer: Cancellable | None = None
+        self._timeouts: Final[dict[int, Cancellable]] = {}
+        # Checkpoints whose operator coordinators are to be snapshotted once all their events have arrived.
+        self._unsnapshotted: Final = deque[PendingCheckpoint]()
+        # Set while no publication is under way: then it is known which checkpoint is the latest.
+        self._is_settled: Final = asyncio.Event()
+        self._is_settled.set()
+        self._notifier: Final = CheckpointNotifier(
             graph().job_graph.name,
             tasks,
             coordinators,
             notices,
             on_failed=on_failed,
-            on_told=self._steps.snapshot_waiting,
-        )
-        self.commits: Final = commits(self)
-        self._timers: Final = CheckpointTimers(
-            self._later,
-            on_due=self._due,
-            on_timeout=self._timed_out,
-        )
-        self._requests: Final = SnapshotRequests()
-        self._publisher: Final = Publisher(
-            self._calls, self.commits, endpoint.spawn, self._published, self._publication_failed
+            on_told=self._snapshot_coordinators,
         )
         self.lineage: Final = self._create_lineage()
-        """What the job starts from, and leaves."""
+        """Finds the checkpoint that the job starts from, and closes the store at its end."""
         self.final: Final = self._create_final(reminder_ms)
-        """Hears whose data has ended."""
-        # What was published just now, for as long as the coordinator has it told.
-        self._content: PublishedContent | None = None
+        """Takes the last checkpoint, when tasks have no data left."""
+        coordinators.when_quiet(self._snapshot_coordinators)
         coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
-
-    def _create_steps(self) -> TriggerSteps:
-        return TriggerSteps(
-            self._tasks,
-            self._coordinators,
-            self._calls,
-            self._ids,
-            self._rules,
-            self._endpoint.clock,
-            handle=self._events.put,
-            spawn=self._endpoint.spawn,
-            is_pending=lambda key: self._find(key) is not None,
-            on_storage_failed=self._storage_failed,
-            on_given_up=lambda why: self._notices.given_up(why),
-        )
 
     def _create_lineage(self) -> JobLineage:
         return JobLineage(
-            self._job_id,
-            self._calls,
+            self._graph().job_graph.job_id,
+            self._io,
             self._ids,
             self.commits,
-            self._publisher,
-            self._coordinator,
+            self._is_settled,
+            self._protocol,
             self._statistics,
         )
 
@@ -281,7 +193,7 @@ class CheckpointCoordinator:
         return FinalCheckpoint(
             self._tasks,
             request=self._request_final,
-            is_idle=lambda: not self._coordinator.pending and not self._coordinator.waiting_count,
+            is_idle=lambda: self._protocol.is_idle,
             later=self._later,
             reminder_ms=reminder_ms,
         )
@@ -289,7 +201,7 @@ class CheckpointCoordinator:
     # The job
 
     def status_changed(self, status: JobStatus) -> None:
-        """Periodic checkpoints run as long as the job does."""
+        """Take periodic checkpoints for as long as the job runs."""
         if status is JobStatus.RUNNING:
             self._events.put(SchedulingStarted())
             self._take_id_ahead()
@@ -307,39 +219,60 @@ class CheckpointCoordinator:
         self._events.put(SchedulingStarted())
 
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
-        """An attempt has ended."""
+        """Abort the checkpoints that wait for an attempt that has ended."""
         self._events.put(TaskGone(attempt_id, is_failure))
 
     @property
     def newest_id(self) -> int:
-        """The checkpoint that the job would restart from; 0 where it would start afresh."""
-        return self._coordinator.latest_completed_id
+        """The checkpoint that the job would restart from; 0 if it would start afresh."""
+        return self._protocol.latest_completed_id
 
     @property
     def overview(self) -> CheckpointOverview:
         """Return the overview of checkpoints that is shown to people."""
         return self._statistics.overview(
-            self._coordinator.pending,
+            self._protocol.pending,
             self._graph(),
             uncommitted_ids=self.commits.undecided_ids,
             blocking_sinks=self.commits.blocking_sinks,
             is_commit_backlog_full=self.commits.is_backlog_full,
-            cleaning_count=self._calls.cleaning_count,
+            cleaning_count=self._io.cleaning_count,
             max_concurrent=self._rules.max_concurrent,
         )
+
+    def subsumed_left(self, count: int) -> None:
+        """Record the number of subsumed checkpoints whose deletion is not done."""
+        self._io.subsumed_left(count)
+
+    def brakes_changed(self) -> None:
+        """Look whether a checkpoint may begin: a sink has committed or has more to commit, or files were deleted."""
+        count = self._io.cleaning_count
+        self._events.put(BrakesChanged(count, self.commits.is_backlog_full))
 
     # Requests
 
     async def trigger(self, kind: SnapshotKind, target: str = "") -> CompletedCheckpoint:
         """Take a snapshot now and return it once it is complete. CheckpointFailedError."""
-        number, done = self._requests.wait()
+        number, done = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = done
         self._events.put(CheckpointRequested(number, kind, target))
         return await done
 
     def _request_final(self) -> int:
-        number = self._requests.take_number()
+        number = next(self._numbers)
         self._events.put(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
         return number
+
+    def _answer(
+        self, request: CheckpointRequest, result: CompletedCheckpoint | CheckpointFailedError
+    ) -> None:
+        waiting = self._waiting.pop(request.number, None)
+        if waiting is None or waiting.done():
+            return
+        if isinstance(result, CheckpointFailedError):
+            waiting.set_exception(result)
+        else:
+            waiting.set_result(result)
 
     # Answers of tasks
 
@@ -350,13 +283,13 @@ class CheckpointCoordinator:
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> None:
-        """A subtask's part is stored."""
+        """Take the handles of a subtask's part, which is stored."""
         checkpoint = self._find(checkpoint_id)
         # This very attempt has to take part: an older one says nothing of the subtask's events.
         if checkpoint is not None and checkpoint.concerns(attempt_id):
             self._coordinators.acknowledged(attempt_id, checkpoint_id)
         self._events.put(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
-        self._steps.snapshot_waiting()
+        self._snapshot_coordinators()
 
     def decline(
         self,
@@ -365,59 +298,148 @@ class CheckpointCoordinator:
         reason: CheckpointFailureReason,
         text: str,
     ) -> None:
-        """A subtask does not take its part."""
+        """Abort a checkpoint in which a subtask does not take its part."""
         self._events.put(TaskDeclined(attempt_id, checkpoint_id, reason, text))
 
     # Actions
 
     def _handle(self, event: CoordinatorEvent) -> None:
-        actions = self._coordinator.handle(event, self._now_ms)
+        actions = self._protocol.handle(event, self._now_ms)
         for action in actions:
             self._perform(action)
-        self._notices.tell_user(actions)
+        self._notifier.tell_user(actions)
 
     def _perform(self, action: CoordinatorAction) -> None:
         match action:
-            case CalculatePlan(number):
-                self._steps.calculate_plan(number)
-            case TakeId(number):
-                self._steps.take_id(number)
-            case CreateLocation(checkpoint_id, kind, target):
-                self._steps.create_location(checkpoint_id, kind, target)
-            case SnapshotCoordinators(checkpoint_id):
-                self._steps.snapshot_coordinators(checkpoint_id)
+            case ArmPeriodicTimer(generation, delay_ms):
+                if self._periodic_timer is not None:
+                    self._periodic_timer.cancel()
+                self._periodic_timer = self._later(delay_ms, lambda: self._due(generation))
+            case PrepareCheckpoint(request):
+                self._prepare(request)
+            case SnapshotCoordinators(checkpoint, timeout_ms):
+                self._begin(checkpoint, timeout_ms)
             case SendTriggers(checkpoint):
-                self._steps.send_triggers(checkpoint)
+                for attempt_id in checkpoint.plan.to_trigger:
+                    self._tasks.trigger(attempt_id, checkpoint)
+            case RegisterSharedState(checkpoint_id, snapshot):
+                self._io.register_shared(checkpoint_id, snapshot)
+            case DiscardFiles(checkpoint_id, options, files):
+                self._io.discard(checkpoint_id, options, files)
             case Publish(checkpoint):
-                self._publisher.publish(checkpoint, self._graph().job_graph)
-            case NotifyComplete(checkpoint):
-                self._notify_complete(checkpoint)
+                self._publish(checkpoint)
+            case NotifyComplete(checkpoint, completed):
+                self._notify_complete(checkpoint, completed)
             case NotifyAborted():
                 self._notify_aborted(action)
-            case ArmTimeout(checkpoint_id):
-                self._statistics.begun(checkpoint_id, self._now_ms)
-                self._timers.perform(action)
-            case ArmPeriodicTimer() | CancelTimeout():
-                self._timers.perform(action)
-            case RegisterSharedState() | DiscardState() | DiscardLocation():
-                self._calls.perform(action)
-            case CompleteRequest() | FailRequest() | FailJob():
-                self._answer(action)
+            case FailRequest(request, reason, text):
+                self._answer(request, CheckpointFailedError(text))
+                self.final.failed(request, reason)
+                if request.is_periodic:
+                    _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
+            case FailJob(text, reason):
+                # Time may have run out for a process or a message that was lost: a restart mends that.
+                repeats = reason is not _R.CHECKPOINT_EXPIRED
+                self._on_failed(CheckpointFailedError(text, repeats=repeats))
+
+    # Preparation
+
+    def _prepare(self, request: CheckpointRequest) -> None:
+        try:
+            plan = self._tasks.plan()
+        except CheckpointRefusedError as error:
+            self._events.put(CheckpointStepFailed(request.number, error.reason, str(error)))
+            if error.is_lasting:
+                self._notifier.given_up(str(error))
+        else:
+            self._endpoint.spawn(self._locate(request, plan), "prepare a checkpoint")
+
+    async def _locate(self, request: CheckpointRequest, plan: CheckpointPlan) -> None:
+        """Take the next id, and create the location of the checkpoint's files."""
+        number, kind = request.number, request.kind
+        try:
+            checkpoint_id = await self._ids.take()
+        except Exception as error:
+            self._storage_failed(error)
+            self._events.put(CheckpointStepFailed(number, _R.IO_EXCEPTION, str(error)))
+            return
+        if not self._protocol.is_preparing(number):
+            return
+        timestamp_ms, begun_ms = self._endpoint.clock.now_ms(), self._now_ms
+        store, wanted = self._io.store, self._options(kind)
+
+        def give_up(reason: CheckpointFailureReason, text: str) -> None:
+            if self._protocol.is_preparing(number):
+                self._statistics.begun(checkpoint_id, begun_ms)
+                self._statistics.failed(
+                    checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms
+                )
+                self._events.put(CheckpointStepFailed(number, reason, text))
+
+        timer = self._later(
+            self._rules.timeout_ms, lambda: give_up(_R.CHECKPOINT_EXPIRED, _NO_LOCATION)
+        )
+        try:
+            options = await self._io.call(
+                "make a place", lambda: store.locate(checkpoint_id, wanted, request.target)
+            )
+        except Exception as error:
+            self._storage_failed(error)
+            give_up(_R.IO_EXCEPTION, str(error))
+        else:
+            self._events.put(CheckpointPrepared(number, checkpoint_id, timestamp_ms, plan, options))
+        finally:
+            timer.cancel()
+
+    def _options(self, kind: SnapshotKind) -> CheckpointOptions:
+        alignment, timeout_ms = self._rules.alignment, self._rules.aligned_timeout_ms
+        if kind.is_savepoint and alignment is not AlignmentMode.AT_LEAST_ONCE:
+            # No data in flight is stored in a snapshot that another version of the job may start from.
+            alignment, timeout_ms = AlignmentMode.ALIGNED, NEVER_UNALIGNED
+        return CheckpointOptions(kind, alignment, aligned_timeout_ms=timeout_ms)
+
+    def _begin(self, checkpoint: PendingCheckpoint, timeout_ms: float) -> None:
+        checkpoint_id = checkpoint.checkpoint_id
+        self._statistics.begun(checkpoint_id, self._now_ms)
+        self._timeouts[checkpoint_id] = self._later(
+            timeout_ms, lambda: self._timed_out(checkpoint_id)
+        )
+        self._unsnapshotted.append(checkpoint)
+        self._snapshot_coordinators()
+
+    def _snapshot_coordinators(self) -> None:
+        """Snapshot operator coordinators, unless their events are on the way or held back for an earlier barrier."""
+        while self._unsnapshotted and self._coordinators.can_be_snapshotted:
+            checkpoint = self._unsnapshotted.popleft()
+            checkpoint_id = checkpoint.checkpoint_id
+            if self._find(checkpoint_id) is None:
+                continue
+            try:
+                states = self._coordinators.checkpoint(checkpoint_id)
+            except Exception as error:
+                text = f"an operator coordinator failed: {type(error).__name__}: {error}"
+                _LOG.exception("checkpoint %d: %s", checkpoint_id, text)
+                number, reason = checkpoint.request.number, _R.TRIGGER_CHECKPOINT_FAILURE
+                self._events.put(CheckpointStepFailed(number, reason, text))
+            else:
+                self._events.put(CoordinatorsSnapshotted(checkpoint_id, states))
+
+    # Timers
 
     def _due(self, generation: int) -> None:
         self._events.put(PeriodicTimerFired(generation))
-        self._notices.held_up(self._why_held_up(), self.newest_id, self._now_ms)
+        self._notifier.held_up(self._why_held_up(), self.newest_id, self._now_ms)
 
     def _why_held_up(self) -> str:
         """Return the cause of a delay that never expires by itself; empty if there is none."""
-        if self._coordinator.is_publishing or self._coordinator.is_triggering:
+        if self._protocol.is_publishing or self._protocol.is_triggering:
             return "the checkpoint storage does not answer"
-        if self._coordinator.pending:
+        if self._protocol.pending:
             return ""
         if self.commits.is_backlog_full:
             names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
             return f"what earlier ones prepared is not committed by the sink(s) {names}"
-        if self._calls.cleaning_count > self._rules.max_concurrent:
+        if self._io.cleaning_count > self._rules.max_concurrent:
             return "what earlier ones have stored is not deleted"
         return ""
 
@@ -429,89 +451,89 @@ class CheckpointCoordinator:
             self._endpoint.spawn(self._expire(checkpoint), "ask what holds a checkpoint up")
 
     async def _expire(self, checkpoint: PendingCheckpoint) -> None:
-        """Give it up once it is known where it is stuck; should it get through meanwhile, so much the better."""
+        """Give a checkpoint up once it is known where it is stuck, unless it becomes complete meanwhile."""
         text = await describe_expired(checkpoint, self._graph(), self._tasks)
         self._events.put(CheckpointTimedOut(checkpoint.checkpoint_id, text))
 
+    def _cancel_timeout(self, checkpoint_id: int) -> None:
+        timer = self._timeouts.pop(checkpoint_id, None)
+        if timer is not None:
+            timer.cancel()
+
     def _find(self, checkpoint_id: int) -> PendingCheckpoint | None:
-        pending = self._coordinator.pending
+        pending = self._protocol.pending
         return next((each for each in pending if each.checkpoint_id == checkpoint_id), None)
 
     # The end of a checkpoint
 
-    def _published(self, checkpoint: PendingCheckpoint, content: PublishedContent) -> None:
-        checkpoint_id = checkpoint.checkpoint_id
-        self._statistics.completed(checkpoint, content.completed, self._now_ms)
-        if checkpoint.kind.is_synchronous:
-            self._on_final_savepoint(content.completed.uri)
-        self._content = content
-        self._events.put(Published(checkpoint_id))
-        self._content = None
-        if not checkpoint.commits:
-            self._notices.over(checkpoint_id)
-        self._take_id_ahead()
+    def _publish(self, checkpoint: PendingCheckpoint) -> None:
+        self._cancel_timeout(checkpoint.checkpoint_id)
+        store = self._io.store
+        try:
+            acknowledged = metadata_of(
+                checkpoint, self._graph().job_graph, store.lineage_id, store.epoch
+            )
+        except CheckpointRefusedError as error:
+            number = checkpoint.request.number
+            self._events.put(CheckpointStepFailed(number, error.reason, str(error)))
+            return
+        metadata = self.commits.complete(acknowledged)
+        self._is_settled.clear()
+        self._endpoint.spawn(self._store_metadata(checkpoint, metadata), "publish a checkpoint")
+
+    async def _store_metadata(
+        self, checkpoint: PendingCheckpoint, metadata: CheckpointMetadata
+    ) -> None:
+        store = self._io.store
+        try:
+            completed = await self._io.call(
+                "publish", lambda: store.publish(metadata, checkpoint.options)
+            )
+        except Exception as error:
+            self._storage_failed(error)
+            number, reason = checkpoint.request.number, _R.FINALIZE_CHECKPOINT_FAILURE
+            is_unknown = isinstance(error, PublicationUnknownError)
+            self._events.put(CheckpointStepFailed(number, reason, str(error), is_unknown))
+        else:
+            self._statistics.completed(checkpoint, completed, self._now_ms)
+            if checkpoint.kind.is_synchronous:
+                self._on_final_savepoint(completed.uri)
+            self._events.put(Published(completed))
+            self._take_id_ahead()
+        finally:
+            self._is_settled.set()
 
     def _take_id_ahead(self) -> None:
-        """For the next periodic checkpoint or, where the job ends before that, for the last one."""
+        """Take an id for the next periodic checkpoint or, if the job ends before that, for the last one."""
         if self._rules.interval_ms is not None and not self._tasks.has_all_data_ended:
             self._ids.take_ahead()
 
-    def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
-        reason = _R.FINALIZE_CHECKPOINT_FAILURE
-        if isinstance(error, CheckpointRefusedError):
-            reason = error.reason
+    def _notify_complete(
+        self, checkpoint: PendingCheckpoint, completed: CompletedCheckpoint
+    ) -> None:
+        metadata = completed.metadata
+        if checkpoint.commits:
+            self.final.published(checkpoint)
+            self.commits.published(metadata, checkpoint.committable_keys)
+            position = source_position(metadata, self._graph().job_graph)
+            self._on_completed(position, metadata.timestamp_ms)
+            self._notifier.complete(checkpoint)
         else:
-            self._storage_failed(error)
-        self._events.put(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
-
-    def _notify_complete(self, checkpoint: PendingCheckpoint) -> None:
-        checkpoint_id = checkpoint.checkpoint_id
-        content = self._content
-        assert content is not None and content.completed.checkpoint_id == checkpoint_id
-        self.final.published(checkpoint)
-        self.commits.published(content.metadata, content.sent)
-        position = source_position(content.metadata, self._graph().job_graph)
-        self._on_completed(position, content.metadata.timestamp_ms)
-        self._notices.complete(checkpoint)
+            self._notifier.over(checkpoint.checkpoint_id)
+        self._answer(checkpoint.request, completed)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:
-        checkpoint = action.checkpoint
-        checkpoint_id = checkpoint.checkpoint_id
-        _LOG.info(
-            "checkpoint %d of job %s came to nothing: %s",
-            checkpoint_id, self._job_id, action.text,
-        )  # fmt: skip
-        self._statistics.failed(checkpoint, action.reason, action.text, self._now_ms)
-        if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
-            # What became of that one's files was decided where it failed.
-            discard(self._calls, checkpoint)
-        self._notices.aborted(checkpoint, action.latest_completed_id)
-
-    def subsumed_left(self, count: int) -> None:
-        """Record the number of subsumed checkpoints whose deletion is not done."""
-        self._calls.subsumed_left(count)
-
-    def brakes_changed(self) -> None:
-        """A sink has committed or has more to commit, or something was deleted."""
-        count = self._calls.cleaning_count
-        self._events.put(BrakesChanged(count, self.commits.is_backlog_full))
-
-    def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:
-        match action:
-            case CompleteRequest(request):
-                assert self._content is not None
-                self._requests.complete(request, self._content.completed)
-            case FailRequest(request, reason, text):
-                self._requests.fail(request, text)
-                self.final.failed(request, reason)
-                if request.is_periodic:
-                    _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
-            case FailJob(text, reason):
-                # Time may have run out for a process or a message that was lost: a restart mends that.
-                repeats = reason is not _R.CHECKPOINT_EXPIRED
-                self._on_failed(CheckpointFailedError(text, repeats=repeats))
-
-    # Storage
+        checkpoint, checkpoint_id = action.checkpoint, action.checkpoint.checkpoint_id
+        reason, text = action.reason, action.text
+        job_id = self._graph().job_graph.job_id
+        _LOG.info("checkpoint %d of job %s came to nothing: %s", checkpoint_id, job_id, text)
+        self._cancel_timeout(checkpoint_id)
+        kind, timestamp_ms = checkpoint.kind, checkpoint.timestamp_ms
+        self._statistics.failed(checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms)
+        if not action.keeps_files:
+            files = (each for one in checkpoint.snapshots.values() for each in one.files())
+            self._io.discard(checkpoint_id, checkpoint.options, files)
+        self._notifier.aborted(checkpoint, action.latest_completed_id)
 
     def _storage_failed(self, error: Exception) -> None:
         """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
@@ -537,23 +559,12 @@ def open_checkpointing(
     run_blocking: BlockingRunner,
     notices: JobNotices,
 ) -> CheckpointCoordinator:
-    """Return the checkpointing of a job. `settings` are the job's over the cluster's. ConfigurationError."""
+    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError."""
     rules = CheckpointCoordinatorConfiguration.from_settings(settings)
 
     def failed(error: HeadraceError) -> None:
         # Never inside a handler of the coordinator or of the scheduler.
         endpoint.run_async(lambda: scheduler.fail_job(Failure.of_error(error)))
-
-    def commits(owner: CheckpointCoordinator) -> SinkCommits:
-        return SinkCommits(
-            endpoint,
-            scheduler.graph,
-            settings,
-            run_blocking,
-            on_changed=owner.brakes_changed,
-            on_failed=failed,
-            tell=lambda text: notices.tell("commits", text),
-        )
 
     def subsumed_left(count: int) -> None:
         endpoint.run_async(lambda: checkpointing.subsumed_left(count))
@@ -562,7 +573,7 @@ def open_checkpointing(
         endpoint,
         lambda: scheduler.execution_graph,
         rules,
-        DurableCheckpointStore(
+        CheckpointStore(
             settings,
             scheduler.graph.job_id,
             endpoint.clock,
@@ -574,7 +585,15 @@ def open_checkpointing(
             scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
         ),
         coordinators=coordination.coordinators,
-        commits=commits,
+        commits=SinkCommits(
+            endpoint,
+            scheduler.graph,
+            settings,
+            run_blocking,
+            on_changed=lambda: checkpointing.brakes_changed(),
+            on_failed=failed,
+            tell=lambda text: notices.tell("commits", text),
+        ),
         run_blocking=run_blocking,
         on_failed=failed,
         on_final_savepoint=scheduler.stopped_with,
@@ -586,5 +605,5 @@ def open_checkpointing(
 
 
 def _at_once(name: str, body: Callable[[], None]) -> None:
-    """In a simulation, where everything that blocks runs at once."""
+    """Run `body` now: in a simulation everything that blocks runs at once."""
     body()

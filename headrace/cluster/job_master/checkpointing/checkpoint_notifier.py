@@ -7,16 +7,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.cluster.job_master.checkpointing.collaborators import (
-    CheckpointedCoordinators,
-    CheckpointedTasks,
-)
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     CoordinatorAction,
     FailJob,
     FailRequest,
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import CheckpointFailedError
@@ -28,15 +26,15 @@ _HELD_UP_MS: Final = 60_000.0
 class CheckpointNotifier:
     """Tells tasks, coordinators and the user that a checkpoint has ended.
 
-    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is
-    called whenever the coordinators were told.
+    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is called whenever
+    the coordinators were told.
     """
 
     def __init__(
         self,
         job_name: str,
-        tasks: CheckpointedTasks,
-        coordinators: CheckpointedCoordinators,
+        tasks: CheckpointTasks,
+        coordinators: OperatorCoordinators,
         job_notices: JobNotices,
         *,
         on_failed: Callable[[HeadraceError], None],
@@ -55,7 +53,7 @@ class CheckpointNotifier:
         self._on_told: Final = on_told
 
     def tell_user(self, actions: Sequence[CoordinatorAction]) -> None:
-        """Say of what the storage, a task or time has spoilt, unless the job fails for it or somebody waits for it."""
+        """Tell of failed checkpoints with a remedy, unless the job fails for them or somebody waits for them."""
         if any(isinstance(action, FailJob) for action in actions):
             return
         for action in actions:
@@ -66,16 +64,16 @@ class CheckpointNotifier:
                 self._job_notices.tell("checkpoints", text)
 
     def given_up(self, why: str) -> None:
-        """Say once that no checkpoint can be taken before tasks restart."""
+        """Tell once that no checkpoint can be taken before tasks restart."""
         if why not in self._given_up:
             self._given_up.add(why)
             text = f"job '{self._job_name}' takes no checkpoint any more: {why}"
             self._job_notices.tell("checkpoints given up", text)
 
     def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:
-        """Asked now and then: once it has been the same for a minute, say what holds checkpoints up that never fails.
+        """Tell what holds checkpoints up, once it has been the same for a minute. Called with every periodic timer.
 
-        `why` is empty where nothing does, or what does will expire by itself; `newest_id` is the newest complete one's.
+        `why` is empty if nothing holds them up, or only what expires by itself. `newest_id`: of the last complete one.
         """
         if self._held_up != (why, newest_id):
             self._held_up, self._held_up_since_ms = (why, newest_id), monotonic_ms
@@ -87,18 +85,18 @@ class CheckpointNotifier:
             self._job_notices.tell("checkpoints held up", text)
 
     def complete(self, checkpoint: PendingCheckpoint) -> None:
-        """It is published, and counts."""
+        """Tell coordinators and tasks that a checkpoint is published, and that the job may restart from it."""
         checkpoint_id = checkpoint.checkpoint_id
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:
-            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id)
+            self._tasks.notify_complete(attempt_id, checkpoint_id)
 
     def aborted(self, checkpoint: PendingCheckpoint, latest_completed_id: int) -> None:
-        """It came to nothing."""
+        """Tell coordinators and tasks that a checkpoint failed."""
         checkpoint_id = checkpoint.checkpoint_id
         self.over(checkpoint_id)
         for attempt_id in checkpoint.plan.to_wait_for:
-            self._tasks.notify_checkpoint_aborted(attempt_id, checkpoint_id, latest_completed_id)
+            self._tasks.notify_aborted(attempt_id, checkpoint_id, latest_completed_id)
 
     def over(self, checkpoint_id: int) -> None:
         """Tell the coordinators that a checkpoint was aborted, or commits nothing.

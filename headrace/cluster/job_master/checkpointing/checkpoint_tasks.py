@@ -7,15 +7,14 @@ from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.cluster.job_master.checkpointing.protocol.plan import (
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
     CheckpointPlan,
     CheckpointRefusedError,
-    SubtaskAttempt,
     calculate_plan,
 )
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
-from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import ExecutionState
@@ -23,11 +22,11 @@ from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.proxies import with_timeout
 
 _PROGRESS_TIMEOUT_MS: Final = 2_000.0
-"""A checkpoint that has expired waits for no longer to hear where it is stuck."""
+"""A checkpoint that has expired waits no longer than this to hear where it is stuck."""
 
 
 class CheckpointTasks:
-    """Implements CheckpointedTasks. What is meant for an attempt that is not the present one is not sent."""
+    """The tasks of a job. Calls return at once and may be lost; those to an earlier attempt are not sent."""
 
     def __init__(
         self, scheduler: Scheduler, task_managers: TaskManagers, *, after_tasks_finish: bool
@@ -37,21 +36,18 @@ class CheckpointTasks:
         self._after_tasks_finish: Final = after_tasks_finish
 
     def plan(self) -> CheckpointPlan:
+        """Return the subtasks that take part in a checkpoint that begins now; CheckpointRefusedError."""
         graph = self._scheduler.execution_graph
         is_stored = any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges)
         if is_stored or graph.job_graph.has_cached_streams:
             reason = CheckpointFailureReason.BLOCKING_OUTPUT_EXIST
             raise CheckpointRefusedError(reason, reason.value)
-        attempts = {
-            execution.attempt_id.execution_vertex_id: SubtaskAttempt(
-                execution.attempt_id, execution.state
-            )
-            for execution in self._scheduler.executions
-        }
+        attempts = {each.attempt_id: each.state for each in self._scheduler.executions}
         return calculate_plan(graph, attempts, after_tasks_finish=self._after_tasks_finish)
 
     @property
     def ending(self) -> list[ExecutionAttemptId]:
+        """Return the attempts that have processed all their data and wait for a checkpoint that says so."""
         return [
             execution.attempt_id
             for execution in self._scheduler.executions
@@ -60,24 +56,25 @@ class CheckpointTasks:
 
     @property
     def has_all_data_ended(self) -> bool:
+        """Whether no task has any data left."""
         return self._scheduler.executions.has_all_data_ended
 
-    def trigger_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        timestamp_ms: int,
-        options: CheckpointOptions,
-    ) -> None:
+    def trigger(self, attempt_id: ExecutionAttemptId, checkpoint: PendingCheckpoint) -> None:
+        """Tell a task to begin a checkpoint."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.trigger_checkpoint(
-                attempt_id, self._task_managers.job_master_id, checkpoint_id, timestamp_ms, options
+                attempt_id,
+                self._task_managers.job_master_id,
+                checkpoint.checkpoint_id,
+                checkpoint.timestamp_ms,
+                checkpoint.options,
             )
 
-    async def checkpoint_progress(
+    async def progress(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> CheckpointProgress | None:
+        """Return a task's progress with a checkpoint; None if it does not answer in time."""
         gateway = self._gateway_of(attempt_id)
         if gateway is None:
             return None
@@ -88,18 +85,18 @@ class CheckpointTasks:
         except HeadraceError:
             return None
 
-    def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
-    ) -> None:
+    def notify_complete(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        """Tell a task that a checkpoint was published."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_complete(
                 attempt_id, self._task_managers.job_master_id, checkpoint_id
             )
 
-    def notify_checkpoint_aborted(
+    def notify_aborted(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
     ) -> None:
+        """Tell a task that a checkpoint failed."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_aborted(

@@ -1,7 +1,7 @@
-"""FinalCheckpoint: the last one of a job that ends by itself, without which its last output would not be committed.
+"""FinalCheckpoint: the last checkpoint of a job that ends by itself, which commits its last output.
 
-Tasks that have processed all their data wait for a checkpoint that says so, and have nothing else to learn from that it
-is complete: what may have been lost on its way is said again. Runs on the JobMaster's main thread.
+Tasks that have processed all their data wait for the completion of a checkpoint that says so. The message may be lost,
+so they are told repeatedly. Runs on the JobMaster's main thread.
 Source: Flink SchedulerBase.notifyEndOfData, FLIP-147.
 """
 
@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
-from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
-from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    CheckpointRequest,
+    PendingCheckpoint,
+)
 from headrace.core.clock import Cancellable
 
 _SOMEBODY_HAS_LEFT: Final = frozenset(
@@ -23,11 +25,11 @@ _SOMEBODY_HAS_LEFT: Final = frozenset(
 
 
 class FinalCheckpoint:
-    """`request` asks for a checkpoint and returns its number; `is_idle`: whether none is under way or waits."""
+    """One per job. `request` asks for a checkpoint and returns its number; `is_idle`: none is under way or waits."""
 
     def __init__(
         self,
-        tasks: CheckpointedTasks,
+        tasks: CheckpointTasks,
         *,
         request: Callable[[], int],
         is_idle: Callable[[], bool],
@@ -45,9 +47,9 @@ class FinalCheckpoint:
         self._number: int | None = None
 
     def data_ended(self, *, is_stopping: bool) -> None:
-        """A task has processed all its data. Where nobody has any left, the last checkpoint is taken at once.
+        """Take the last checkpoint if no task has data left, now that one more task has processed all of its own.
 
-        `is_stopping`: they wait for a savepoint that is under way.
+        `is_stopping`: the tasks wait for a savepoint that is under way.
         """
         if self._tasks.has_all_data_ended and not is_stopping:
             self._number = self._request()
@@ -55,17 +57,16 @@ class FinalCheckpoint:
             self._remind_later()
 
     def published(self, checkpoint: PendingCheckpoint) -> None:
-        """Tasks are being told of this one."""
+        """Remember the checkpoint that tasks are being told of."""
         self._last_published_id = checkpoint.checkpoint_id
         if checkpoint.request.number == self._number:
             self._number = None
 
     def failed(self, request: CheckpointRequest, reason: CheckpointFailureReason) -> None:
-        """A request came to nothing.
+        """Take another last checkpoint at once if this one failed because some tasks have left.
 
-        A checkpoint before it may have been the last one for some tasks, which then left in the midst of this one:
-        those that stay have another taken at once. Each task can be the cause of that only once. What failed for
-        another reason waits for the reminder.
+        An earlier checkpoint was the last one for those, which each task can cause only once. After any other failure
+        the reminder takes the next one.
         """
         is_last = request.number == self._number and self._tasks.has_all_data_ended
         if is_last and reason in _SOMEBODY_HAS_LEFT and self._tasks.ending:
@@ -79,8 +80,8 @@ class FinalCheckpoint:
         if not self._tasks.ending:
             return
         for attempt_id in self._tasks.ending:
-            self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id)
+            self._tasks.notify_complete(attempt_id, self._last_published_id)
         if self._number is not None and self._is_idle() and self._tasks.has_all_data_ended:
-            # It came to nothing.
+            # The last one failed.
             self._number = self._request()
         self._remind_later()

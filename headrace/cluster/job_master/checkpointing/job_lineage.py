@@ -3,6 +3,7 @@
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
 """
 
+import asyncio
 import logging
 from typing import Final
 
@@ -12,10 +13,9 @@ from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkC
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
     CheckpointProtocol,
 )
-from headrace.cluster.job_master.checkpointing.publisher import Publisher
 from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
-    CheckpointIds,
+    CheckpointIdCounter,
     CheckpointIo,
 )
 from headrace.core.errors import HeadraceError
@@ -26,38 +26,35 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobLineage:
-    """The complete checkpoints of one job, as the store has them, and whether their output is committed."""
+    """The completed checkpoints of one job, in its store. `is_settled` is set while no publication is under way."""
 
     def __init__(
         self,
         job_id: JobId,
-        calls: CheckpointIo,
-        ids: CheckpointIds,
+        io: CheckpointIo,
+        ids: CheckpointIdCounter,
         commits: SinkCommits,
-        publisher: Publisher,
-        coordinator: CheckpointProtocol,
+        is_settled: asyncio.Event,
+        protocol: CheckpointProtocol,
         statistics: CheckpointStatistics,
     ) -> None:
         self._job_id: Final = job_id
-        self._calls: Final = calls
+        self._io: Final = io
         self._ids: Final = ids
         self._commits: Final = commits
-        self._publisher: Final = publisher
-        self._coordinator: Final = coordinator
+        self._is_settled: Final = is_settled
+        self._protocol: Final = protocol
         self._statistics: Final = statistics
         self._is_refused = False
 
     async def recover(self) -> CompletedCheckpoint | None:
-        """Take over the job's lineage; return what the job starts from. CheckpointError.
-
-        All output of it is committed then.
-        """
-        restored = await self._calls.call("recover", self._calls.store.recover)
+        """Take over the job's lineage, commit its open output, and return what the job starts from. CheckpointError."""
+        restored = await self._io.call("recover", self._io.store.recover)
         await self._commits.restore(None if restored is None else restored.metadata)
         return self._starts_from(restored)
 
     def refused(self) -> None:
-        """The job cannot start from what `recover` returned, or would have: nobody is sent there at its end."""
+        """Recommend no checkpoint at the job's end: the job cannot start from the one that it was to start from."""
         self._is_refused = True
 
     async def latest(self) -> CompletedCheckpoint | None:
@@ -65,20 +62,20 @@ class JobLineage:
 
         Waits until no publication is pending and all output is committed.
         """
-        await self._publisher.settled()
+        await self._is_settled.wait()
         await self._commits.resume()
         return self._starts_from(await self.newest())
 
     async def newest(self) -> CompletedCheckpoint | None:
         """Return the newest checkpoint in the store, from which the job would restart; changes nothing."""
-        return await self._calls.call("latest", self._calls.store.latest)
+        return await self._io.call("latest", self._io.store.latest)
 
     async def close(self, status: JobStatus, *, is_given_up: bool = False) -> None:
-        """The job has ended: what is published is made visible first, as far as its sinks can.
+        """End the lineage with the job: commit all published output, if its sinks can, then close the store.
 
         `is_given_up`: its cluster ends, and neither the job nor its user wanted that.
         """
-        await self._publisher.settled()
+        await self._is_settled.wait()
         await self._ids.close()
         is_committed = True
         if status.is_globally_terminal_state():
@@ -90,8 +87,8 @@ class JobLineage:
         await self._commits.close()
         was_cancelled = status is JobStatus.CANCELED
         kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
-        left = await self._calls.call(
-            "close", lambda: self._calls.store.close(kept_as, keeps_latest=not is_committed)
+        left = await self._io.call(
+            "close", lambda: self._io.store.close(kept_as, keeps_latest=not is_committed)
         )
         if self._is_refused:
             # The error says from where and how it may go on.
@@ -113,6 +110,6 @@ class JobLineage:
 
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:
-            self._coordinator.restored(restored.checkpoint_id)
+            self._protocol.restored(restored.checkpoint_id)
             self._statistics.restored(restored.checkpoint_id)
         return restored

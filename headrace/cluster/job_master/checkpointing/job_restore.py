@@ -1,6 +1,6 @@
-"""JobRestore: restores subtasks and coordinators, at the job's begin and after every failure.
+"""JobRestore: restores subtasks and coordinators, at the start of a job and after every failure.
 
-Nothing is deployed before all output of the restored checkpoint is committed: what runs afterwards may rely on it.
+No task is deployed before all output of the restored checkpoint is committed: tasks may rely on it.
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState.
 """
 
@@ -14,7 +14,6 @@ from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_
 from headrace.cluster.job_master.checkpointing.assignment.state_assignment import (
     StateAssignment,
     assign_state,
-    without_channel_state,
 )
 from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
@@ -31,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobRestore:
-    """One per JobMaster. `settings` are the job's over the cluster's. `notices`: what the user is to know is lost."""
+    """One per JobMaster. `settings` are the job's over the cluster's. `notices` tell the user of state that is lost."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class JobRestore:
         self._has_recovered = False
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """Answers with `Scheduler.restored`, or fails the job."""
+        """Restore these subtasks; answer with `Scheduler.restored`, or fail the job."""
         self._endpoint.spawn(self._restore(scope, version), "restore")
 
     async def _restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
@@ -62,7 +61,7 @@ class JobRestore:
             lineage = self._lineage
             restored = await (lineage.recover() if is_first else lineage.latest())
             if not self._scheduler.awaits_restore(version):
-                # Another failure, or the user, was faster: what follows has its own restore.
+                # Another failure, or the user, was faster, and begins a restore of its own.
                 return
             assignment = self._assign(restored)
             if restored is not None and assignment is not None and is_first:
@@ -89,7 +88,7 @@ class JobRestore:
         )  # fmt: skip
         metadata = restored.metadata
         if restored.checkpoint_id == self._without_channel_state:
-            metadata = without_channel_state(metadata)
+            metadata = metadata.without_channel_state()
         return assign_state(graph, metadata, ignores_unclaimed=self._ignores_unclaimed)
 
     def _tell_lost(self, restored: CompletedCheckpoint, assignment: StateAssignment) -> None:
@@ -119,7 +118,7 @@ class JobRestore:
         *,
         is_first: bool,
     ) -> None:
-        """All go back where all subtasks do; where others run on, they only hear who starts again."""
+        """Reset all coordinators if all subtasks restart; else tell them which subtasks do."""
         checkpoint_id = None if restored is None else restored.checkpoint_id
         coordinators = self._coordination.coordinators
         if scope != self._scheduler.executions.subtasks:

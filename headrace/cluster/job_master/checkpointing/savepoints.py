@@ -1,8 +1,8 @@
-"""Snapshots that somebody asks for: while a job goes on, or as the last thing that it does.
+"""Savepoints: snapshots at the request of a user, while a job goes on or with which it stops.
 
-A job stops with a savepoint when its sources stop behind the savepoint's barrier and everybody waits for exactly that
-one. Once it is complete its output is committed and the job may only end: going on from an older checkpoint would bring
-that output out twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSavepointTerminationHandler.
+A job stops with a savepoint when its sources stop behind the savepoint's barrier and all tasks wait for exactly that
+savepoint. Once it is complete its output is committed and the job may only end: going on from an older checkpoint would
+write that output twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSavepointTerminationHandler.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ class Savepoints:
         return (await self._checkpointing.trigger(SnapshotKind.CHECKPOINT)).checkpoint_id
 
     async def trigger(self, target: str) -> str:
-        """Take one below `target`, or where the settings say; return its URI. CheckpointFailedError."""
+        """Take a savepoint below `target`, or the folder in the settings; return its URI. CheckpointFailedError."""
         self._refuse_unless_running()
         snapshot = await self._checkpointing.trigger(SnapshotKind.SAVEPOINT, target)
         return snapshot.uri
 
     async def stop(self, target: str, *, is_drained: bool) -> str:
-        """Take one and end the job with it; returns its URI when the job is FINISHED. CheckpointFailedError.
+        """Take a savepoint and end the job with it; return its URI when the job is FINISHED. CheckpointFailedError.
 
         `is_drained`: event time ends before the savepoint, so that every window fires; nothing can go on from it.
         """

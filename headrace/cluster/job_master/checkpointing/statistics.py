@@ -1,10 +1,7 @@
 """CheckpointStatistics: statistics of a job's checkpoints, for people. Pure; durations are monotonic.
 
-Source: Flink CheckpointStatsTracker.
-
-Explains why a checkpoint has expired: the subtasks that hold it up, their progress, and the barriers they lack.
-
-Source: Flink CheckpointCoordinator, which says no more than that it expired.
+`describe_expired` explains why a checkpoint has expired: the subtasks that hold it up, their progress, and the barriers
+that they lack. Source: Flink CheckpointStatsTracker.
 """
 
 import asyncio
@@ -16,8 +13,9 @@ import msgspec
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, CheckpointProgress, SubtaskPhase
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
 from headrace.gateways.checkpoints import (
     CheckpointCounts,
@@ -29,24 +27,29 @@ from headrace.gateways.checkpoints import (
 from headrace.graph.execution_graph import ExecutionGraph
 
 _NAMED_MAX: Final = 4
+_DOING: Final = {
+    "BUSY": "busy",
+    "IDLE": "idle",
+    "BACK_PRESSURED": "back-pressured by those behind it",
+}
 
 
 class CheckpointStatistics:
-    """Counts, and the latest of each kind."""
+    """Counts checkpoints, and remembers the latest of each kind."""
 
     def __init__(self) -> None:
         self._begun_ms: dict[int, float] = {}
         self._overview = CheckpointOverview()
 
     def begun(self, checkpoint_id: int, monotonic_ms: float) -> None:
-        """A checkpoint has its id."""
+        """Count a checkpoint that has its id."""
         self._begun_ms[checkpoint_id] = monotonic_ms
         self._count(triggered=self._overview.counts.triggered + 1)
 
     def completed(
         self, checkpoint: PendingCheckpoint, published: CompletedCheckpoint, monotonic_ms: float
     ) -> None:
-        """A checkpoint or savepoint is published."""
+        """Count a checkpoint or savepoint that is published."""
         info = CheckpointInfo(
             checkpoint.checkpoint_id,
             checkpoint.kind,
@@ -66,25 +69,23 @@ class CheckpointStatistics:
 
     def failed(
         self,
-        checkpoint: PendingCheckpoint,
+        checkpoint_id: int,
+        kind: SnapshotKind,
+        timestamp_ms: int,
         reason: CheckpointFailureReason,
         text: str,
         monotonic_ms: float,
     ) -> None:
-        """A checkpoint came to nothing."""
+        """Count a checkpoint that failed."""
+        duration_ms = self._duration_ms(checkpoint_id, monotonic_ms)
         info = FailedCheckpointInfo(
-            checkpoint.checkpoint_id,
-            checkpoint.kind,
-            checkpoint.timestamp_ms,
-            self._duration_ms(checkpoint.checkpoint_id, monotonic_ms),
-            reason.name,
-            text,
+            checkpoint_id, kind, timestamp_ms, duration_ms, reason.name, text
         )
         self._count(failed=self._overview.counts.failed + 1)
         self._overview = msgspec.structs.replace(self._overview, latest_failed=info)
 
     def restored(self, checkpoint_id: int) -> None:
-        """The job, or a part of it, starts from this one."""
+        """Count a start of the job, or of a part of it, from a checkpoint."""
         self._count(restored=self._overview.counts.restored + 1)
         self._overview = msgspec.structs.replace(self._overview, restored_id=checkpoint_id)
 
@@ -99,7 +100,7 @@ class CheckpointStatistics:
         cleaning_count: int = 0,
         max_concurrent: int = 1,
     ) -> CheckpointOverview:
-        """Everything, as it is now, with what keeps the next one from being taken."""
+        """Return all statistics as of now, with what delays the next checkpoint."""
         paused_because = ""
         if is_commit_backlog_full:
             paused_because = f"sinks have not committed: {', '.join(blocking_sinks)}"
@@ -136,7 +137,7 @@ class CheckpointStatistics:
 
 
 def slowest_of(parts: Iterable[CheckpointMetrics]) -> CheckpointMetrics:
-    """Each duration as long as in the subtask where it was longest, and the bytes of all."""
+    """Combine the metrics of subtasks: the longest of each duration, and the bytes of all."""
     whole = CheckpointMetrics()
     for part in parts:
         whole = CheckpointMetrics(
@@ -152,26 +153,19 @@ def slowest_of(parts: Iterable[CheckpointMetrics]) -> CheckpointMetrics:
 
 
 def name_of(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> str:
-    """A subtask's name for people."""
+    """Return a subtask's name for people."""
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
     return f"'{vertex.name}' ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
 
 
-_DOING: Final = {
-    "BUSY": "busy",
-    "IDLE": "idle",
-    "BACK_PRESSURED": "back-pressured by those behind it",
-}
-
-
 async def describe_expired(
-    checkpoint: PendingCheckpoint, graph: ExecutionGraph, tasks: CheckpointedTasks
+    checkpoint: PendingCheckpoint, graph: ExecutionGraph, tasks: CheckpointTasks
 ) -> str:
-    """Ask those that hold a checkpoint up, and say where it is stuck."""
+    """Ask the subtasks that hold a checkpoint up, and describe where it is stuck."""
     first = first_waiting(checkpoint, graph)
     named = first[:_NAMED_MAX]
     answers = await asyncio.gather(
-        *(tasks.checkpoint_progress(each, checkpoint.checkpoint_id) for each in named)
+        *(tasks.progress(each, checkpoint.checkpoint_id) for each in named)
     )
     parts = [
         f"{name_of(graph, attempt_id)}: {describe_progress(answer, graph)}"
@@ -187,7 +181,7 @@ async def describe_expired(
 
 
 def first_waiting(checkpoint: PendingCheckpoint, graph: ExecutionGraph) -> list[ExecutionAttemptId]:
-    """Among those that have not answered, the ones all of whose producers have."""
+    """Return the subtasks that have not answered, while all their producers have."""
     waiting = {attempt_id.execution_vertex_id for attempt_id in checkpoint.waiting}
     return [each for each in checkpoint.waiting if not _producers(graph, each) & waiting]
 

@@ -14,6 +14,7 @@ from headrace.checkpoint.errors import (
     MetadataMissingError,
 )
 from headrace.checkpoint.handles import StateFile
+from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     KEY_FILE,
@@ -24,6 +25,7 @@ from headrace.checkpoint.retention.cleaner import dispose_savepoint
 from headrace.checkpoint.storage import checkpoint_storage
 from headrace.checkpoint.storage.checkpoint_storage import (
     CheckpointStorage,
+    completed_in,
     load_snapshot,
     open_checkpoint_storage,
 )
@@ -37,6 +39,7 @@ from headrace.checkpoint.storage.file_systems import (
     write_new,
 )
 from headrace.checkpoint.storage.lineages import StoredLineage
+from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
@@ -68,6 +71,10 @@ def take(storage: CheckpointStorage, settings: Settings, checkpoint_id: int, **m
     return storage.publish(metadata_of(checkpoint_id, file), options)
 
 
+def completed(storage: CheckpointStorage, settings: Settings) -> list[CompletedCheckpoint]:
+    return completed_in(storage.checkpoint_folder, metadata_key(settings))
+
+
 def test_a_published_checkpoint_is_found_with_its_state(folder: str, settings: Settings) -> None:
     storage, _ = open_storage(settings)
     storage.prepare()
@@ -78,14 +85,14 @@ def test_a_published_checkpoint_is_found_with_its_state(folder: str, settings: S
     assert load_snapshot(f"{published.uri}/_metadata", settings) == published
     (file,) = found.metadata.files()
     assert StateReader().read(file) == BIG
-    assert storage.completed() == [published]
+    assert completed(storage, settings) == [published]
 
 
 def test_checkpoints_are_found_in_the_order_of_their_ids(settings: Settings) -> None:
     storage, _ = open_storage(settings)
     for number in (2, 10, 9):
         take(storage, settings, number)
-    assert [one.checkpoint_id for one in storage.completed()] == [2, 9, 10]
+    assert [one.checkpoint_id for one in completed(storage, settings)] == [2, 9, 10]
 
 
 def test_one_that_is_deleted_between_look_and_read_is_none(
@@ -101,14 +108,14 @@ def test_one_that_is_deleted_between_look_and_read_is_none(
         return is_seen
 
     monkeypatch.setattr(checkpoint_storage, "is_there", seen_and_deleted)
-    assert storage.completed() == [newer]
+    assert completed(storage, settings) == [newer]
 
 
 def test_without_its_metadata_a_checkpoint_is_none(settings: Settings) -> None:
     storage, _ = open_storage(settings)
     options = storage.locate(1, CHECKPOINT)
     SubtaskStorage(options, "map-0", settings).write("counts", BIG)
-    assert storage.completed() == []
+    assert completed(storage, settings) == []
     with pytest.raises(MetadataMissingError, match="no completed checkpoint or savepoint"):
         load_snapshot(options.exclusive_uri, settings)
 
@@ -154,7 +161,7 @@ def test_a_zombie_driver_that_has_just_looked_publishes_nothing(
     monkeypatch.setattr(lineage, "validate_epoch", lambda: open_storage(settings, seed=2))
     with pytest.raises(CheckpointExistsError):
         storage.publish(metadata_of(number), options)
-    assert storage.completed() == []
+    assert completed(storage, settings) == []
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
@@ -237,7 +244,6 @@ def test_in_memory_a_checkpoint_has_no_place_and_no_file(tmp_path: Path) -> None
     options = storage.locate(1, CHECKPOINT)
     assert (options.exclusive_uri, options.shared_uri) == ("", "")
     assert storage.publish(metadata_of(1), options).uri == ""
-    assert storage.completed() == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -267,7 +273,7 @@ def test_a_full_disk_leaves_no_half_checkpoint(
     with pytest.raises(CheckpointStorageError, match="No space left"):
         storage.publish(metadata_of(1), options)
     monkeypatch.undo()
-    assert storage.completed() == []
+    assert completed(storage, settings) == []
     assert [file.relative_path for file in files_below(options.exclusive_uri)] == ["state"]
 
 
@@ -285,7 +291,7 @@ def test_an_error_after_the_name_was_made_is_none(
 
     monkeypatch.setattr("headrace.checkpoint.storage.file_systems._sync_folder", fail)
     published = storage.publish(metadata_of(1), options)
-    assert storage.completed() == [published]
+    assert completed(storage, settings) == [published]
 
 
 def test_folders_without_links_publish_by_a_claim(
@@ -298,7 +304,7 @@ def test_folders_without_links_publish_by_a_claim(
     monkeypatch.setattr("os.link", refuse)
     options = storage.locate(1, CHECKPOINT)
     published = storage.publish(metadata_of(1), options)
-    assert storage.completed() == [published]
+    assert completed(storage, settings) == [published]
     with pytest.raises(CheckpointExistsError):
         storage.publish(metadata_of(1, StateFile("", b"other", 5, b"")), options)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.handles import StateFile
-from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
 from headrace.checkpoint.storage.task_local_state import (
     CopiesFirstReader,
     CopyingWriter,
@@ -27,7 +27,7 @@ class World:
             exclusive_uri=str(self.remote / "chk-1"), shared_uri=str(self.remote / "shared")
         )
         self.writer = CopyingWriter(SubtaskStorage(options, "task", SETTINGS), self.copies)
-        self.reader = CopiesFirstReader(open_reader(SETTINGS), self.copies)
+        self.reader = CopiesFirstReader(StateReader(), self.copies)
 
     def lose_remote(self, file: StateFile) -> None:
         Path(file.uri).unlink()

@@ -1,1 +1,1 @@
-"""Assignment of a snapshot's state to the subtasks that start from it."""
+"""Assignment of a snapshot's state to the subtasks that restore it."""

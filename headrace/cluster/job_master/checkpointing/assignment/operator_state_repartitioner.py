@@ -1,4 +1,4 @@
-"""Deals items of operator state, splits and connectors' state out to new subtasks. Pure.
+"""Redistributes items of operator state, splits and connectors' state among new subtasks. Pure.
 
 No file is opened: a chunk states how many items it holds and in which mode, and an assigned chunk states which items
 belong to the subtask. Source: Flink RoundRobinOperatorStateRepartitioner.
@@ -22,15 +22,15 @@ ITEM_TABLES: Final = frozenset({StateTable.OPERATOR, StateTable.SPLITS, StateTab
 
 _StateName = tuple[StateTable, str]
 _Copies = list[list[StateChunk]]
-"""One state's chunks, by old subtask."""
+"""Chunks of one state, by old subtask."""
 
 
 def deal_items(old: Sequence[Sequence[StateChunk]], parallelism: int) -> list[list[StateChunk]]:
-    """Return the chunks for each new subtask; `old` are those of each old one, empty where it had finished.
+    """Return the chunks for each new subtask; `old` has those of each old one, none if it had finished.
 
-    UNION: everybody has all. BROADCAST: a new subtask has the copy of one old one. SPLIT: items stay where they are
-    while the parallelism does; otherwise they are put in one row and cut into shares that differ by at most one, those
-    who get one more moving on from state to state, so that no subtask gets all of them.
+    UNION: each subtask has all items. BROADCAST: a new subtask has the copy of an old one. SPLIT: items stay if the
+    parallelism does; otherwise they are lined up and cut into shares that differ by at most one item. The subtasks with
+    one item more move on from state to state, so that none gets all the extra items.
     """
     dealt: list[list[StateChunk]] = [[] for _ in range(parallelism)]
     extras_start = 0
@@ -51,7 +51,7 @@ def deal_items(old: Sequence[Sequence[StateChunk]], parallelism: int) -> list[li
 
 
 def _names(old: Sequence[Sequence[StateChunk]]) -> list[_StateName]:
-    """States in order of first appearance."""
+    """List the states in order of first appearance."""
     return list(dict.fromkeys((chunk.table, chunk.name) for chunks in old for chunk in chunks))
 
 
@@ -63,7 +63,7 @@ def _broadcast(copies: _Copies, parallelism: int) -> _Copies:
 
 
 def _split(copies: _Copies, parallelism: int, extras_start: int) -> tuple[_Copies, int]:
-    """Shares of all items, and who is the next to get one more."""
+    """Return the shares of all items, and the next subtask to get one item more."""
     chunks = [one for copy in copies for one in copy]
     base, extra_count = divmod(sum(_item_count(one) for one in chunks), parallelism)
     shares: _Copies = [[] for _ in range(parallelism)]
@@ -76,7 +76,7 @@ def _split(copies: _Copies, parallelism: int, extras_start: int) -> tuple[_Copie
 
 
 def _items_within(chunks: Sequence[StateChunk], start: int, stop: int) -> list[StateChunk]:
-    """The pieces of chunks that hold items `start` to `stop` of all of them in a row."""
+    """Return the pieces of chunks that hold items `start` to `stop` of all items lined up."""
     found: list[StateChunk] = []
     offset = 0
     for chunk in chunks:

@@ -1,7 +1,7 @@
 """Assigns the state of a snapshot to the subtasks of a new graph. Pure.
 
-Operators are found by id, that is by uid. Keyed state follows its key groups; `operator_state_repartitioner` deals out
-items of operator state, splits and the like; event time continues from the minimum of the old subtasks concerned.
+Operators are found by id, that is by uid. Keyed state follows its key groups; `operator_state_repartitioner`
+redistributes items of operator state, splits and the like; event time continues from the minimum of the old subtasks.
 Source: Flink StateAssignmentOperation, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker.
 """
 
@@ -43,9 +43,9 @@ class StateAssignment:
     subtasks: Mapping[ExecutionVertexId, SubtaskRestore]
     coordinator_states: Mapping[OperatorId, bytes]
     left_behind: tuple[OperatorSnapshot, ...] = ()
-    """Operators whose state nobody claims, where that is allowed."""
+    """Operators of the snapshot whose state no operator claims."""
     without_state: tuple[ChainedOperator, ...] = ()
-    """Operators of the graph that have a uid, for which the snapshot has nothing."""
+    """Operators of the graph that have a uid, and no state in the snapshot."""
 
 
 def assign_state(
@@ -90,7 +90,7 @@ def _operators(graph: JobGraph) -> Iterator[tuple[JobVertex, ChainedOperator]]:
 
 
 def _claims(graph: JobGraph, metadata: CheckpointMetadata) -> dict[OperatorId, OperatorSnapshot]:
-    """The snapshot of each operator of the graph that has one: by its id, which may be a raw hash, else by its uid."""
+    """Find the snapshot of each operator of the graph: by its id, which may be a raw hash, else by its uid."""
     stored = {old.operator_id: old for old in metadata.operators}
     claims: dict[OperatorId, OperatorSnapshot] = {}
     for _, operator in _operators(graph):
@@ -112,7 +112,7 @@ def _with_restored_max_parallelism(
 def _with_max_parallelism_of(
     vertex: JobVertex, claims: Mapping[OperatorId, OperatorSnapshot]
 ) -> JobVertex:
-    """Only state that lies by key group ties an operator to a number of key groups."""
+    """Give a vertex the number of key groups that its keyed state has."""
     for operator in vertex.operators:
         old = claims.get(operator.operator_id)
         if old is None or not _is_keyed(old) or old.max_parallelism == vertex.max_parallelism:
@@ -159,7 +159,7 @@ def _restores(
 
 
 def _is_finished(vertex: JobVertex, old_operators: Mapping[OperatorId, OperatorSnapshot]) -> bool:
-    """Whether the vertex had ended: then it has nothing more to do, which an operator new in it would not know."""
+    """Whether the vertex had finished. FinishedOperatorsError if an operator in it is new or had not."""
     finished = [old for old in old_operators.values() if old.is_finished]
     if finished and len(finished) < len(vertex.operators):
         ended = {old.operator_id for old in finished}
@@ -171,7 +171,7 @@ def _is_finished(vertex: JobVertex, old_operators: Mapping[OperatorId, OperatorS
 def _assign_operator(
     old: OperatorSnapshot, parallelism: int, max_parallelism: int
 ) -> list[list[StateChunk]]:
-    """The chunks of one operator for each new subtask."""
+    """Return the chunks of one operator for each new subtask."""
     states = [
         old.subtasks.get(index, OperatorSubtaskState()).chunks for index in range(old.parallelism)
     ]
@@ -201,7 +201,7 @@ def _old_subtasks(
     if old.parallelism == parallelism:
         return (index,)
     if not _is_keyed(old):
-        # Rows of any old subtask may come here.
+        # It may receive rows of any old subtask.
         return range(old.parallelism)
     return [
         subtask
@@ -222,7 +222,7 @@ def _meet(one: range, other: range) -> bool:
 
 
 def _least_watermark(states: Sequence[Sequence[StateChunk]]) -> list[StateChunk]:
-    """One chunk with the least of each watermark; none where no subtask has any."""
+    """Return one chunk with the least of each watermark; none if no subtask has any."""
     found = [chunk for chunks in states for chunk in chunks if chunk.table is StateTable.WATERMARKS]
     if not found:
         return []
@@ -231,21 +231,3 @@ def _least_watermark(states: Sequence[Sequence[StateChunk]]) -> list[StateChunk]
         for key in sorted({key for chunk in found for key in chunk.attributes})
     }
     return [StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, attributes)]
-
-
-def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same state without the records that were in flight, which are lost."""
-    operators = tuple(
-        msgspec.structs.replace(
-            operator,
-            subtasks={
-                index: OperatorSubtaskState(
-                    tuple(one for one in state.chunks if one.table is not StateTable.CHANNELS),
-                    state.committables,
-                )
-                for index, state in operator.subtasks.items()
-            },
-        )
-        for operator in metadata.operators
-    )
-    return msgspec.structs.replace(metadata, operators=operators)

@@ -1,1 +1,1 @@
-"""Output that sinks have prepared, and its publication with a checkpoint."""
+"""Commits of the output that sinks have prepared for published checkpoints."""

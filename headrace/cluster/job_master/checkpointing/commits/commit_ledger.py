@@ -1,8 +1,8 @@
 """CommitLedger: tracks the prepared output of each published checkpoint until it is committed. Pure.
 
-Subtasks hand over everything that they do not know to be decided, so what is new in a checkpoint is what no earlier
-published one had. An earlier one's is carried on in the metadata under its own id, which is part of its key, until it
-is committed: how long a checkpoint is kept does not depend on a slow sink.
+Subtasks hand over all output that they do not know to be decided, so output is new in a checkpoint if no earlier
+published one had it. Uncommitted output of an earlier checkpoint is carried on in the metadata under that one's id,
+which is part of its key: a slow sink does not lengthen the time for which checkpoints are kept.
 Source: Flink CommittableCollector, CheckpointCommittableManager; see also its CommitterOperator.
 """
 
@@ -36,7 +36,7 @@ class CommitLedger:
         return tuple(self._sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """The metadata to be published: each piece of prepared output is in it once, under the id it belongs to."""
+        """Return the metadata to be published, with each piece of prepared output once, under the id it belongs to."""
         operators = tuple(
             self._only_new(each) if each.operator_id in self._sinks else each
             for each in metadata.operators
@@ -45,9 +45,9 @@ class CommitLedger:
         return msgspec.structs.replace(metadata, operators=operators, pending_commits=carried)
 
     def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
-        """The checkpoint is durable. `sent`: keys that came with its acknowledgements.
+        """Take in the output of a published checkpoint. `sent`: keys that came with its acknowledgements.
 
-        What a subtask does not send any more it will never send again.
+        Output that a subtask does not send any more it will never send again.
         """
         for operator in metadata.operators:
             sink = self._sinks.get(operator.operator_id)
@@ -58,7 +58,7 @@ class CommitLedger:
             sink.known &= sent.get(operator_id, set()) | in_pending
 
     def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """The job starts from this checkpoint: all of its output that may not be committed is to be."""
+        """Begin anew from the checkpoint that the job starts from: all its output may still have to be committed."""
         for sink in self._sinks.values():
             sink.pending.clear()
             sink.known.clear()
@@ -75,12 +75,12 @@ class CommitLedger:
                 self._add(sink, metadata.checkpoint_id, operator)
 
     def next_of(self, operator_id: OperatorId) -> PendingCommit | None:
-        """The commit that is to be made first, or None."""
+        """Return the sink's next commit, or None."""
         pending = self._sinks[operator_id].pending
         return pending[0] if pending else None
 
     def committed(self, operator_id: OperatorId, checkpoint_id: int) -> None:
-        """The first one is made."""
+        """Remove the sink's first commit, which is made."""
         done = self._sinks[operator_id].pending.pop(0)
         assert done.checkpoint_id == checkpoint_id
 
@@ -119,15 +119,3 @@ class CommitLedger:
         if new:
             sink.known |= {each.key for each in new}
             sink.pending.append(PendingCommit(checkpoint_id, operator.operator_id, new))
-
-
-def sent_keys(metadata: CheckpointMetadata) -> dict[OperatorId, set[str]]:
-    """The keys of everything that came with the acknowledgements, before `CommitLedger.complete`."""
-    return {
-        operator.operator_id: {
-            committable.key
-            for state in operator.subtasks.values()
-            for committable in state.committables
-        }
-        for operator in metadata.operators
-    }

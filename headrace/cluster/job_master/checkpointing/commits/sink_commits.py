@@ -1,19 +1,18 @@
-"""SinkCommits: makes published output visible, on one thread per sink, ids in order.
+"""SinkCommits: makes published output visible, on one thread per sink, in the order of checkpoint ids.
 
-What is to be committed comes from published metadata, never from messages of tasks, so no lost message delays it. An
-outcome that is not known is settled by the same call with the same key: the target knows keys. Runs on the
-JobMaster's main thread. Source: Flink CommitterOperator; the design is ours.
+It takes the output to commit from published metadata, never from messages of tasks, so no lost message delays it. After
+an unknown outcome it repeats the call with the same key: the target knows keys. Runs on the JobMaster's main thread.
+Source: Flink CommitterOperator; the design is ours.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
 from headrace.checkpoint.options import REPEAT_OUTPUT
 from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger
-from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError, is_outage
@@ -29,6 +28,7 @@ from headrace.functions.sink import (
     scope_of,
 )
 from headrace.graph.job_graph import ChainedOperator, JobGraph
+from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class CommitRefusedError(CommitFailedError):
 
 
 class OutputAheadError(HeadraceError):
-    """A job is to start from before what its sinks have committed: that output would be written twice."""
+    """A job is to start from a checkpoint older than its sinks have committed: output would be written twice."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -79,27 +79,16 @@ class OutputAheadError(HeadraceError):
         self.committed_id = committed_id
 
 
-class CommitsOwner(Protocol):
-    """The JobMaster."""
-
-    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
-        """Run `action` on the main thread after `delay_ms`."""
-        ...
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run `coroutine` on the main thread, until the JobMaster ends."""
-        ...
-
-
 class SinkCommits:
     """The committers of one job.
 
-    `on_changed`: the backlog changed; `on_failed`: a commit was given up; `tell`: what the user is to read.
+    `on_changed` is called when the backlog changes, `on_failed` when a commit is given up, `tell` with notices for the
+    user.
     """
 
     def __init__(
         self,
-        owner: CommitsOwner,
+        endpoint: RpcEndpoint,
         graph: JobGraph,
         settings: Settings,
         run_blocking: BlockingRunner,
@@ -109,7 +98,7 @@ class SinkCommits:
         tell: Callable[[str], None],
         factories: Mapping[str, CommitterFactory] | None = None,
     ) -> None:
-        self._owner: Final = owner
+        self._endpoint: Final = endpoint
         self._run_blocking: Final = run_blocking
         self._on_changed: Final = on_changed
         self._on_failed: Final = on_failed
@@ -144,19 +133,20 @@ class SinkCommits:
         return tuple(self._sinks[key].name for key in self._ledger.blocking_sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        """Return the metadata to be published, in which each piece of prepared output stands once."""
         return self._ledger.complete(metadata)
 
     def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
-        """The checkpoint is durable: commit what is new in it."""
+        """Commit the output that is new in a published checkpoint. `sent`: see CommitLedger.published."""
         self._lineage_id = metadata.lineage
-        self._ledger.published(metadata, {key: set(value) for key, value in sent.items()})
+        self._ledger.published(metadata, sent)
         self._commit_all()
         self._on_changed()
 
     async def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """Commit all that another JobMaster may have left open, before any task runs.
+        """Commit all output that another JobMaster may have left open, before any task runs.
 
-        CommitFailedError; OutputAheadError where a sink has committed what came after this checkpoint.
+        CommitFailedError; OutputAheadError if a sink has committed output of a later checkpoint.
         """
         self._ledger.restore(metadata)
         if metadata is not None:
@@ -166,9 +156,9 @@ class SinkCommits:
         await self.resume()
 
     async def resume(self) -> None:
-        """Commit all that was given up or is under way, before tasks restart. CommitFailedError.
+        """Make all commits that were given up or are under way, before tasks restart. CommitFailedError.
 
-        What is known of output that was sent before stays: tasks that run on may send it again.
+        Keys of output that was sent before stay known: tasks that run on may send it again.
         """
         for sink in self._sinks.values():
             sink.failure = None
@@ -184,7 +174,7 @@ class SinkCommits:
                 raise sink.failure
 
     async def close(self) -> None:
-        """Let commits that run end, begin no other, and let the committers go. Idempotent."""
+        """Wait for commits that run, begin no other, and close the committers. Idempotent."""
         self._is_closed = True
         await self._threads_end()
         for sink in self._sinks.values():
@@ -218,7 +208,7 @@ class SinkCommits:
         )
 
     async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
-        """Ask a target; again, as commits are tried again, where it does not answer."""
+        """Ask a target for its last checkpoint, as often as a commit is tried if it does not answer."""
         failed_count = 0
         while True:
             try:
@@ -234,7 +224,7 @@ class SinkCommits:
                     f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
                 )
             waited = asyncio.Event()
-            self._owner.schedule_run_async(pause_ms, waited.set)
+            self._endpoint.schedule_run_async(pause_ms, waited.set)
             await waited.wait()
 
     def _commit_all(self) -> None:
@@ -249,7 +239,7 @@ class SinkCommits:
         if pending is None or sink.is_busy or sink.failure is not None or self._is_closed:
             return
         sink.is_busy = True
-        sink.running = self._owner.spawn(self._commit(sink, pending), f"commit {sink.name}")
+        sink.running = self._endpoint.spawn(self._commit(sink, pending), f"commit {sink.name}")
 
     async def _commit(self, sink: "_Sink", pending: PendingCommit) -> None:
         committer = sink.committer
@@ -300,10 +290,10 @@ class SinkCommits:
             self._commit_next(pending.operator_id)
             self._note_idle()
 
-        self._owner.schedule_run_async(pause_ms, again)
+        self._endpoint.schedule_run_async(pause_ms, again)
 
     def _note_idle(self) -> None:
-        """Idle is: nothing runs, and nothing is left but behind a commit that was given up."""
+        """Set `_idle` if nothing runs, and commits wait only behind one that was given up."""
         is_idle = all(
             not sink.is_busy
             and (sink.failure is not None or self._ledger.next_of(operator_id) is None)
@@ -315,7 +305,7 @@ class SinkCommits:
             self._idle.clear()
 
     async def _threads_end(self) -> None:
-        """A thread cannot be stopped: what it commits is published, and is waited for."""
+        """Wait for the commits that run: a thread cannot be stopped."""
         running = [sink.running for sink in self._sinks.values() if sink.running is not None]
         if running:
             await asyncio.wait(running)

@@ -1,46 +1,46 @@
 """CheckpointProtocol: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
 
-    wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
-           -> all acknowledged -> Publish -> NotifyComplete
-    and from any step before Publish: NotifyAborted
-
+`events` draws the steps of one checkpoint; from any step before Publish it may end with NotifyAborted instead.
 Coordinators of operators are snapshotted before any barrier is sent: what they hand out afterwards belongs to the next
-checkpoint. One request at a time is between CalculatePlan and SendTriggers, and one checkpoint at a time is being
+checkpoint. One request at a time is between PrepareCheckpoint and SendTriggers, and one checkpoint at a time is being
 published, so that ids complete in rising order. Times are monotonic milliseconds.
 Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint.
 """
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import TIMEOUT, UNALIGNED
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_failure_manager import (
+    CheckpointFailureManager,
+)
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_request_decider import (
+    CheckpointRequestDecider,
+    PeriodicSchedule,
+    TooEarly,
+)
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
-    ArmTimeout,
     BacklogChanged,
     BrakesChanged,
-    CalculatePlan,
-    CancelTimeout,
+    CheckpointPrepared,
     CheckpointRequested,
     CheckpointStepFailed,
     CheckpointTimedOut,
-    CompleteRequest,
     CoordinatorAction,
     CoordinatorEvent,
     CoordinatorsSnapshotted,
-    CreateLocation,
-    DiscardLocation,
-    DiscardState,
+    DiscardFiles,
     FailJob,
     FailRequest,
-    IdTaken,
-    LocationCreated,
     NotifyAborted,
     NotifyComplete,
     PeriodicTimerFired,
-    PlanCalculated,
+    PrepareCheckpoint,
     Publish,
     Published,
     RegisterSharedState,
@@ -48,28 +48,18 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     SchedulingStopped,
     SendTriggers,
     SnapshotCoordinators,
-    TakeId,
     TaskAcknowledged,
     TaskDeclined,
     TaskGone,
-    TriggerFailed,
-)
-from headrace.cluster.job_master.checkpointing.protocol.failure_counter import (
-    CheckpointFailureCounter,
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
     AckVerdict,
+    CheckpointRequest,
     PendingCheckpoint,
     PendingPhase,
     RecentCheckpoints,
 )
-from headrace.cluster.job_master.checkpointing.protocol.periodic_schedule import PeriodicSchedule
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import (
-    CheckpointRequest,
-    RequestQueue,
-    RequestUnderWay,
-    TooEarly,
-)
+from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.randomness import SeededRandom
 
@@ -79,18 +69,29 @@ _SLOW_REMEDY: Final = (
 )
 
 
+@dataclass
+class _Trigger:
+    """The one request between PrepareCheckpoint and SendTriggers. `gone`: attempts that ended while it is prepared."""
+
+    request: CheckpointRequest
+    checkpoint_id: int | None = None
+    gone: dict[ExecutionAttemptId, CheckpointFailureReason] = field(
+        default_factory=dict[ExecutionAttemptId, CheckpointFailureReason]
+    )
+
+
 class CheckpointProtocol:
     """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
 
     def __init__(self, rules: CheckpointCoordinatorConfiguration, random: SeededRandom) -> None:
         self._rules = rules
-        self._queue = RequestQueue(rules.max_concurrent)
-        self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
+        self._decider = CheckpointRequestDecider(rules.max_concurrent)
+        self._failures = CheckpointFailureManager(rules.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
         self._over: Final = RecentCheckpoints()
         self._latest_completed_id = 0
         self._last_completion_ms = float("-inf")
-        self._trigger: RequestUnderWay | None = None
+        self._trigger: _Trigger | None = None
         self._schedule = PeriodicSchedule(rules, random)
         self._is_shut_down = False
         self._cleaning_count = 0
@@ -100,12 +101,12 @@ class CheckpointProtocol:
 
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
-        """Checkpoints under way, by id."""
+        """Return the checkpoints under way, by id."""
         return tuple(self._pending.values())
 
     @property
     def latest_completed_id(self) -> int:
-        """The newest checkpoint that was published or restored; 0 before the first."""
+        """Return the newest checkpoint that was published or restored; 0 before the first."""
         return self._latest_completed_id
 
     @property
@@ -115,20 +116,25 @@ class CheckpointProtocol:
 
     @property
     def is_triggering(self) -> bool:
-        """Whether one is being begun, and has no id yet."""
+        """Whether a checkpoint is being prepared, and is not pending yet."""
         return self._trigger is not None and self._trigger.checkpoint_id is None
 
+    def is_preparing(self, number: int) -> bool:
+        """Whether this request is being prepared, and was not given up."""
+        trigger = self._trigger
+        return self.is_triggering and trigger is not None and trigger.request.number == number
+
     @property
-    def waiting_count(self) -> int:
-        """Return the number of requests that wait for their turn."""
-        return len(self._queue)
+    def is_idle(self) -> bool:
+        """Whether no checkpoint is under way, and no request waits for its turn."""
+        return not self._pending and self._trigger is None and self._decider.is_empty
 
     def restored(self, checkpoint_id: int) -> None:
-        """The job starts from this checkpoint."""
+        """Begin from the checkpoint that the job starts from."""
         self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
 
     def handle(self, event: CoordinatorEvent, monotonic_ms: float) -> list[CoordinatorAction]:
-        """Take an event; return what is to be done, in order."""
+        """Take an event; return the actions to perform, in order."""
         self._actions = []
         self._now_ms = monotonic_ms
         self._dispatch(event)
@@ -152,19 +158,17 @@ class CheckpointProtocol:
                 self._cleaning_count = cleaning_count
                 self._is_commit_backlog_full = is_full
                 self._try_next()
-            case PlanCalculated() | IdTaken() | TriggerFailed():
-                self._trigger_answered(event)
             case _:
                 self._checkpoint_event(event)
 
     def _checkpoint_event(self, event: CoordinatorEvent) -> None:
         match event:
-            case LocationCreated():
-                self._location_created(event)
+            case CheckpointPrepared():
+                self._prepared(event)
             case CoordinatorsSnapshotted():
                 self._coordinators_snapshotted(event)
-            case CheckpointStepFailed(checkpoint_id, reason, text):
-                self._step_failed(checkpoint_id, reason, text)
+            case CheckpointStepFailed():
+                self._step_failed(event)
             case TaskAcknowledged():
                 self._acknowledged(event)
             case TaskDeclined(attempt_id, checkpoint_id, reason, text):
@@ -175,8 +179,8 @@ class CheckpointProtocol:
                 self._task_gone(attempt_id, is_failure)
             case CheckpointTimedOut(checkpoint_id, text):
                 self._timed_out(checkpoint_id, text)
-            case Published(checkpoint_id):
-                self._published(checkpoint_id)
+            case Published(completed):
+                self._published(completed)
             case _:
                 raise AssertionError(event)
 
@@ -196,7 +200,7 @@ class CheckpointProtocol:
         trigger, self._trigger = self._trigger, None
         if trigger is not None and trigger.checkpoint_id is None:
             self._do(FailRequest(trigger.request, reason, reason.value))
-        for request in self._queue.clear():
+        for request in self._decider.clear():
             self._do(FailRequest(request, reason, reason.value))
         for checkpoint in self.pending:
             self._abort(checkpoint, reason, reason.value)
@@ -206,7 +210,7 @@ class CheckpointProtocol:
             reason = _R.CHECKPOINT_COORDINATOR_SHUTDOWN
             self._do(FailRequest(request, reason, reason.value))
             return
-        turned_away = self._queue.put(request)
+        turned_away = self._decider.put(request)
         if turned_away is not None:
             reason = _R.TOO_MANY_CHECKPOINT_REQUESTS
             self._do(FailRequest(turned_away, reason, reason.value))
@@ -216,7 +220,7 @@ class CheckpointProtocol:
         if self._trigger is not None or self._is_commit_backlog_full:
             return
         pause_left_ms = self._last_completion_ms + self._rules.min_pause_ms - self._now_ms
-        chosen = self._queue.choose(
+        chosen = self._decider.choose(
             pending_count=len(self._pending),
             cleaning_count=self._cleaning_count,
             pause_left_ms=pause_left_ms,
@@ -234,45 +238,34 @@ class CheckpointProtocol:
     # The trigger
 
     def _begin(self, request: CheckpointRequest) -> None:
-        self._trigger = RequestUnderWay(request)
+        self._trigger = _Trigger(request)
         if request.is_periodic and not self._schedule.is_on:
             reason = _R.PERIODIC_SCHEDULER_SHUTDOWN
             self._trigger_failed(reason, reason.value)
             return
-        self._do(CalculatePlan(request.number))
+        self._do(PrepareCheckpoint(request))
 
-    def _trigger_answered(self, event: PlanCalculated | IdTaken | TriggerFailed) -> None:
-        trigger = self._trigger
+    def _prepared(self, event: CheckpointPrepared) -> None:
+        trigger, checkpoint_id = self._trigger, event.checkpoint_id
         if trigger is None or trigger.request.number != event.number:
+            self._do(DiscardFiles(checkpoint_id, event.options))
             return
-        match event:
-            case PlanCalculated(number, plan):
-                trigger.plan = plan
-                self._do(TakeId(number))
-            case IdTaken():
-                self._id_taken(trigger, event)
-            case TriggerFailed(_, reason, text):
-                self._trigger_failed(reason, text)
-
-    def _id_taken(self, trigger: RequestUnderWay, event: IdTaken) -> None:
-        assert trigger.plan is not None
-        if trigger.lost is not None:
-            attempt_id, reason = trigger.lost
-            self._trigger_failed(reason, f"task {attempt_id} has ended")
+        gone = next((each for each in event.plan.to_wait_for if each in trigger.gone), None)
+        if gone is not None:
+            self._do(DiscardFiles(checkpoint_id, event.options))
+            self._trigger_failed(trigger.gone[gone], f"task {gone} has ended")
             return
-        checkpoint_id = event.checkpoint_id
         last_id = max(self._pending, default=self._latest_completed_id)
         assert checkpoint_id > last_id, f"id {checkpoint_id} was given out behind id {last_id}"
         trigger.checkpoint_id = checkpoint_id
         checkpoint = PendingCheckpoint(
-            checkpoint_id, event.timestamp_ms, trigger.request, trigger.plan
+            checkpoint_id, event.timestamp_ms, trigger.request, event.plan, event.options
         )
         self._pending[checkpoint_id] = checkpoint
-        self._do(ArmTimeout(checkpoint_id, self._rules.timeout_ms))
-        self._do(CreateLocation(checkpoint_id, checkpoint.kind, trigger.request.target))
+        self._do(SnapshotCoordinators(checkpoint, self._rules.timeout_ms))
 
     def _trigger_failed(self, reason: CheckpointFailureReason, text: str) -> None:
-        """Before there was an id."""
+        """End a request that has no id yet."""
         trigger, self._trigger = self._trigger, None
         assert trigger is not None and trigger.checkpoint_id is None
         self._do(FailRequest(trigger.request, reason, text))
@@ -280,14 +273,6 @@ class CheckpointProtocol:
         if why_job_fails:
             self._do(FailJob(why_job_fails.format(text), reason))
         self._try_next()
-
-    def _location_created(self, event: LocationCreated) -> None:
-        checkpoint = self._pending.get(event.checkpoint_id)
-        if checkpoint is None:
-            self._do(DiscardLocation(event.checkpoint_id, event.options))
-            return
-        checkpoint.options = event.options
-        self._do(SnapshotCoordinators(event.checkpoint_id))
 
     def _coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
         checkpoint = self._pending.get(event.checkpoint_id)
@@ -313,7 +298,8 @@ class CheckpointProtocol:
         match verdict:
             case AckVerdict.UNKNOWN:
                 if self._over.is_superfluous(event.checkpoint_id, self._latest_completed_id):
-                    self._do(DiscardState(event.checkpoint_id, event.snapshot))
+                    files = tuple(event.snapshot.files())
+                    self._do(DiscardFiles(event.checkpoint_id, CheckpointOptions(), files))
             case AckVerdict.DUPLICATE:
                 pass
             case AckVerdict.ACCEPTED:
@@ -322,9 +308,8 @@ class CheckpointProtocol:
     def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
         # Even one that has finished answers no more: what still waits for it would wait in vain.
         reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
-        trigger = self._trigger
-        if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
-            trigger.lost = (attempt_id, reason)
+        if self._trigger is not None:
+            self._trigger.gone[attempt_id] = reason
         for checkpoint in self.pending:
             if checkpoint.waits_for(attempt_id):
                 self._abort(checkpoint, reason, f"task {attempt_id}: {reason.value}")
@@ -349,10 +334,10 @@ class CheckpointProtocol:
         if ready:
             ready[0].phase = PendingPhase.PUBLISHING
             self._over.publication_begun(ready[0].checkpoint_id)
-            self._do(CancelTimeout(ready[0].checkpoint_id))
             self._do(Publish(ready[0]))
 
-    def _published(self, checkpoint_id: int) -> None:
+    def _published(self, completed: CompletedCheckpoint) -> None:
+        checkpoint_id = completed.checkpoint_id
         checkpoint = self._pending.pop(checkpoint_id)
         assert checkpoint.phase is PendingPhase.PUBLISHING
         self._last_completion_ms = self._now_ms
@@ -364,24 +349,32 @@ class CheckpointProtocol:
                 if other.checkpoint_id < checkpoint_id and other.is_subsumable:
                     reason = _R.CHECKPOINT_SUBSUMED
                     self._abort(other, reason, f"checkpoint {checkpoint_id} was complete first")
-            self._do(NotifyComplete(checkpoint))
-        self._do(CompleteRequest(checkpoint.request))
+        self._do(NotifyComplete(checkpoint, completed))
         self._publish_if_ready()
         self._try_next()
 
-    def _step_failed(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str) -> None:
-        checkpoint = self._pending.get(checkpoint_id)
+    def _step_failed(self, event: CheckpointStepFailed) -> None:
+        number = event.number
+        if self.is_preparing(number):
+            self._trigger_failed(event.reason, event.text)
+            return
+        checkpoint = next((each for each in self.pending if each.request.number == number), None)
         if checkpoint is None:
             return
         if checkpoint.phase is PendingPhase.PUBLISHING:
             checkpoint.phase = PendingPhase.READY
-        self._abort(checkpoint, reason, text)
+        self._abort(checkpoint, event.reason, event.text, keeps_files=event.keeps_files)
         self._publish_if_ready()
 
     def _abort(
-        self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason, text: str
+        self,
+        checkpoint: PendingCheckpoint,
+        reason: CheckpointFailureReason,
+        text: str,
+        *,
+        keeps_files: bool = False,
     ) -> None:
-        """Give it up, unless its publication is under way: then the storage decides."""
+        """Give a checkpoint up, unless its publication is under way: then the storage decides."""
         if checkpoint.phase is PendingPhase.PUBLISHING:
             return
         del self._pending[checkpoint.checkpoint_id]
@@ -389,8 +382,7 @@ class CheckpointProtocol:
         trigger = self._trigger
         if trigger is not None and trigger.checkpoint_id == checkpoint.checkpoint_id:
             self._trigger = None
-        self._do(CancelTimeout(checkpoint.checkpoint_id))
-        self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id))
+        self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id, keeps_files))
         self._do(FailRequest(checkpoint.request, reason, text))
         why_job_fails = self._failures.why_job_fails(
             checkpoint.kind,

@@ -25,9 +25,9 @@ from headrace.graph.pipeline_options import APPROXIMATE_LOCAL_RECOVERY
 
 @dataclass(frozen=True)
 class CheckpointCoordinatorConfiguration:
-    """Options of one job; durations in ms. `interval_ms` is None where nothing is taken periodically.
+    """Options of one job; durations in ms. `interval_ms` is None without periodic checkpoints.
 
-    `interval_during_backlog_ms`: while a source works off a backlog; 0: none then, None: as ever.
+    `interval_during_backlog_ms`: the interval while a source works off a backlog; 0: none, None: the usual one.
     `forces_savepoints`: a savepoint need not wait for checkpoints under way.
     """
 
@@ -44,12 +44,12 @@ class CheckpointCoordinatorConfiguration:
 
     @property
     def period_ms(self) -> float:
-        """The interval, which is never shorter than the pause."""
+        """Return the interval, but no less than the least pause."""
         return max(self.interval_ms or 0.0, self.min_pause_ms)
 
     @property
     def backlog_period_ms(self) -> float | None:
-        """The same while a source works off a backlog; None where nothing is taken meanwhile."""
+        """Return the period while a source works off a backlog; None if no checkpoint is taken meanwhile."""
         interval_ms = self.interval_during_backlog_ms
         if interval_ms is None:
             return self.period_ms
@@ -57,7 +57,7 @@ class CheckpointCoordinatorConfiguration:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "CheckpointCoordinatorConfiguration":
-        """Read the options; ConfigurationError where they do not fit each other."""
+        """Read the options. ConfigurationError if they contradict each other."""
         alignment, aligned_timeout_ms = _alignment(settings)
         max_concurrent = settings.get_option(MAX_CONCURRENT)
         if max_concurrent < 1:
@@ -92,7 +92,7 @@ class CheckpointCoordinatorConfiguration:
 
 
 def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
-    """Unaligned at once, or aligned at first and unaligned after a time. ConfigurationError."""
+    """Return the alignment, and the ms after which an aligned checkpoint becomes unaligned. ConfigurationError."""
     if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
         if settings.get_option(UNALIGNED):
             text = f"barriers overtake only with {MODE.key}: EXACTLY_ONCE"

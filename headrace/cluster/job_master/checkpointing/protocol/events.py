@@ -1,16 +1,23 @@
-"""Events that the checkpoint coordinator receives, and actions that it requests.
+"""Events that the CheckpointProtocol receives, and actions that it requests.
 
-Steps of one trigger carry the request's number, so that answers to an abandoned trigger change nothing.
+    CheckpointRequested -> PrepareCheckpoint -> CheckpointPrepared -> SnapshotCoordinators -> CoordinatorsSnapshotted
+    -> SendTriggers -> TaskAcknowledged (of all) -> Publish -> Published -> NotifyComplete
+
+A checkpoint has its id only once it is prepared: until then it is known by the number of its request, so that answers
+to a request that was given up change nothing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.checkpoint.errors import CheckpointFailureReason
-from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointPlan
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
+from headrace.checkpoint.handles import CheckpointMetrics, StateFile, TaskStateSnapshot
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    CheckpointRequest,
+    PendingCheckpoint,
+)
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 
@@ -24,7 +31,7 @@ class SchedulingStarted:
 
 @dataclass(frozen=True)
 class SchedulingStopped:
-    """The job does not run, for now or for good; whatever is under way comes to nothing."""
+    """The job does not run, for now or for good: all requests and pending checkpoints fail with `reason`."""
 
     reason: CheckpointFailureReason = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
 
@@ -37,15 +44,23 @@ class BacklogChanged:
 
 
 @dataclass(frozen=True)
+class BrakesChanged:
+    """The number of checkpoints being deleted or the backlog of sinks' commits has changed."""
+
+    cleaning_count: int
+    is_commit_backlog_full: bool = False
+
+
+@dataclass(frozen=True)
 class PeriodicTimerFired:
-    """The timer that ArmPeriodicTimer asked for."""
+    """The timer of ArmPeriodicTimer has fired."""
 
     generation: int
 
 
 @dataclass(frozen=True)
 class CheckpointRequested:
-    """Somebody wants one; `target` is the directory of a savepoint."""
+    """Somebody wants a checkpoint; `target` is the directory of a savepoint."""
 
     number: int
     kind: SnapshotKind
@@ -53,42 +68,22 @@ class CheckpointRequested:
 
 
 @dataclass(frozen=True)
-class PlanCalculated:
-    """Answers CalculatePlan."""
+class CheckpointPrepared:
+    """Answers PrepareCheckpoint. `options` name the checkpoint's location; `timestamp_ms` is wall clock, for people.
 
-    number: int
-    plan: CheckpointPlan
-
-
-@dataclass(frozen=True)
-class IdTaken:
-    """Answers TakeId. `timestamp_ms` is wall clock, for people."""
+    `plan`: as of the moment of PrepareCheckpoint.
+    """
 
     number: int
     checkpoint_id: int
     timestamp_ms: int
-
-
-@dataclass(frozen=True)
-class TriggerFailed:
-    """A step between the plan and the storage location failed."""
-
-    number: int
-    reason: CheckpointFailureReason
-    text: str
-
-
-@dataclass(frozen=True)
-class LocationCreated:
-    """Answers CreateLocation."""
-
-    checkpoint_id: int
+    plan: CheckpointPlan
     options: CheckpointOptions
 
 
 @dataclass(frozen=True)
 class CoordinatorsSnapshotted:
-    """Answers SnapshotCoordinators: every operator coordinator's state."""
+    """Answers SnapshotCoordinators with the state of every operator coordinator."""
 
     checkpoint_id: int
     states: Mapping[OperatorId, bytes]
@@ -96,11 +91,15 @@ class CoordinatorsSnapshotted:
 
 @dataclass(frozen=True)
 class CheckpointStepFailed:
-    """A step of a checkpoint that has its id failed: location, coordinators, or its publication."""
+    """Answers PrepareCheckpoint, SnapshotCoordinators or Publish: the step failed.
 
-    checkpoint_id: int
+    `keeps_files`: the checkpoint may be complete after all.
+    """
+
+    number: int
     reason: CheckpointFailureReason
     text: str
+    keeps_files: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class TaskGone:
 
 @dataclass(frozen=True)
 class CheckpointTimedOut:
-    """The timer that ArmTimeout asked for. `text` says who has not answered."""
+    """The time that SnapshotCoordinators set is over. `text` says who has not answered."""
 
     checkpoint_id: int
     text: str = ""
@@ -143,27 +142,17 @@ class CheckpointTimedOut:
 class Published:
     """Answers Publish: the checkpoint is durable."""
 
-    checkpoint_id: int
-
-
-@dataclass(frozen=True)
-class BrakesChanged:
-    """The number of checkpoints being deleted or the backlog of sinks' commits has changed."""
-
-    cleaning_count: int
-    is_commit_backlog_full: bool = False
+    completed: CompletedCheckpoint
 
 
 CoordinatorEvent = (
     SchedulingStarted
     | SchedulingStopped
-    | PeriodicTimerFired
     | BacklogChanged
+    | BrakesChanged
+    | PeriodicTimerFired
     | CheckpointRequested
-    | PlanCalculated
-    | IdTaken
-    | TriggerFailed
-    | LocationCreated
+    | CheckpointPrepared
     | CoordinatorsSnapshotted
     | CheckpointStepFailed
     | TaskAcknowledged
@@ -171,7 +160,6 @@ CoordinatorEvent = (
     | TaskGone
     | CheckpointTimedOut
     | Published
-    | BrakesChanged
 )
 
 # Actions
@@ -179,89 +167,56 @@ CoordinatorEvent = (
 
 @dataclass(frozen=True)
 class ArmPeriodicTimer:
-    """Send PeriodicTimerFired after `delay_ms`; it takes the place of any earlier one."""
+    """Send PeriodicTimerFired after `delay_ms`, and cancel any earlier timer."""
 
     generation: int
     delay_ms: float
 
 
 @dataclass(frozen=True)
-class CalculatePlan:
-    """Answer with PlanCalculated or TriggerFailed."""
+class PrepareCheckpoint:
+    """Plan who takes part, take the next id durably, and create the location.
 
-    number: int
+    Answer with CheckpointPrepared or CheckpointStepFailed.
+    """
 
-
-@dataclass(frozen=True)
-class TakeId:
-    """Take the next id of the lineage, durably; answer with IdTaken or TriggerFailed."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class ArmTimeout:
-    """Send CheckpointTimedOut after `delay_ms`."""
-
-    checkpoint_id: int
-    delay_ms: float
-
-
-@dataclass(frozen=True)
-class CancelTimeout:
-    """The checkpoint needs no timeout any more."""
-
-    checkpoint_id: int
-
-
-@dataclass(frozen=True)
-class CreateLocation:
-    """Make the place of its files; answer with LocationCreated or CheckpointStepFailed."""
-
-    checkpoint_id: int
-    kind: SnapshotKind
-    target: str
-
-
-@dataclass(frozen=True)
-class DiscardLocation:
-    """The checkpoint was given up while its place was being made."""
-
-    checkpoint_id: int
-    options: CheckpointOptions
+    request: CheckpointRequest
 
 
 @dataclass(frozen=True)
 class SnapshotCoordinators:
-    """Snapshot all operator coordinators and close their gates.
+    """Snapshot all operator coordinators and close their valves.
 
-    Answer with CoordinatorsSnapshotted or CheckpointStepFailed.
+    Answer with CoordinatorsSnapshotted or CheckpointStepFailed. After `timeout_ms` send CheckpointTimedOut, unless
+    Publish or NotifyAborted comes first.
     """
 
-    checkpoint_id: int
+    checkpoint: PendingCheckpoint
+    timeout_ms: float
 
 
 @dataclass(frozen=True)
 class SendTriggers:
-    """Tell these tasks to begin."""
+    """Tell the tasks that no barrier reaches otherwise to begin."""
 
     checkpoint: PendingCheckpoint
 
 
 @dataclass(frozen=True)
 class RegisterSharedState:
-    """The snapshot's shared files exist and belong to this checkpoint, whatever becomes of it."""
+    """Record that the snapshot's shared files exist and belong to this checkpoint, even if it fails."""
 
     checkpoint_id: int
     snapshot: TaskStateSnapshot
 
 
 @dataclass(frozen=True)
-class DiscardState:
-    """Delete the files that belong to the snapshot alone; they have no reference counts."""
+class DiscardFiles:
+    """Delete the location in `options`, if any, and those of `files` that are not shared."""
 
     checkpoint_id: int
-    snapshot: TaskStateSnapshot
+    options: CheckpointOptions
+    files: tuple[StateFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,31 +228,26 @@ class Publish:
 
 @dataclass(frozen=True)
 class NotifyComplete:
-    """Commit what it prepared; tell its tasks and all coordinators."""
+    """Complete the request; if the checkpoint commits, commit its output and tell its tasks and all coordinators."""
 
     checkpoint: PendingCheckpoint
+    completed: CompletedCheckpoint
 
 
 @dataclass(frozen=True)
 class NotifyAborted:
-    """Delete what it stored; tell its tasks and all coordinators."""
+    """Delete the checkpoint's files, unless `keeps_files`; tell its tasks and all coordinators."""
 
     checkpoint: PendingCheckpoint
     reason: CheckpointFailureReason
     text: str
     latest_completed_id: int
-
-
-@dataclass(frozen=True)
-class CompleteRequest:
-    """The requested snapshot is complete."""
-
-    request: CheckpointRequest
+    keeps_files: bool = False
 
 
 @dataclass(frozen=True)
 class FailRequest:
-    """The requested snapshot has failed."""
+    """Tell whoever requested the snapshot that it failed."""
 
     request: CheckpointRequest
     reason: CheckpointFailureReason
@@ -306,7 +256,10 @@ class FailRequest:
 
 @dataclass(frozen=True)
 class FailJob:
-    """More checkpoints failed than are tolerated, or a failed one has left tasks waiting; `reason`: of the last one."""
+    """Fail the job: more checkpoints failed than are tolerated, or tasks wait for one that failed.
+
+    `reason`: of the last one.
+    """
 
     text: str
     reason: CheckpointFailureReason
@@ -314,20 +267,14 @@ class FailJob:
 
 CoordinatorAction = (
     ArmPeriodicTimer
-    | CalculatePlan
-    | TakeId
-    | ArmTimeout
-    | CancelTimeout
-    | CreateLocation
-    | DiscardLocation
+    | PrepareCheckpoint
     | SnapshotCoordinators
     | SendTriggers
     | RegisterSharedState
-    | DiscardState
+    | DiscardFiles
     | Publish
     | NotifyComplete
     | NotifyAborted
-    | CompleteRequest
     | FailRequest
     | FailJob
 )

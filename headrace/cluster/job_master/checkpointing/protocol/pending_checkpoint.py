@@ -1,34 +1,53 @@
-"""PendingCheckpoint: one checkpoint between its id and its end. Pure.
+"""PendingCheckpoint: one checkpoint from its id to its end, with the request that it was taken for. Pure.
 
-Source: Flink PendingCheckpoint.
-
-RecentCheckpoints: decides whether the state of a late acknowledgement may be deleted. Pure.
-
-Source: Flink CheckpointCoordinator.recentExpiredCheckpoints.
+RecentCheckpoints remembers those that have ended, to decide whether the state of a late acknowledgement may be deleted.
+Source: Flink PendingCheckpoint, CheckpointCoordinator.recentExpiredCheckpoints.
 """
 
 import enum
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointPlan
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, OperatorId
+
+EXPIRED_REMEMBERED: Final = 16
+"""So many checkpoints that were given up are remembered: answers to them are late, not wrong."""
+
+
+@dataclass(frozen=True)
+class CheckpointRequest:
+    """Request for a checkpoint. `number` rises; `is_forced`: the limit of concurrent checkpoints does not apply.
+
+    `target`: the directory of a savepoint.
+    """
+
+    number: int
+    kind: SnapshotKind
+    is_periodic: bool = False
+    is_forced: bool = False
+    target: str = ""
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, int]:
+        """Return the sort key: savepoints first, then forced requests, then those of people, then older ones."""
+        return (not self.kind.is_savepoint, not self.is_forced, self.is_periodic, self.number)
 
 
 class PendingPhase(enum.Enum):
     """Phases of a pending checkpoint."""
 
     PREPARING = "PREPARING"
-    """Its place is made, coordinators are snapshotted; no task knows of it."""
+    """Operator coordinators are being snapshotted; no task knows of it."""
     TRIGGERED = "TRIGGERED"
     READY = "READY"
-    """All have acknowledged; another one is being published."""
+    """All tasks have acknowledged; another checkpoint is being published."""
     PUBLISHING = "PUBLISHING"
-    """From here on only the storage decides what becomes of it."""
+    """The metadata is being stored: the checkpoint can no longer be given up."""
 
 
 class AckVerdict(enum.Enum):
@@ -48,13 +67,14 @@ class PendingCheckpoint:
         timestamp_ms: int,
         request: CheckpointRequest,
         plan: CheckpointPlan,
+        options: CheckpointOptions,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.timestamp_ms = timestamp_ms
         self.request = request
         self.plan = plan
         self.phase = PendingPhase.PREPARING
-        self.options = CheckpointOptions(request.kind)
+        self.options = options
         self.coordinator_states: Mapping[OperatorId, bytes] = {}
         self.snapshots: dict[ExecutionAttemptId, TaskStateSnapshot] = {}
         self.metrics: dict[ExecutionAttemptId, CheckpointMetrics] = {}
@@ -67,14 +87,14 @@ class PendingCheckpoint:
 
     @property
     def is_subsumable(self) -> bool:
-        """Whether the completion of a later checkpoint makes it superfluous; a savepoint somebody waits for."""
+        """Whether the completion of a later checkpoint makes it superfluous: not if it is a savepoint."""
         return not self.kind.is_savepoint
 
     @property
     def commits(self) -> bool:
         """Whether its completion makes output visible and counts for recovery.
 
-        A savepoint while the job goes on does not: the job would have to remember it for that.
+        A savepoint of a job that goes on does neither: the job never restarts from it.
         """
         return not self.kind.is_savepoint or self.kind.is_synchronous
 
@@ -90,8 +110,17 @@ class PendingCheckpoint:
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether everybody has answered."""
+        """Whether every subtask has answered."""
         return not self._waiting
+
+    @property
+    def committable_keys(self) -> dict[OperatorId, set[str]]:
+        """Return the keys of all prepared output that came with the acknowledgements, by operator."""
+        keys: dict[OperatorId, set[str]] = {}
+        for snapshot in self.snapshots.values():
+            for operator_id, state in snapshot.operators.items():
+                keys.setdefault(operator_id, set()).update(one.key for one in state.committables)
+        return keys
 
     def waits_for(self, attempt_id: ExecutionAttemptId) -> bool:
         """Whether this attempt has not answered yet."""
@@ -121,35 +150,34 @@ class PendingCheckpoint:
         return f"PendingCheckpoint({self.checkpoint_id}, {self.phase.value}, waits for {len(self._waiting)})"
 
 
-EXPIRED_REMEMBERED: Final = 16
-"""Of so many checkpoints that were given up it is known that answers to them are late, not wrong."""
-
-
 class RecentCheckpoints:
-    """Those that were given up, and those whose publication was begun, which a repeated answer must not spoil."""
+    """Remembers the checkpoints that were given up, and those whose publication has begun.
+
+    A repeated acknowledgement of the latter must not delete what may be published.
+    """
 
     def __init__(self) -> None:
         self._given_up: deque[int] = deque(maxlen=EXPIRED_REMEMBERED)
-        # All had answered, so that what comes is a repetition. Only those above the latest completed one.
+        # Only those above the latest completed one.
         self._publication_begun: set[int] = set()
 
     def publication_begun(self, checkpoint_id: int) -> None:
-        """Everybody has answered."""
+        """Remember a checkpoint that every subtask has acknowledged."""
         self._publication_begun.add(checkpoint_id)
 
     def completed(self, latest_completed_id: int) -> None:
-        """The newest one that is published."""
+        """Forget the publications up to the newest completed checkpoint."""
         self._publication_begun = {
             each for each in self._publication_begun if each > latest_completed_id
         }
 
     def given_up(self, checkpoint_id: int) -> None:
-        """It came to nothing."""
+        """Remember a checkpoint that failed."""
         if checkpoint_id not in self._publication_begun:
             self._given_up.append(checkpoint_id)
 
     def is_superfluous(self, checkpoint_id: int, latest_completed_id: int) -> bool:
-        """Whether state that nobody waits for may go: a repeated answer must not delete what was published."""
+        """Whether the state of an acknowledgement that no pending checkpoint waits for may be deleted."""
         if checkpoint_id in self._publication_begun:
             return False
         return checkpoint_id > latest_completed_id or checkpoint_id in self._given_up

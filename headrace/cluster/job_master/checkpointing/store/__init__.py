@@ -1,1 +1,1 @@
-"""Completed checkpoints of one job: kept, published, found again after a restart."""
+"""Store of one job's completed checkpoints: publishes and keeps them, and finds them after a restart."""

@@ -1,12 +1,9 @@
-"""CheckpointIo: calls the checkpoint storage concurrently with the JobMaster's main thread, one call after the other.
+"""CheckpointIo and CheckpointIdCounter: calls of the checkpoint store beside the JobMaster's main thread.
 
-Deletions run beside them and are only counted: how many there are holds new checkpoints up.
-
-CheckpointIds: the ids of a job's checkpoints, one of them taken ahead.
-
-To make an id durable takes two syncs of a disk, for which no checkpoint, and no end of a job, has to wait: the next one
-is taken while there is time. One that nobody needed is given up with the job: ids rise, with gaps. Runs on the
-JobMaster's main thread. Source: Flink CheckpointIDCounter.
+Calls run one after the other. Deletions run concurrently with them and are only counted: many of them delay the next
+checkpoint. Ids are taken ahead of their checkpoints: to make one durable takes two syncs of a disk, for which neither a
+checkpoint nor the end of a job has to wait. An id that nobody needed is given up with the job, so ids rise with gaps.
+Both run on the JobMaster's main thread. Source: Flink CheckpointIDCounter, CheckpointsCleaner.
 """
 
 import asyncio
@@ -14,12 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
-from headrace.checkpoint.handles import StateFile
-from headrace.cluster.job_master.checkpointing.protocol.events import (
-    DiscardLocation,
-    DiscardState,
-    RegisterSharedState,
-)
+from headrace.checkpoint.handles import StateFile, TaskStateSnapshot
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
@@ -31,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CheckpointIo:
-    """Used on the main thread. `spawn` begins a coroutine there; `on_cleaned` hears of every deletion that is done."""
+    """Calls a store. `spawn` begins a coroutine on the main thread; `on_cleaned` is called after each deletion."""
 
     def __init__(
         self,
@@ -52,35 +44,29 @@ class CheckpointIo:
 
     @property
     def cleaning_count(self) -> int:
-        """Deletions that are not done."""
+        """Return the number of deletions that are not done."""
         return self._cleaning_count + self._subsumed_count
 
     def subsumed_left(self, count: int) -> None:
-        """Take in how many deletions the store has not done that it does by itself."""
+        """Record how many deletions the store has not done that it begins by itself."""
         self._subsumed_count = count
         self._on_cleaned()
 
     async def call(self, what: str, call: Callable[[], T]) -> T:
-        """Run a call when those before it have ended; whatever it raises."""
+        """Run a call when those before it have ended, and raise whatever it raises."""
         async with self._turn:
             return await self._run_blocking(f"checkpoint: {what}", call)
 
-    def perform(self, action: RegisterSharedState | DiscardState | DiscardLocation) -> None:
-        """Register the shared files of an acknowledged snapshot, or discard files or a location that nobody needs."""
-        match action:
-            case RegisterSharedState(checkpoint_id, snapshot):
-                shared = [each for each in snapshot.files() if each.is_shared]
-                if shared:
-                    self.store.register_shared(checkpoint_id, shared)
-            case DiscardState(checkpoint_id, snapshot):
-                self.discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
-            case DiscardLocation(checkpoint_id, options):
-                self.discard(checkpoint_id, options, [])
+    def register_shared(self, checkpoint_id: int, snapshot: TaskStateSnapshot) -> None:
+        """Record that the snapshot's shared files belong to a checkpoint."""
+        shared = [each for each in snapshot.files() if each.is_shared]
+        if shared:
+            self.store.register_shared(checkpoint_id, shared)
 
     def discard(
         self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
     ) -> None:
-        """Delete what is the checkpoint's alone, some time."""
+        """Delete in the background the location and those files that are the checkpoint's alone."""
         own = [each for each in files if each.uri and not each.is_shared]
         if own or options.exclusive_uri:
             self._cleaning_count += 1
@@ -100,8 +86,8 @@ class CheckpointIo:
         self._on_cleaned()
 
 
-class CheckpointIds:
-    """One per job. `spawn` begins a coroutine on the main thread."""
+class CheckpointIdCounter:
+    """Gives out the ids of a job's checkpoints. `spawn` begins a coroutine on the main thread."""
 
     def __init__(
         self, calls: CheckpointIo, spawn: Callable[[Coroutine[Any, Any, None], str], object]
@@ -114,18 +100,18 @@ class CheckpointIds:
         self._turn: Final = asyncio.Lock()
 
     async def take(self) -> int:
-        """Return the next id; whatever the storage raises."""
+        """Return the next id, or raise whatever the storage raises."""
         async with self._turn:
             ahead, self._ahead = self._ahead, None
             return await self._take("take an id") if ahead is None else ahead
 
     def take_ahead(self) -> None:
-        """Take the next one beside everything else, unless it is there already."""
+        """Take the next id in the background, unless one is there already."""
         if self._ahead is None and not self._is_closed:
             self._spawn(self._take_ahead(), "take an id ahead")
 
     async def close(self) -> None:
-        """No more checkpoints are taken: give up the id that nobody needed."""
+        """Give up the id that nobody needed: no more checkpoints are taken."""
         self._is_closed = True
         async with self._turn:
             ahead, self._ahead = self._ahead, None

@@ -1,17 +1,14 @@
-"""CheckpointStore: the JobMaster's interface to the checkpoint storage. Every call may block.
+"""CheckpointStore: the completed checkpoints of one job, in its checkpoint storage. Every call may block.
 
-Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCoordinatorView.
-
-DurableCheckpointStore: the CheckpointStore of a job over its checkpoint storage.
-
-Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, CheckpointCoordinator.restoreSavepoint.
+Source: Flink DefaultCompletedCheckpointStore, CheckpointIDCounter, CheckpointsCleaner,
+CheckpointStorageCoordinatorView and CheckpointCoordinator.restoreSavepoint.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -21,7 +18,7 @@ from headrace.checkpoint.errors import (
     CheckpointStorageError,
     SnapshotDrainedError,
 )
-from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
+from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
@@ -83,6 +80,9 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import start_thread
 
+_LOG: Final = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S: Final = 60.0
+
 
 @dataclass(frozen=True)
 class CheckpointsLeft:
@@ -92,78 +92,8 @@ class CheckpointsLeft:
     has_deleted: bool = False
 
 
-class CheckpointStore(Protocol):
-    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run concurrently."""
-
-    @property
-    def lineage_id(self) -> str:
-        """Hex digits that stay the same for as long as state is carried forward; after `recover`."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Return the number of this driver's start within the lineage; only after `recover`."""
-        ...
-
-    def recover(self) -> CompletedCheckpoint | None:
-        """Take over the lineage; return what the job starts from. Called once, first.
-
-        CheckpointError: the job must not start.
-        """
-        ...
-
-    def latest(self) -> CompletedCheckpoint | None:
-        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
-        ...
-
-    def take_id(self) -> int:
-        """Return the next id of the lineage, which nobody else ever gets. CheckpointStorageError."""
-        ...
-
-    def give_up_id(self, checkpoint_id: int) -> None:
-        """No snapshot will have this id. Does not block, and runs beside other calls."""
-        ...
-
-    def locate(
-        self, checkpoint_id: int, options: CheckpointOptions, target: str
-    ) -> CheckpointOptions:
-        """Make the place of a snapshot; return `options` with its URIs. CheckpointStorageError, ConfigurationError."""
-        ...
-
-    def publish(
-        self, metadata: CheckpointMetadata, options: CheckpointOptions
-    ) -> CompletedCheckpoint:
-        """Make a snapshot complete and, unless it is a savepoint, give up what it takes the place of.
-
-        CheckpointFencedError, CheckpointExistsError: this JobMaster is not the leader any more.
-        PublicationUnknownError: it may be complete or not. Any other CheckpointStorageError: it never will be.
-        """
-        ...
-
-    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        """Shared files exist and belong to this checkpoint, whatever becomes of it."""
-        ...
-
-    def discard(
-        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
-    ) -> None:
-        """A snapshot, or a late part of one, came to nothing: delete what is its alone."""
-        ...
-
-    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
-        """The job has reached this terminal status, or SUSPENDED: delete what is not to outlive it.
-
-        `keeps_latest`: output of the newest checkpoint is not committed, so that it stays whatever was asked for.
-        """
-        ...
-
-
-_LOG: Final = logging.getLogger(__name__)
-_CLOSE_TIMEOUT_S: Final = 60.0
-
-
-class DurableCheckpointStore:
-    """Stores a job's checkpoints in files. Implements CheckpointStore.
+class CheckpointStore:
+    """One per job and JobMaster. Calls come one at a time; `discard`, `register_shared`, `give_up_id` run concurrently.
 
     `settings` are the job's. `on_cleaning` is called with the number of deletions that are not done. `start` starts the
     threads that delete files in the background.
@@ -193,15 +123,17 @@ class DurableCheckpointStore:
         self._has_recovered = False
         self._has_savepoint = False
         self._has_published = False
-        # `discard` and `register_shared` run beside other calls, and need what is complete to stand still.
+        # `discard` and `register_shared` run beside other calls, and need an unchanging set of complete checkpoints.
         self._lock = threading.Lock()
 
     @property
     def lineage_id(self) -> str:
+        """Return hex digits that stay the same for as long as state is carried forward; only after `recover`."""
         return self._taken_over().lineage_id
 
     @property
     def epoch(self) -> int:
+        """Return the number of this driver's start within the lineage; only after `recover`."""
         return self._taken_over().epoch
 
     @property
@@ -210,7 +142,10 @@ class DurableCheckpointStore:
         return self._cleaner.waiting_count
 
     def recover(self) -> CompletedCheckpoint | None:
-        """Take over the lineage and return the newest checkpoint, before the snapshot the job was once started from."""
+        """Take over the lineage and return the snapshot that the job starts from. Called once, first.
+
+        That is the newest checkpoint, else the snapshot in the settings. CheckpointError: the job must not start.
+        """
         own = self._own_checkpoints()
         start = None if own else self._named_snapshot()
         newest = own[-1] if own else start
@@ -240,18 +175,25 @@ class DurableCheckpointStore:
         return latest
 
     def latest(self) -> CompletedCheckpoint | None:
+        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
         return self._completed.latest
 
     def take_id(self) -> int:
+        """Return the next id of the lineage, which nobody else ever gets. CheckpointStorageError."""
         return self._taken_over().take_id(self._opened().checkpoint_folder)
 
     def give_up_id(self, checkpoint_id: int) -> None:
+        """Record that no snapshot will have this id. Does not block."""
         self._taken_over().decided(checkpoint_id)
 
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str
     ) -> CheckpointOptions:
-        """Make the place of a snapshot; it may refer only to its own files until one of the job's is complete."""
+        """Create the location of a snapshot; return `options` with its URIs.
+
+        Until a checkpoint of this job is complete, a snapshot may refer only to its own files. CheckpointStorageError,
+        ConfigurationError.
+        """
         located = self._opened().locate(checkpoint_id, options, target)
         if options.kind is SnapshotKind.CHECKPOINT and not self._completed.has_own:
             return msgspec.structs.replace(located, kind=SnapshotKind.FULL_CHECKPOINT)
@@ -260,7 +202,11 @@ class DurableCheckpointStore:
     def publish(
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
-        """Make a snapshot durable, and only then delete the ones it replaces."""
+        """Make a snapshot durable and, only then, delete the checkpoints that it replaces.
+
+        CheckpointFencedError, CheckpointExistsError: this JobMaster is not the leader any more.
+        PublicationUnknownError: it may be complete or not. Any other CheckpointStorageError: it never will be.
+        """
         self._has_published = True
         checkpoint = self._opened().publish(metadata, options)
         self._taken_over().decided(metadata.checkpoint_id)
@@ -273,13 +219,14 @@ class DurableCheckpointStore:
         return checkpoint
 
     def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """Record that shared files belong to a checkpoint, even if it fails."""
         with self._lock:
             self._completed.shared.register(checkpoint_id, files)
 
     def discard(
         self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
     ) -> None:
-        """Delete files of a snapshot, except those of a complete checkpoint and shared files, which are counted."""
+        """Delete a failed snapshot's files, but none that are shared or belong to a complete checkpoint."""
         with self._lock:
             complete = [one for one in self._completed.all if one.checkpoint_id == checkpoint_id]
             used = {file.uri for one in complete for file in one.metadata.files()}
@@ -292,9 +239,10 @@ class DurableCheckpointStore:
         perform_deletion(Deletion(checkpoint_id, folder, own))
 
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
-        """Delete the checkpoints that nobody keeps; returns when all are deleted, or after a minute.
+        """Delete the checkpoints that are not to outlive the job; return when all are deleted, or after a minute.
 
-        A driver whose successor has taken over deletes no checkpoints, for they are the successor's.
+        `status` is the job's last one, or SUSPENDED. `keeps_latest`: keep the newest checkpoint in any case: its output
+        is not committed. A driver whose successor has taken over deletes no checkpoints.
         """
         if self._storage is None or not self._has_recovered or not self._is_leader():
             return CheckpointsLeft()
@@ -320,10 +268,10 @@ class DurableCheckpointStore:
         return CheckpointsLeft("" if kept is None else kept.uri, has_deleted)
 
     def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> None:
-        """Files stay for whoever reads them, and nobody deletes them later."""
+        """Leave the files of checkpoints that somebody reads; nobody deletes them later."""
         for folder in folders:
             if is_over:
-                # Nobody goes on from a job that is over.
+                # No job starts from a checkpoint of a job that is over.
                 perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
             _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
 
@@ -360,9 +308,9 @@ class DurableCheckpointStore:
         return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
 
     def _savepoints_of_the_end(self) -> list[CompletedCheckpoint]:
-        """That with which an earlier driver was stopping the job when it died: its output counts from there on.
+        """Return the savepoint with which an earlier driver was stopping the job when it died.
 
-        SnapshotDrainedError where event time had ended: nothing goes on from it, and nothing behind it.
+        Its output is committed, so that the job goes on from there. SnapshotDrainedError if event time had ended.
         """
         found: list[CompletedCheckpoint] = []
         for folder in self._taken_over().earlier_savepoints:
@@ -387,7 +335,7 @@ class DurableCheckpointStore:
         if snapshot.metadata.is_drained:
             raise SnapshotDrainedError(snapshot.uri)
         if self._is_fork:
-            return CompletedCheckpoint(without_commits(snapshot.metadata), snapshot.uri)
+            return CompletedCheckpoint(snapshot.metadata.without_commits(), snapshot.uri)
         return snapshot
 
     def _take_over(self, newest: CompletedCheckpoint | None, *, is_fork: bool) -> Lineage:
@@ -416,7 +364,7 @@ class DurableCheckpointStore:
         )
 
     def _sweep(self, complete: Iterable[CompletedCheckpoint]) -> None:
-        """Delete what earlier drivers have left behind and none of the complete ones needs."""
+        """Delete files of earlier drivers that no complete checkpoint needs."""
         if not self._owns_folder:
             return
         try:
@@ -448,7 +396,7 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
                 file = chunk.file
                 if not file.uri or listed.get(file.uri) == file.size_bytes:
                     continue
-                # A listing may lag behind: what it does not show is asked for by name.
+                # A listing may lag behind: ask by name for files that it does not show.
                 found = size_of(file.uri)
                 if found != file.size_bytes:
                     what = (
@@ -464,25 +412,10 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
 
 
 def _listed_sizes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
-    """Sizes by URI of what lies in the folders of a checkpoint's files: one request for many files."""
+    """Return sizes by URI of all files in the folders of a checkpoint's files: one request for many files."""
     folders = {parent_uri(file.uri) for file in checkpoint.metadata.files()}
     return {
         entry.uri: entry.size_bytes
         for folder in sorted(folders)
         for entry in files_below(folder, is_recursive=False)
     }
-
-
-def without_commits(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """The same state, with nothing to be committed."""
-    operators = tuple(
-        msgspec.structs.replace(
-            operator,
-            subtasks={
-                index: OperatorSubtaskState(state.chunks)
-                for index, state in operator.subtasks.items()
-            },
-        )
-        for operator in metadata.operators
-    )
-    return msgspec.structs.replace(metadata, operators=operators, pending_commits=())

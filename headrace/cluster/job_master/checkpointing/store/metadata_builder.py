@@ -1,29 +1,39 @@
-"""Builds the metadata of a checkpoint from the acknowledgements of subtasks and coordinators. Pure.
+"""Builds the metadata of a checkpoint from its acknowledgements, and the source position from the metadata. Pure.
 
 Source: Flink PendingCheckpoint.finalizeCheckpoint, DefaultCheckpointPlan.fulfillFinishedTaskStatus.
 """
+
+import hashlib
+from typing import Final
+
+import msgspec
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import (
     ITEM_MODE,
     OperatorStateMode,
     OperatorSubtaskState,
+    StateTable,
     TaskStateSnapshot,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
+    CheckpointRefusedError,
+)
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
 from headrace.core.ids import ExecutionVertexId
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
+
+UNKNOWN_POSITION: Final = b""
+"""Position of a job with a running source that keeps no state of how far it has read."""
 
 
 def metadata_of(
     checkpoint: PendingCheckpoint, graph: JobGraph, lineage_id: str, epoch: int
 ) -> CheckpointMetadata:
-    """The metadata of a checkpoint that everybody has acknowledged.
+    """Return the metadata of a checkpoint that every subtask has acknowledged.
 
-    CheckpointRefusedError where some subtasks of an operator have finished whose state everybody is to have: their
-    part of it would be missing.
+    CheckpointRefusedError if some subtasks of an operator with union state have finished: their part would be missing.
     """
     snapshots = {
         attempt_id.execution_vertex_id: snapshot
@@ -85,3 +95,32 @@ def _operator(
         ),
         coordinator_state=checkpoint.coordinator_states.get(operator.operator_id),
     )
+
+
+def source_position(metadata: CheckpointMetadata, graph: JobGraph) -> bytes:
+    """Return a digest of the state of all sources and their coordinators: equal digests mean that nothing was read."""
+    consuming = {edge.target_vertex_id for edge in graph.edges}
+    sources = {
+        vertex.operators[0].operator_id
+        for vertex in graph.vertices
+        if vertex.vertex_id not in consuming
+    }
+    digest = hashlib.blake2b(digest_size=16)
+    for operator in metadata.operators:
+        if operator.operator_id in sources:
+            kept = _kept(operator)
+            if not kept and operator.coordinator_state is None and not operator.is_finished:
+                return UNKNOWN_POSITION
+            finished = sorted(operator.finished_subtasks)
+            digest.update(msgspec.msgpack.encode((kept, finished, operator.coordinator_state)))
+    return digest.digest()
+
+
+def _kept(operator: OperatorSnapshot) -> list[tuple[int, str, str, int, bytes]]:
+    """List the source's own state, without event time, which may go on with the clock."""
+    return [
+        (index, chunk.table.value, chunk.name, chunk.row_count, chunk.file.digest)
+        for index, state in sorted(operator.subtasks.items())
+        for chunk in state.chunks
+        if chunk.table is not StateTable.WATERMARKS
+    ]

@@ -13,6 +13,16 @@ def committable(number: int) -> Committable:
     return Committable(f"key-{number}", b"%d" % number)
 
 
+def sent_keys(acknowledged: CheckpointMetadata) -> dict[OperatorId, set[str]]:
+    """Return the keys of all prepared output that came with the acknowledgements."""
+    return {
+        operator.operator_id: {
+            one.key for state in operator.subtasks.values() for one in state.committables
+        }
+        for operator in acknowledged.operators
+    }
+
+
 def metadata(checkpoint_id: int, *subtasks: list[int]) -> CheckpointMetadata:
     states = {
         index: OperatorSubtaskState((), tuple(committable(each) for each in numbers))

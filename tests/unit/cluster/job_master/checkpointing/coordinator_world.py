@@ -5,6 +5,8 @@ from typing import TypeVar
 
 from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import CheckpointPlan
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
     CheckpointProtocol,
 )
@@ -13,38 +15,36 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     ArmPeriodicTimer,
-    ArmTimeout,
-    CalculatePlan,
+    CheckpointPrepared,
     CheckpointRequested,
     CheckpointTimedOut,
     CoordinatorAction,
     CoordinatorEvent,
     CoordinatorsSnapshotted,
-    CreateLocation,
-    IdTaken,
-    LocationCreated,
     PeriodicTimerFired,
-    PlanCalculated,
+    PrepareCheckpoint,
     Publish,
     Published,
     SchedulingStarted,
     SnapshotCoordinators,
-    TakeId,
     TaskAcknowledged,
     TaskDeclined,
 )
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointPlan
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    CheckpointRequest,
+    PendingCheckpoint,
+)
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.randomness import SeededRandom
-from tests.unit.cluster.cluster_samples import attempt
+from tests.unit.cluster.cluster_samples import JOB, attempt
 
 A = TypeVar("A")
 
 SOURCE, SINK = attempt(0, vertex=1), attempt(0, vertex=2)
 PLAN = CheckpointPlan((SOURCE,), (SOURCE, SINK))
 NO_STATE = TaskStateSnapshot()
-STEPS = (CalculatePlan, TakeId, CreateLocation, SnapshotCoordinators, Publish)
+STEPS = (PrepareCheckpoint, SnapshotCoordinators, Publish)
 
 
 @dataclass
@@ -76,25 +76,26 @@ class CoordinatorWorld:
                 events += self._answer(action)
         return self.done[before:]
 
+    def prepared(self, request: CheckpointRequest) -> CheckpointPrepared:
+        """The answer to a PrepareCheckpoint, with the next id."""
+        checkpoint_id, self.next_id = self.next_id, self.next_id + 1
+        options = CheckpointOptions(request.kind)
+        return CheckpointPrepared(request.number, checkpoint_id, 1_000, PLAN, options)
+
     def _answer(self, action: CoordinatorAction) -> list[CoordinatorEvent]:
+        if isinstance(action, SnapshotCoordinators):
+            self.timeouts[action.checkpoint.checkpoint_id] = self.now_ms + action.timeout_ms
         if isinstance(action, self.held):
             return []
         match action:
             case ArmPeriodicTimer(generation, delay_ms):
                 self.timer = (generation, self.now_ms + delay_ms)
-            case ArmTimeout(checkpoint_id, delay_ms):
-                self.timeouts[checkpoint_id] = self.now_ms + delay_ms
-            case CalculatePlan(number):
-                return [PlanCalculated(number, PLAN)]
-            case TakeId(number):
-                self.next_id += 1
-                return [IdTaken(number, self.next_id - 1, 1_000)]
-            case CreateLocation(checkpoint_id, kind, _):
-                return [LocationCreated(checkpoint_id, CheckpointOptions(kind))]
-            case SnapshotCoordinators(checkpoint_id):
-                return [CoordinatorsSnapshotted(checkpoint_id, {})]
+            case PrepareCheckpoint(request):
+                return [self.prepared(request)]
+            case SnapshotCoordinators(checkpoint):
+                return [CoordinatorsSnapshotted(checkpoint.checkpoint_id, {})]
             case Publish(checkpoint):
-                return [Published(checkpoint.checkpoint_id)]
+                return [published(checkpoint)]
             case _:
                 pass
         return []
@@ -151,6 +152,14 @@ class CoordinatorWorld:
     def of(self, kind: type[A]) -> list[A]:
         """Everything of one kind that was done so far."""
         return [action for action in self.done if isinstance(action, kind)]
+
+
+def published(checkpoint: PendingCheckpoint) -> Published:
+    """The answer to a Publish."""
+    metadata = CheckpointMetadata(
+        checkpoint.checkpoint_id, checkpoint.kind, checkpoint.timestamp_ms, JOB, "job", "lineage", 1
+    )
+    return Published(CompletedCheckpoint(metadata, ""))
 
 
 def only(actions: list[CoordinatorAction], kind: type[A]) -> list[A]:

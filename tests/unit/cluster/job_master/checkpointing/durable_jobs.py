@@ -13,7 +13,7 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.retention.leases import LEASES_FOLDER
 from headrace.checkpoint.storage.file_systems import files_below
 from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -39,10 +39,10 @@ class Jobs:
         self.clock = ManualClock(1_700_000_000_000)
         self._started_count = 0
 
-    def start(self, job_id: JobId = JOB, **more: str) -> DurableCheckpointStore:
+    def start(self, job_id: JobId = JOB, **more: str) -> CheckpointStore:
         self._started_count += 1
         settings = Settings({**self.settings, **more})
-        store = DurableCheckpointStore(
+        store = CheckpointStore(
             settings,
             job_id,
             self.clock,
@@ -62,13 +62,13 @@ class Jobs:
         return sorted(name.rpartition("-")[0] if "state" in name else name for name in found)
 
 
-def located(store: DurableCheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKPOINT):
+def located(store: CheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKPOINT):
     checkpoint_id = store.take_id()
     return checkpoint_id, store.locate(checkpoint_id, CheckpointOptions(kind=kind), "")
 
 
 def described(
-    store: DurableCheckpointStore,
+    store: CheckpointStore,
     checkpoint_id: int,
     *files: StateFile,
     kind: SnapshotKind = SnapshotKind.CHECKPOINT,
@@ -81,7 +81,7 @@ def described(
 
 
 def take(
-    store: DurableCheckpointStore,
+    store: CheckpointStore,
     *shared: StateFile,
     kind: SnapshotKind = SnapshotKind.CHECKPOINT,
     shares: bool = False,

@@ -1,7 +1,7 @@
 """Checkpoints of a job with a scripted storage, tasks and coordinators, on a virtual loop."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,15 +17,21 @@ from headrace.checkpoint.handles import (
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
-    CheckpointCoordinatorConfiguration,
-)
-from headrace.cluster.job_master.checkpointing.protocol.plan import (
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
     CheckpointPlan,
     CheckpointRefusedError,
 )
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
+from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
+    CheckpointCoordinatorConfiguration,
+)
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import (
+    CheckpointsLeft,
+    CheckpointStore,
+)
+from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
@@ -46,10 +52,8 @@ SOURCE, SINK = attempt(0, vertex=1), attempt(0, vertex=2)
 OPERATOR = OperatorId((1).to_bytes(16, "big"))
 
 
-class ScriptedStore:
+class ScriptedStore(CheckpointStore):
     """Keeps what is published; raises the scripted error of a call once."""
-
-    lineage_id, epoch = "lineage", 3
 
     def __init__(self) -> None:
         self.errors: dict[str, Exception] = {}
@@ -60,6 +64,14 @@ class ScriptedStore:
         self.left = CheckpointsLeft()
         self.last_id = 0
         self.given_up: list[int] = []
+
+    @property
+    def lineage_id(self) -> str:
+        return "lineage"
+
+    @property
+    def epoch(self) -> int:
+        return 3
 
     def _raise(self, call: str) -> None:
         error = self.errors.pop(call, None)
@@ -109,58 +121,71 @@ class ScriptedStore:
         return self.left
 
 
-class ScriptedTasks:
+class ScriptedTasks(CheckpointTasks):
     """Notes what it is told."""
 
     def __init__(self) -> None:
         self.refusal: CheckpointRefusedError | None = None
         self.told: list[tuple[Any, ...]] = []
-        self.ending: list[ExecutionAttemptId] = []
-        self.progress: CheckpointProgress | None = None
+        self.answer: CheckpointProgress | None = None
         self.answers_late = False
-        self.has_all_data_ended = False
+        self._ending: list[ExecutionAttemptId] = []
+        self._has_all_data_ended = False
+
+    @property
+    def ending(self) -> list[ExecutionAttemptId]:
+        return self._ending
+
+    @ending.setter
+    def ending(self, attempts: list[ExecutionAttemptId]) -> None:
+        self._ending = attempts
+
+    @property
+    def has_all_data_ended(self) -> bool:
+        return self._has_all_data_ended
+
+    @has_all_data_ended.setter
+    def has_all_data_ended(self, has_ended: bool) -> None:
+        self._has_all_data_ended = has_ended
 
     def plan(self) -> CheckpointPlan:
         if self.refusal is not None:
             raise self.refusal
         return CheckpointPlan((SOURCE,), (SOURCE, SINK))
 
-    def trigger_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        timestamp_ms: int,
-        options: CheckpointOptions,
-    ) -> None:
-        self.told.append(("trigger", attempt_id, checkpoint_id, options.alignment))
+    def trigger(self, attempt_id: ExecutionAttemptId, checkpoint: PendingCheckpoint) -> None:
+        alignment = checkpoint.options.alignment
+        self.told.append(("trigger", attempt_id, checkpoint.checkpoint_id, alignment))
 
-    async def checkpoint_progress(
+    async def progress(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> CheckpointProgress | None:
         self.told.append(("asked", attempt_id, checkpoint_id))
         if self.answers_late:
             await asyncio.sleep(1)
-        return self.progress
+        return self.answer
 
-    def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
-    ) -> None:
+    def notify_complete(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
         self.told.append(("complete", attempt_id, checkpoint_id))
 
-    def notify_checkpoint_aborted(
+    def notify_aborted(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
     ) -> None:
         self.told.append(("aborted", attempt_id, checkpoint_id, latest_completed_id))
 
 
-class ScriptedCoordinators:
+class ScriptedCoordinators(OperatorCoordinators):
     """Notes what it hears; what it said has arrived when the test says so."""
 
     def __init__(self) -> None:
-        self.can_be_snapshotted = True
+        self.is_quiet = True
         self.error: Exception | None = None
         self.heard: list[tuple[Any, ...]] = []
         self.arrived: Callable[[], None] = lambda: None
+
+    @property
+    def can_be_snapshotted(self) -> bool:
+        return self.is_quiet
 
     def when_quiet(self, action: Callable[[], None]) -> None:
         self.arrived = action
@@ -168,7 +193,7 @@ class ScriptedCoordinators:
     def when_backlog_changes(self, action: Callable[[bool], None]) -> None:
         self.backlog_changed = action
 
-    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
+    def checkpoint(self, checkpoint_id: int) -> dict[OperatorId, bytes]:
         if self.error is not None:
             raise self.error
         self.heard.append(("taken", checkpoint_id))
@@ -209,12 +234,12 @@ class World:
             self.store,
             tasks=self.tasks,
             coordinators=self.coordinators,
-            commits=lambda owner: SinkCommits(
+            commits=SinkCommits(
                 self.endpoint,
                 graph.job_graph,
                 Settings(),
                 self.run_blocking,
-                on_changed=owner.brakes_changed,
+                on_changed=lambda: self.checkpointing.brakes_changed(),
                 on_failed=self.failures.append,
                 tell=lambda text: self.notices.tell("commits", text),
             ),

@@ -15,7 +15,7 @@ from headrace.checkpoint.options import (
     RETENTION,
 )
 from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -37,9 +37,9 @@ class Run:
     maybe: frozenset[int] = frozenset()
     refused_count: int = 0
 
-    def start(self) -> DurableCheckpointStore | None:
+    def start(self) -> CheckpointStore | None:
         """A new driver; None where the storage does not let it start."""
-        store = DurableCheckpointStore(self.settings, JOB, ManualClock(), self.drawn)
+        store = CheckpointStore(self.settings, JOB, ManualClock(), self.drawn)
         try:
             restored = store.recover()
         except CheckpointError:
@@ -63,7 +63,7 @@ class Run:
             else:
                 assert content == content_of(found, number)
 
-    def checkpoint(self, store: DurableCheckpointStore) -> None:
+    def checkpoint(self, store: CheckpointStore) -> None:
         """Try to take one; whatever fails ends it alone."""
         checkpoint_id = 0
         options = CheckpointOptions()

@@ -20,10 +20,12 @@ from headrace.checkpoint.handles import (
     SubtaskPhase,
     TaskStateSnapshot,
 )
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
+    CheckpointRefusedError,
+)
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     CheckpointCoordinatorConfiguration,
 )
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointsLeft
 from headrace.core.barriers import AlignmentMode, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
@@ -93,7 +95,26 @@ def test_a_full_disk_would_repeat_after_a_restart_and_a_silent_subtask_might_not
 def test_a_place_that_cannot_be_made_ends_the_checkpoint(world: World) -> None:
     world.store.errors["locate"] = CheckpointStorageError("write", "s3:/x", "down")
     assert isinstance(world.begin().result(), CheckpointFailedError)
-    assert world.tasks.told == [("aborted", SOURCE, 1, 0), ("aborted", SINK, 1, 0)]
+    assert world.tasks.told == [], "they know nothing of it"
+    failed = world.checkpointing.overview.latest_failed
+    assert failed is not None and (failed.checkpoint_id, failed.reason) == (1, "IO_EXCEPTION")
+
+
+def test_a_place_that_is_not_made_in_time_ends_the_checkpoint_and_is_removed_when_it_comes(
+    new_world: Callable[[CheckpointCoordinatorConfiguration], World],
+) -> None:
+    world = new_world(CheckpointCoordinatorConfiguration(60_000, timeout_ms=500))
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    world.loop.run_for(1)
+    world.storage_answers.clear()
+    asked = world.begin()
+    world.loop.run_for(500)
+    assert "it was not complete in time: the checkpoint storage" in str(asked.result())
+    failed = world.checkpointing.overview.latest_failed
+    assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
+    world.storage_answers.set()
+    world.loop.run_for(1)
+    assert world.store.discarded == [(1, "/chk-1", [])] and world.tasks.told == []
 
 
 def test_where_somebody_else_leads_the_job_it_ends_and_nothing_is_restarted(world: World) -> None:
@@ -184,10 +205,10 @@ def test_an_older_attempt_opens_no_gate(world: World) -> None:
 
 
 def test_coordinators_are_asked_when_all_they_said_has_arrived(world: World) -> None:
-    world.coordinators.can_be_snapshotted = False
+    world.coordinators.is_quiet = False
     world.begin()
     assert world.coordinators.heard == [] and world.tasks.told == []
-    world.coordinators.can_be_snapshotted = True
+    world.coordinators.is_quiet = True
     world.coordinators.arrived()
     assert world.coordinators.heard == [("taken", 1)]
     assert [each[0] for each in world.tasks.told] == ["trigger"]
@@ -232,7 +253,7 @@ def test_what_expires_says_where_it_is_stuck(world: World) -> None:
 
 
 def test_what_expires_says_whose_barriers_are_missing(world: World) -> None:
-    world.tasks.progress = CheckpointProgress(
+    world.tasks.answer = CheckpointProgress(
         SubtaskPhase.ALIGNING, 590_000, (SOURCE,), 1, 3, 12_345, "BACK_PRESSURED"
     )
     asked = world.begin()

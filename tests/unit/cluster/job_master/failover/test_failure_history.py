@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.checkpointing.source_position import UNKNOWN_POSITION
+from headrace.cluster.job_master.checkpointing.store.metadata_builder import UNKNOWN_POSITION
 from headrace.cluster.job_master.failover.failure_history import (
     CONCURRENT_MAX,
     SAME_ERROR_RESTARTS,

@@ -27,7 +27,6 @@ from headrace.cluster.job_master.checkpointing.assignment.operator_state_reparti
 )
 from headrace.cluster.job_master.checkpointing.assignment.state_assignment import (
     assign_state,
-    without_channel_state,
 )
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import ExecutionVertexId, JobId, JobVertexId, OperatorId
@@ -337,5 +336,5 @@ def test_records_in_flight_may_be_left_out_and_nothing_else_is() -> None:
     in_flight = StateChunk(StateTable.CHANNELS, "", 3, NO_FILE)
     kept = (keyed("a", 0, 7), watermark(50, 40))
     old = snapshot((*kept, in_flight))
-    (operator,) = without_channel_state(metadata(old)).operators
+    (operator,) = metadata(old).without_channel_state().operators
     assert operator == snapshot(kept)

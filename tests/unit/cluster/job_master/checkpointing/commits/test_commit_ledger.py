@@ -4,11 +4,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
-from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger, sent_keys
+from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger
 from tests.unit.cluster.job_master.checkpointing.committing_metadata import (
     SINK,
     committable,
     metadata,
+    sent_keys,
 )
 
 

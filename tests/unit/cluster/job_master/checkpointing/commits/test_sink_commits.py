@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.options import REPEAT_OUTPUT
-from headrace.cluster.job_master.checkpointing.commits.commit_ledger import sent_keys
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
     COMMIT_RETRIES,
     CommitFailedError,
@@ -20,9 +19,14 @@ from headrace.core.clock import Cancellable, ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.functions.sink import Committer, CommitterContext
+from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import job_graph, vertex
-from tests.unit.cluster.job_master.checkpointing.committing_metadata import SINK, metadata
+from tests.unit.cluster.job_master.checkpointing.committing_metadata import (
+    SINK,
+    metadata,
+    sent_keys,
+)
 
 T = TypeVar("T")
 
@@ -61,6 +65,19 @@ class KnowingCommitter(ScriptedCommitter):
         return self.last_id
 
 
+class LoopEndpoint(RpcEndpoint):
+    """Runs everything on a virtual loop, without an RPC service."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
+        return self._loop.call_later(delay_ms / 1000, action)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        return self._loop.create_task(coroutine, name=name)
+
+
 class World:
     """A sink's commits on a virtual loop; blocking calls take 10 ms."""
 
@@ -87,7 +104,7 @@ class World:
         )
         graph = job_graph((msgspec.structs.replace(sample, operators=(operator,)),))
         self.commits = SinkCommits(
-            self,
+            LoopEndpoint(self.loop),
             graph,
             Settings({COMMIT_RETRIES.key: str(retries), REPEAT_OUTPUT.key: str(may_repeat)}),
             self._run_blocking,
@@ -96,12 +113,6 @@ class World:
             tell=self.told.append,
             factories=dict.fromkeys(names, create),
         )
-
-    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
-        return self.loop.call_later(delay_ms / 1000, action)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        return self.loop.create_task(coroutine, name=name)
 
     async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
         await asyncio.sleep(0.01)

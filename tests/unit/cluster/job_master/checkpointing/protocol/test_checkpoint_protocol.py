@@ -14,26 +14,19 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     BrakesChanged,
     CheckpointStepFailed,
     CheckpointTimedOut,
-    CompleteRequest,
-    CreateLocation,
-    DiscardLocation,
-    DiscardState,
+    DiscardFiles,
     FailJob,
     FailRequest,
-    IdTaken,
-    LocationCreated,
     NotifyAborted,
     NotifyComplete,
     PeriodicTimerFired,
+    PrepareCheckpoint,
     Publish,
-    Published,
     RegisterSharedState,
     SchedulingStopped,
     SendTriggers,
     SnapshotCoordinators,
-    TakeId,
     TaskGone,
-    TriggerFailed,
 )
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from tests.unit.cluster.cluster_samples import attempt
@@ -43,6 +36,7 @@ from tests.unit.cluster.job_master.checkpointing.coordinator_world import (
     SOURCE,
     CoordinatorWorld,
     only,
+    published,
 )
 
 
@@ -53,20 +47,15 @@ def names(actions: Sequence[object]) -> list[str]:
 def test_a_checkpoint_goes_through_its_steps_in_order() -> None:
     world = CoordinatorWorld()
     assert names(world.request()) == [
-        "CalculatePlan",
-        "TakeId",
-        "ArmTimeout",
-        "CreateLocation",
+        "PrepareCheckpoint",
         "SnapshotCoordinators",
         "SendTriggers",
     ]
     assert names(world.acknowledge(1)) == [
         "RegisterSharedState",
         "RegisterSharedState",
-        "CancelTimeout",
         "Publish",
         "NotifyComplete",
-        "CompleteRequest",
     ]
     assert world.coordinator.pending == () and world.coordinator.latest_completed_id == 1
 
@@ -76,14 +65,15 @@ def test_nobody_is_told_of_completion_before_the_metadata_is_durable() -> None:
     world.request()
     world.acknowledge(1)
     assert world.of(NotifyComplete) == []
-    assert names(world.handle(Published(1))) == ["NotifyComplete", "CompleteRequest"]
+    (publish,) = world.of(Publish)
+    assert names(world.handle(published(publish.checkpoint))) == ["NotifyComplete"]
 
 
 def test_no_barrier_is_sent_before_the_operator_coordinators_are_snapshotted() -> None:
     world = CoordinatorWorld(held=(SnapshotCoordinators,))
     world.request()
     assert world.of(SendTriggers) == []
-    world.handle(CheckpointStepFailed(1, R.TRIGGER_CHECKPOINT_FAILURE, "no"))
+    world.handle(CheckpointStepFailed(world.next_number, R.TRIGGER_CHECKPOINT_FAILURE, "no"))
     assert world.of(SendTriggers) == [] and len(world.of(NotifyAborted)) == 1
 
 
@@ -91,7 +81,7 @@ def test_a_repeated_acknowledgement_counts_once() -> None:
     world = CoordinatorWorld()
     world.request()
     world.acknowledge(1, SOURCE, SOURCE, SOURCE)
-    assert world.of(Publish) == [] and world.of(DiscardState) == []
+    assert world.of(Publish) == [] and world.of(DiscardFiles) == []
     world.acknowledge(1, SINK)
     assert len(world.of(NotifyComplete)) == 1
 
@@ -100,7 +90,7 @@ def test_an_acknowledgement_of_somebody_else_is_thrown_away() -> None:
     world = CoordinatorWorld()
     world.request()
     done = world.acknowledge(1, attempt(0, vertex=2, number=7))
-    assert names(done) == ["RegisterSharedState", "DiscardState"]
+    assert names(done) == ["RegisterSharedState", "DiscardFiles"]
 
 
 def test_a_late_acknowledgement_keeps_its_shared_files_and_loses_the_others() -> None:
@@ -108,7 +98,7 @@ def test_a_late_acknowledgement_keeps_its_shared_files_and_loses_the_others() ->
     world.request()
     world.decline(1)
     done = world.acknowledge(1, SOURCE)
-    assert only(done, RegisterSharedState) and only(done, DiscardState)
+    assert only(done, RegisterSharedState) and only(done, DiscardFiles)
 
 
 @pytest.mark.parametrize("kind", SnapshotKind)
@@ -118,10 +108,10 @@ def test_a_repeated_acknowledgement_of_what_was_published_deletes_nothing(
     world = CoordinatorWorld()
     world.request(kind)
     world.acknowledge(1)
-    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    assert only(world.acknowledge(1, SOURCE), DiscardFiles) == []
     world.request()
     world.acknowledge(2)
-    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    assert only(world.acknowledge(1, SOURCE), DiscardFiles) == []
 
 
 @pytest.mark.parametrize("kind", SnapshotKind)
@@ -131,8 +121,12 @@ def test_a_repeated_acknowledgement_of_what_may_have_been_published_deletes_noth
     world = CoordinatorWorld(held=(Publish,))
     world.request(kind)
     world.acknowledge(1)
-    world.handle(CheckpointStepFailed(1, R.FINALIZE_CHECKPOINT_FAILURE, "no answer"))
-    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    failed = R.FINALIZE_CHECKPOINT_FAILURE
+    done = world.handle(
+        CheckpointStepFailed(world.next_number, failed, "no answer", keeps_files=True)
+    )
+    assert only(done, NotifyAborted)[0].keeps_files
+    assert only(world.acknowledge(1, SOURCE), DiscardFiles) == []
 
 
 def test_the_shared_files_of_a_savepoint_are_its_own() -> None:
@@ -164,7 +158,7 @@ def test_what_is_being_published_cannot_be_taken_back() -> None:
     world.handle(TaskGone(SINK))
     world.handle(SchedulingStopped())
     assert world.of(NotifyAborted) == [] and world.coordinator.is_publishing
-    world.handle(Published(1))
+    world.handle(published(world.of(Publish)[0].checkpoint))
     assert len(world.of(NotifyComplete)) == 1
 
 
@@ -174,8 +168,10 @@ def test_a_failed_publication_ends_the_checkpoint() -> None:
     )
     world.request()
     world.acknowledge(1)
-    done = world.handle(CheckpointStepFailed(1, R.FINALIZE_CHECKPOINT_FAILURE, "disk full"))
-    assert only(done, NotifyAborted)[0].reason is R.FINALIZE_CHECKPOINT_FAILURE
+    failed = R.FINALIZE_CHECKPOINT_FAILURE
+    done = world.handle(CheckpointStepFailed(world.next_number, failed, "disk full"))
+    (aborted,) = only(done, NotifyAborted)
+    assert aborted.reason is failed and not aborted.keeps_files
     assert only(done, FailJob) == []
 
 
@@ -190,11 +186,27 @@ def test_a_failed_task_ends_only_the_checkpoints_that_wait_for_it() -> None:
 
 
 def test_a_task_that_fails_between_plan_and_id_ends_the_trigger() -> None:
-    world = CoordinatorWorld(held=(TakeId,))
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
     world.request()
     world.handle(TaskGone(SINK))
-    (failed,) = only(world.handle(IdTaken(world.next_number, 1, 0)), FailRequest)
+    done = world.handle(world.prepared(world.of(PrepareCheckpoint)[0].request))
+    (failed,) = only(done, FailRequest)
     assert failed.reason is R.TASK_FAILURE and world.coordinator.pending == ()
+    assert [each.checkpoint_id for each in only(done, DiscardFiles)] == [1]
+
+
+def test_while_a_checkpoint_is_prepared_the_coordinator_is_not_idle() -> None:
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
+    assert world.coordinator.is_idle
+    world.request()
+    assert not world.coordinator.is_idle
+
+
+def test_a_task_that_takes_no_part_may_end_while_a_checkpoint_is_prepared() -> None:
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
+    world.request()
+    world.handle(TaskGone(attempt(0, vertex=3)))
+    assert only(world.handle(world.prepared(world.of(PrepareCheckpoint)[0].request)), SendTriggers)
 
 
 def test_a_later_completion_subsumes_what_is_older() -> None:
@@ -217,7 +229,7 @@ def test_a_savepoint_is_never_subsumed() -> None:
     world.acknowledge(2)
     assert world.of(NotifyAborted) == []
     world.acknowledge(1)
-    assert [each.request.kind for each in world.of(CompleteRequest)] == [
+    assert [each.checkpoint.kind for each in world.of(NotifyComplete)] == [
         SnapshotKind.CHECKPOINT,
         SnapshotKind.SAVEPOINT,
     ]
@@ -227,15 +239,16 @@ def test_a_savepoint_while_the_job_goes_on_commits_nothing() -> None:
     world = CoordinatorWorld()
     world.request(SnapshotKind.SAVEPOINT)
     world.acknowledge(1)
-    assert world.of(NotifyComplete) == [] and len(world.of(CompleteRequest)) == 1
-    assert world.coordinator.latest_completed_id == 0
+    (complete,) = world.of(NotifyComplete)
+    assert not complete.checkpoint.commits and world.coordinator.latest_completed_id == 0
 
 
 def test_a_savepoint_with_which_the_job_stops_commits() -> None:
     world = CoordinatorWorld()
     world.request(SnapshotKind.SAVEPOINT_SUSPEND)
     world.acknowledge(1)
-    assert len(world.of(NotifyComplete)) == 1
+    (complete,) = world.of(NotifyComplete)
+    assert complete.checkpoint.commits
 
 
 def test_only_one_checkpoint_is_published_at_a_time_and_the_older_one_first() -> None:
@@ -248,19 +261,19 @@ def test_only_one_checkpoint_is_published_at_a_time_and_the_older_one_first() ->
     world.acknowledge(3)
     world.acknowledge(2)
     assert [each.checkpoint.checkpoint_id for each in world.of(Publish)] == [1]
-    world.handle(Published(1))
+    world.handle(published(world.of(Publish)[0].checkpoint))
     assert [each.checkpoint.checkpoint_id for each in world.of(Publish)] == [1, 2]
 
 
 def test_one_trigger_is_under_way_at_a_time() -> None:
     world = CoordinatorWorld(
-        CheckpointCoordinatorConfiguration(None, max_concurrent=5), held=(CreateLocation,)
+        CheckpointCoordinatorConfiguration(None, max_concurrent=5), held=(PrepareCheckpoint,)
     )
     world.request()
     world.request()
-    assert len(world.of(TakeId)) == 1
-    world.handle(LocationCreated(1, CheckpointOptions()))
-    assert len(world.of(TakeId)) == 2
+    (prepare,) = world.of(PrepareCheckpoint)
+    world.handle(world.prepared(prepare.request))
+    assert len(world.of(PrepareCheckpoint)) == 2
 
 
 def test_no_more_are_under_way_than_allowed_but_a_savepoint_passes() -> None:
@@ -270,7 +283,12 @@ def test_no_more_are_under_way_than_allowed_but_a_savepoint_passes() -> None:
     assert len(world.of(SendTriggers)) == 1
     world.request(SnapshotKind.SAVEPOINT)
     assert world.of(SendTriggers)[-1].checkpoint.kind is SnapshotKind.SAVEPOINT
-    assert world.coordinator.waiting_count == 1
+    world.acknowledge(2)
+    assert len(world.of(SendTriggers)) == 2, "the second checkpoint waits for the first"
+    world.acknowledge(1)
+    assert not world.coordinator.is_idle and len(world.of(SendTriggers)) == 3
+    world.acknowledge(3)
+    assert world.coordinator.is_idle
 
 
 def test_a_savepoint_waits_where_checkpoints_are_unaligned() -> None:
@@ -286,44 +304,47 @@ def test_slow_deletion_holds_new_checkpoints_up() -> None:
     world = CoordinatorWorld()
     world.handle(BrakesChanged(cleaning_count=2))
     assert world.request() == []
-    assert names(world.handle(BrakesChanged(cleaning_count=1)))[0] == "CalculatePlan"
+    assert names(world.handle(BrakesChanged(cleaning_count=1)))[0] == "PrepareCheckpoint"
 
 
 def test_a_sink_that_does_not_commit_holds_new_checkpoints_up() -> None:
     world = CoordinatorWorld()
     world.handle(BrakesChanged(0, is_commit_backlog_full=True))
     assert world.request() == []
-    assert names(world.handle(BrakesChanged(0)))[0] == "CalculatePlan"
+    assert names(world.handle(BrakesChanged(0)))[0] == "PrepareCheckpoint"
 
 
 def test_a_trigger_that_failed_lets_the_next_one_go() -> None:
     world = CoordinatorWorld(
-        CheckpointCoordinatorConfiguration(None, tolerable_failure_count=9), held=(TakeId,)
+        CheckpointCoordinatorConfiguration(None, tolerable_failure_count=9),
+        held=(PrepareCheckpoint,),
     )
     world.request()
     number = world.next_number
     world.request()
-    done = world.handle(TriggerFailed(number, R.IO_EXCEPTION, "no room"))
+    done = world.handle(CheckpointStepFailed(number, R.IO_EXCEPTION, "no room"))
     assert only(done, FailRequest)[0].text == "no room"
-    assert len(world.of(TakeId)) == 2
+    assert len(world.of(PrepareCheckpoint)) == 2
 
 
 def test_a_location_that_comes_too_late_is_removed_again() -> None:
-    world = CoordinatorWorld(held=(CreateLocation,))
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
     world.request()
     world.handle(SchedulingStopped())
-    done = world.handle(LocationCreated(1, CheckpointOptions()))
-    assert done == [DiscardLocation(1, CheckpointOptions())]
+    done = world.handle(world.prepared(world.of(PrepareCheckpoint)[0].request))
+    assert done == [DiscardFiles(1, CheckpointOptions())]
 
 
 def test_an_id_that_comes_for_a_trigger_given_up_is_passed_over() -> None:
-    world = CoordinatorWorld(held=(TakeId,))
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
     world.request()
-    number = world.next_number
     world.handle(SchedulingStopped())
     world.request()
-    assert world.handle(IdTaken(number, 1, 0)) == []
-    assert names(world.handle(IdTaken(world.next_number, 2, 0)))[0] == "ArmTimeout"
+    given_up, present = (each.request for each in world.of(PrepareCheckpoint))
+    assert not world.coordinator.is_preparing(given_up.number)
+    assert names(world.handle(world.prepared(given_up))) == ["DiscardFiles"]
+    assert world.coordinator.is_preparing(present.number)
+    assert names(world.handle(world.prepared(present)))[0] == "SnapshotCoordinators"
 
 
 def test_when_the_job_stops_everything_under_way_and_wanted_comes_to_nothing() -> None:
@@ -467,6 +488,6 @@ def test_sixteen_that_were_given_up_are_remembered() -> None:
     world.request()
     world.acknowledge(18)
     # Behind a complete one only of those that are remembered is it known that nobody needs what comes.
-    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    assert only(world.acknowledge(1, SOURCE), DiscardFiles) == []
     for checkpoint_id in range(2, 18):
-        assert only(world.acknowledge(checkpoint_id, SOURCE), DiscardState)
+        assert only(world.acknowledge(checkpoint_id, SOURCE), DiscardFiles)

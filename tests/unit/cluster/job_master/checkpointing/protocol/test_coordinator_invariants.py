@@ -13,38 +13,32 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     BrakesChanged,
-    CalculatePlan,
     CheckpointRequested,
     CheckpointStepFailed,
     CheckpointTimedOut,
-    CompleteRequest,
     CoordinatorAction,
     CoordinatorsSnapshotted,
-    CreateLocation,
     FailRequest,
-    IdTaken,
-    LocationCreated,
     NotifyAborted,
     NotifyComplete,
     PeriodicTimerFired,
-    PlanCalculated,
+    PrepareCheckpoint,
     Publish,
-    Published,
     SchedulingStarted,
     SchedulingStopped,
     SendTriggers,
     SnapshotCoordinators,
-    TakeId,
     TaskGone,
-    TriggerFailed,
 )
-from headrace.core.barriers import CheckpointOptions, SnapshotKind
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import CheckpointRequest
+from headrace.core.barriers import SnapshotKind
 from tests.unit.cluster.job_master.checkpointing.coordinator_world import (
     PLAN,
     SINK,
     SOURCE,
     STEPS,
     CoordinatorWorld,
+    published,
 )
 
 
@@ -63,33 +57,38 @@ class History:
 
     def check(self, action: CoordinatorAction) -> None:
         match action:
-            case CreateLocation(checkpoint_id, kind):
-                assert not self.ids or checkpoint_id > self.ids[-1]
-                self.ids.append(checkpoint_id)
-                if kind.is_savepoint:
-                    self.savepoints.add(checkpoint_id)
+            case SnapshotCoordinators(checkpoint):
+                assert not self.ids or checkpoint.checkpoint_id > self.ids[-1]
+                self.ids.append(checkpoint.checkpoint_id)
+                if checkpoint.kind.is_savepoint:
+                    self.savepoints.add(checkpoint.checkpoint_id)
             case Publish(checkpoint):
                 assert checkpoint.is_acknowledged
                 assert checkpoint.checkpoint_id not in (*self.aborted, *self.published)
                 self.publishing += 1
                 assert self.publishing == 1, "one at a time"
-            case NotifyComplete(checkpoint):
+            case NotifyComplete(checkpoint, completed):
                 checkpoint_id = checkpoint.checkpoint_id
+                assert completed.checkpoint_id == checkpoint_id
                 assert checkpoint_id in self.published, "told before it was durable"
                 self._end(checkpoint_id)
                 earlier = [each for each in self.completed if each not in self.savepoints]
                 if checkpoint_id not in self.savepoints:
                     assert not earlier or checkpoint_id > max(earlier)
                 self.completed.append(checkpoint_id)
+                self._answer(checkpoint.request)
             case NotifyAborted(checkpoint, _):
                 assert checkpoint.checkpoint_id not in self.published, "savepoints too"
                 self._end(checkpoint.checkpoint_id)
                 self.aborted.append(checkpoint.checkpoint_id)
-            case CompleteRequest(request) | FailRequest(request):
-                self.answered[request.number] += 1
-                assert self.answered[request.number] == 1, "answered twice"
+            case FailRequest(request):
+                self._answer(request)
             case _:
                 pass
+
+    def _answer(self, request: CheckpointRequest) -> None:
+        self.answered[request.number] += 1
+        assert self.answered[request.number] == 1, "answered twice"
 
     def _end(self, checkpoint_id: int) -> None:
         assert checkpoint_id not in self.completed and checkpoint_id not in self.aborted
@@ -141,7 +140,7 @@ def test_every_checkpoint_ends_once_in_rising_order_and_only_what_is_durable_is_
     publishing = [each for each in open_steps if isinstance(each, Publish)]
     for step in publishing:
         history.published.add(step.checkpoint.checkpoint_id)
-        for action in world.handle(Published(step.checkpoint.checkpoint_id)):
+        for action in world.handle(published(step.checkpoint)):
             history.check(action)
     assert world.coordinator.pending == (), "nothing is left over"
     assert all(history.answered[number] == 1 for number in history.requested)
@@ -189,31 +188,26 @@ def _send(
 def _answer(
     world: CoordinatorWorld, history: History, step: CoordinatorAction, succeeds: bool
 ) -> list[CoordinatorAction]:
+    reason = R.IO_EXCEPTION
     match step:
-        case CalculatePlan(number) | TakeId(number) if not succeeds:
-            return world.handle(TriggerFailed(number, R.IO_EXCEPTION, "no"))
-        case CalculatePlan(number):
-            return world.handle(PlanCalculated(number, PLAN))
-        case TakeId(number):
-            world.next_id += 1
-            return world.handle(IdTaken(number, world.next_id, 0))
-        case CreateLocation(checkpoint_id) if succeeds:
-            return world.handle(LocationCreated(checkpoint_id, CheckpointOptions()))
-        case SnapshotCoordinators(checkpoint_id) if succeeds:
-            return world.handle(CoordinatorsSnapshotted(checkpoint_id, {}))
+        case PrepareCheckpoint(request) if succeeds:
+            return world.handle(world.prepared(request))
+        case SnapshotCoordinators(checkpoint) if succeeds:
+            return world.handle(CoordinatorsSnapshotted(checkpoint.checkpoint_id, {}))
+        case Publish(checkpoint) if succeeds:
+            history.publishing -= 1
+            history.published.add(checkpoint.checkpoint_id)
+            return world.handle(published(checkpoint))
         case Publish(checkpoint):
             history.publishing -= 1
-            checkpoint_id = checkpoint.checkpoint_id
-            if succeeds:
-                history.published.add(checkpoint_id)
-                return world.handle(Published(checkpoint_id))
-            return world.handle(
-                CheckpointStepFailed(checkpoint_id, R.FINALIZE_CHECKPOINT_FAILURE, "no")
-            )
-        case CreateLocation(checkpoint_id) | SnapshotCoordinators(checkpoint_id):
-            return world.handle(CheckpointStepFailed(checkpoint_id, R.IO_EXCEPTION, "no"))
+            number, reason = checkpoint.request.number, R.FINALIZE_CHECKPOINT_FAILURE
+        case PrepareCheckpoint(request):
+            number = request.number
+        case SnapshotCoordinators(checkpoint):
+            number = checkpoint.request.number
         case _:
             raise AssertionError(step)
+    return world.handle(CheckpointStepFailed(number, reason, "no"))
 
 
 @given(

@@ -8,10 +8,10 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import (
     CheckpointStepFailed,
-    CreateLocation,
     FailJob,
     FailRequest,
     NotifyAborted,
+    PrepareCheckpoint,
 )
 from headrace.core.barriers import SnapshotKind
 from tests.unit.cluster.job_master.checkpointing.coordinator_world import CoordinatorWorld, only
@@ -52,9 +52,9 @@ def test_a_task_that_was_not_ready_does_not_count() -> None:
 
 
 def test_a_savepoint_that_fails_in_the_storage_concerns_only_who_asked() -> None:
-    world = CoordinatorWorld(held=(CreateLocation,))
+    world = CoordinatorWorld(held=(PrepareCheckpoint,))
     world.request(SnapshotKind.SAVEPOINT)
-    done = world.handle(CheckpointStepFailed(1, R.IO_EXCEPTION, "no such bucket"))
+    done = world.handle(CheckpointStepFailed(world.next_number, R.IO_EXCEPTION, "no such bucket"))
     assert only(done, FailRequest)[0].text == "no such bucket" and not only(done, FailJob)
 
 

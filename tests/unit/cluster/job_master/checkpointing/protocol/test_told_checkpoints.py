@@ -6,10 +6,12 @@ import pytest
 
 from headrace.checkpoint.errors import CheckpointFailureReason as R
 from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
+    CheckpointRefusedError,
+)
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     CheckpointCoordinatorConfiguration,
 )
-from headrace.cluster.job_master.checkpointing.protocol.plan import CheckpointRefusedError
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import World

@@ -1,4 +1,4 @@
-"""CheckpointIds: the next id is there before it is needed, and ids are given out in the order of their taking."""
+"""CheckpointIdCounter: the next id is there before it is needed, and ids are given out in the order of their taking."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,7 @@ from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuratio
     CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
-    CheckpointIds,
+    CheckpointIdCounter,
     CheckpointIo,
 )
 from headrace.core.lifecycle import JobStatus
@@ -35,12 +35,14 @@ def world(new_world: Callable[[float | None], World]) -> World:
 
 
 @pytest.fixture
-def ids(world: World) -> CheckpointIds:
+def ids(world: World) -> CheckpointIdCounter:
     calls = CheckpointIo(world.store, world.run_blocking, world.endpoint.spawn, lambda: None)
-    return CheckpointIds(calls, world.endpoint.spawn)
+    return CheckpointIdCounter(calls, world.endpoint.spawn)
 
 
-def test_an_id_that_was_taken_ahead_needs_no_storage(world: World, ids: CheckpointIds) -> None:
+def test_an_id_that_was_taken_ahead_needs_no_storage(
+    world: World, ids: CheckpointIdCounter
+) -> None:
     ids.take_ahead()
     world.loop.run_for(1)
     assert world.store.last_id == 1
@@ -48,7 +50,7 @@ def test_an_id_that_was_taken_ahead_needs_no_storage(world: World, ids: Checkpoi
     assert world.loop.run_until(ids.take()) == 1
 
 
-def test_one_id_is_taken_ahead_and_no_more(world: World, ids: CheckpointIds) -> None:
+def test_one_id_is_taken_ahead_and_no_more(world: World, ids: CheckpointIdCounter) -> None:
     for _ in range(3):
         ids.take_ahead()
     world.loop.run_for(1)
@@ -57,7 +59,9 @@ def test_one_id_is_taken_ahead_and_no_more(world: World, ids: CheckpointIds) -> 
     assert world.store.last_id == 1
 
 
-def test_whoever_comes_while_one_is_taken_ahead_has_that(world: World, ids: CheckpointIds) -> None:
+def test_whoever_comes_while_one_is_taken_ahead_has_that(
+    world: World, ids: CheckpointIdCounter
+) -> None:
     world.storage_answers.clear()
     ids.take_ahead()
     world.loop.run_for(1)
@@ -70,7 +74,7 @@ def test_whoever_comes_while_one_is_taken_ahead_has_that(world: World, ids: Chec
 
 
 def test_a_storage_that_fails_ahead_of_time_is_asked_again(
-    world: World, ids: CheckpointIds
+    world: World, ids: CheckpointIdCounter
 ) -> None:
     world.store.errors["take_id"] = CheckpointStorageError("write", "s3:/x", "down")
     ids.take_ahead()
@@ -79,7 +83,9 @@ def test_a_storage_that_fails_ahead_of_time_is_asked_again(
     assert world.loop.run_until(ids.take()) == 1
 
 
-def test_an_id_that_nobody_needed_is_given_up_in_the_end(world: World, ids: CheckpointIds) -> None:
+def test_an_id_that_nobody_needed_is_given_up_in_the_end(
+    world: World, ids: CheckpointIdCounter
+) -> None:
     world.storage_answers.clear()
     ids.take_ahead()
     world.loop.run_for(1)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage.file_systems import files_below
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import JobStatus
 from testkit.faulty_file_system import StorageFaults
@@ -33,7 +33,7 @@ def death(monkeypatch: pytest.MonkeyPatch) -> _Death:
     return one
 
 
-def _begin(run: Run) -> DurableCheckpointStore:
+def _begin(run: Run) -> CheckpointStore:
     store = run.start()
     assert store is not None
     run.checkpoint(store)
@@ -114,7 +114,7 @@ def _restored(run: Run) -> int:
 
 def _left_behind(run: Run) -> set[str]:
     """Files of state to which no complete checkpoint refers."""
-    store = DurableCheckpointStore(run.settings, JOB, ManualClock(), run.drawn)
+    store = CheckpointStore(run.settings, JOB, ManualClock(), run.drawn)
     restored = store.recover()
     assert restored is not None
     referred = {file.uri.rpartition("/")[2] for file in restored.metadata.files() if file.uri}

@@ -11,14 +11,16 @@ from headrace.checkpoint.handles import (
     StateTable,
     TaskStateSnapshot,
 )
-from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.protocol.plan import (
+from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
     CheckpointPlan,
     CheckpointRefusedError,
 )
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import (
+    CheckpointRequest,
+    PendingCheckpoint,
+)
 from headrace.cluster.job_master.checkpointing.store.metadata_builder import metadata_of
-from headrace.core.barriers import SnapshotKind
+from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId
 from tests.unit.cluster.cluster_samples import attempt, job_graph, vertex, vertex_id
 
@@ -42,7 +44,7 @@ def acknowledged(
         tuple(ExecutionVertexId(vertex_id(1), index) for index in finished),
     )
     request = CheckpointRequest(1, SnapshotKind.CHECKPOINT)
-    checkpoint = PendingCheckpoint(5, 1_000, request, plan)
+    checkpoint = PendingCheckpoint(5, 1_000, request, plan, CheckpointOptions())
     for index, each in snapshots.items():
         checkpoint.acknowledge(attempts[index], each, CheckpointMetrics())
     return checkpoint

@@ -21,7 +21,7 @@ from headrace.checkpoint.options import (
     SAVEPOINT_DIRECTORY,
 )
 from headrace.checkpoint.storage import checkpoint_storage, lineages
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -32,7 +32,7 @@ JOB = JobId(b"j" * 16)
 CALLS = ("put_if_absent", "replace_file", "files_below", "is_there", "read_all", "remove_file")
 
 
-def driver(folder: Path, seed: int) -> DurableCheckpointStore:
+def driver(folder: Path, seed: int) -> CheckpointStore:
     settings = Settings(
         {
             CHECKPOINT_DIRECTORY.key: str(folder / "checkpoints"),
@@ -41,12 +41,12 @@ def driver(folder: Path, seed: int) -> DurableCheckpointStore:
             KEY_FILE.key: str(folder / "key"),
         }
     )
-    return DurableCheckpointStore(
+    return CheckpointStore(
         settings, JOB, ManualClock(), random.Random(seed), start=lambda name, body: body()
     )
 
 
-def take(store: DurableCheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
+def take(store: CheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
     """Take a snapshot without any state; return where it lies."""
     checkpoint_id = store.take_id()
     options = store.locate(checkpoint_id, CheckpointOptions(kind=kind), "")

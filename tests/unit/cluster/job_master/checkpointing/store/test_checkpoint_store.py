@@ -23,7 +23,7 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.retention.leases import LEASE_DURATION_MS, Lease, take_lease
 from headrace.checkpoint.storage.file_systems import files_below
 from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
-from headrace.cluster.job_master.checkpointing.store.checkpoint_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -75,7 +75,7 @@ def test_the_old_one_goes_once_the_new_one_is_there(jobs: Jobs) -> None:
     assert jobs.files() == ["chk-2/_metadata"]
 
 
-def _next(store: DurableCheckpointStore) -> tuple[CheckpointMetadata, CheckpointOptions]:
+def _next(store: CheckpointStore) -> tuple[CheckpointMetadata, CheckpointOptions]:
     checkpoint_id, options = located(store)
     return described(store, checkpoint_id), options
 
@@ -233,7 +233,7 @@ def test_a_job_that_cannot_start_from_its_checkpoints_deletes_none(jobs: Jobs) -
     first = jobs.start(**{NUM_RETAINED.key: "2"})
     take(first)
     Path(file_of(take(first)).uri).unlink()
-    second = DurableCheckpointStore(
+    second = CheckpointStore(
         Settings({**jobs.settings, NUM_RETAINED.key: "2"}), JOB, ManualClock(), random.Random(9)
     )
     with pytest.raises(CheckpointCorruptedError):
@@ -330,7 +330,7 @@ def test_output_that_is_not_committed_keeps_the_newest(jobs: Jobs) -> None:
 
 
 def test_in_memory_nothing_outlives_the_driver(tmp_path: Path) -> None:
-    store = DurableCheckpointStore(Settings(), JOB, ManualClock(), random.Random(1))
+    store = CheckpointStore(Settings(), JOB, ManualClock(), random.Random(1))
     assert store.recover() is None
     checkpoint_id, options = located(store)
     completed = store.publish(described(store, checkpoint_id), options)

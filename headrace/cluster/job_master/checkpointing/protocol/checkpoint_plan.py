@@ -1,9 +1,9 @@
-"""Plans which subtasks take part in a checkpoint when some have finished already. Pure.
+"""CheckpointPlan: the subtasks that take part in a checkpoint when some have finished already. Pure.
 
 Source: Flink DefaultCheckpointPlanCalculator, DefaultCheckpointPlan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from headrace.checkpoint.errors import CheckpointFailureReason
@@ -24,7 +24,7 @@ class CheckpointPlan:
 
 
 class CheckpointRefusedError(HeadraceError):
-    """The checkpoint is not even begun. `is_lasting`: nor will another be, before tasks restart."""
+    """A checkpoint cannot be taken now. `is_lasting`: nor can another one, before tasks restart."""
 
     domain, recoverable = ErrorDomain.INTERNAL, True
 
@@ -36,50 +36,44 @@ class CheckpointRefusedError(HeadraceError):
         self.is_lasting = is_lasting
 
 
-@dataclass(frozen=True)
-class SubtaskAttempt:
-    """The current attempt of a subtask."""
-
-    attempt_id: ExecutionAttemptId
-    state: ExecutionState
-
-
 def calculate_plan(
     graph: ExecutionGraph,
-    attempts: Mapping[ExecutionVertexId, SubtaskAttempt],
+    attempts: Mapping[ExecutionAttemptId, ExecutionState],
     *,
     after_tasks_finish: bool = True,
 ) -> CheckpointPlan:
-    """The plan for the job as it is now; CheckpointRefusedError where somebody who is needed does not run.
+    """Return the plan for a job's current attempts. CheckpointRefusedError if a subtask that must run does not.
 
-    Running subtasks are waited for; triggered are those of them none of whose producers runs any more.
+    Running subtasks are waited for; those without a running producer are triggered.
     """
     finished = tuple(
-        subtask for subtask, each in attempts.items() if each.state is ExecutionState.FINISHED
+        attempt_id.execution_vertex_id
+        for attempt_id, state in attempts.items()
+        if state is ExecutionState.FINISHED
     )
     if finished and not after_tasks_finish:
         raise _refused(
             f"some tasks have finished, and {AFTER_TASKS_FINISH.key} is false", is_lasting=True
         )
-    running = {s: each for s, each in attempts.items() if s not in set(finished)}
+    running = tuple(
+        attempt_id for attempt_id, state in attempts.items() if state is not ExecutionState.FINISHED
+    )
     if not running:
         raise _refused("all tasks have finished")
-    for each in running.values():
-        if each.state is not ExecutionState.RUNNING:
-            raise _refused(f"task {each.attempt_id} is {each.state.value}")
-    return CheckpointPlan(
-        tuple(each.attempt_id for s, each in running.items() if not _has_input(graph, s, running)),
-        tuple(each.attempt_id for each in running.values()),
-        finished,
+    for attempt_id in running:
+        if attempts[attempt_id] is not ExecutionState.RUNNING:
+            raise _refused(f"task {attempt_id} is {attempts[attempt_id].value}")
+    subtasks = {attempt_id.execution_vertex_id for attempt_id in running}
+    to_trigger = (
+        one for one in running if not _has_input(graph, one.execution_vertex_id, subtasks)
     )
+    return CheckpointPlan(tuple(to_trigger), running, finished)
 
 
 def _has_input(
-    graph: ExecutionGraph,
-    subtask: ExecutionVertexId,
-    running: Mapping[ExecutionVertexId, SubtaskAttempt],
+    graph: ExecutionGraph, subtask: ExecutionVertexId, running: Set[ExecutionVertexId]
 ) -> bool:
-    """Whether a barrier can still come from somebody upstream."""
+    """Whether a barrier can still come from a producer of the subtask."""
     return any(
         ExecutionVertexId(edge.job_edge.source_vertex_id, producer) in running
         for edge in graph.edges_into(subtask.vertex_id)

@@ -1,6 +1,6 @@
-"""CheckpointFailureCounter: decides whether a job survives a failed checkpoint. Pure.
+"""CheckpointFailureManager: decides whether a job survives a failed checkpoint. Pure.
 
-Source: Flink CheckpointFailureManager.
+Used by CheckpointProtocol. Source: Flink CheckpointFailureManager.
 """
 
 from typing import Final
@@ -32,10 +32,10 @@ _RESTARTS_ANYWAY: Final = frozenset(
         _R.JOB_FAILOVER_REGION,
     }
 )
-"""Who ends a checkpoint for such a reason restarts its tasks."""
+"""Reasons of a party that restarts the tasks of the checkpoints that it ends."""
 
 
-class CheckpointFailureCounter:
+class CheckpointFailureManager:
     """Counts failures in a row. A checkpoint counts once, and only if it is newer than the last success."""
 
     def __init__(self, tolerable_count: int) -> None:
@@ -57,32 +57,21 @@ class CheckpointFailureCounter:
         *,
         is_awaited: bool = False,
     ) -> str:
-        """Count; return what people are told, with a place for the cause. Empty where the job goes on.
+        """Count a failure; return why the job fails, with a place for the cause, or nothing if the job goes on.
 
-        `is_awaited`: the tasks have stopped for this one, so that only a restart makes them go on.
+        `checkpoint_id` is None if it failed before it had an id. `is_awaited`: the tasks have stopped for this
+        checkpoint, so that only a restart makes them go on.
         """
-        is_too_many = self._is_too_many(
-            kind, reason, checkpoint_id, is_of_task=reason in _OF_A_TASK
-        )
+        is_too_many = self._is_too_many(kind, reason, checkpoint_id)
         if not is_awaited:
             return TOO_MANY_FAILED if is_too_many else ""
         return "" if reason in _RESTARTS_ANYWAY else STOPPED_FOR_NOTHING
 
     def _is_too_many(
-        self,
-        kind: SnapshotKind,
-        reason: CheckpointFailureReason,
-        checkpoint_id: int | None,
-        *,
-        is_of_task: bool,
+        self, kind: SnapshotKind, reason: CheckpointFailureReason, checkpoint_id: int | None
     ) -> bool:
-        """Count; True where the job is to fail. `checkpoint_id` is None for what failed before it had one.
-
-        A savepoint that fails on the side of the JobMaster concerns only who asked for it.
-        """
-        if kind.is_savepoint and not is_of_task:
-            return False
-        if not reason.is_counted:
+        # A savepoint that fails on the side of the JobMaster concerns only whoever asked for it.
+        if not reason.is_counted or (kind.is_savepoint and reason not in _OF_A_TASK):
             return False
         if checkpoint_id is not None:
             if checkpoint_id <= self._last_success_id or checkpoint_id in self._counted_ids:

@@ -4,7 +4,7 @@ import msgspec
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateFile, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from headrace.cluster.job_master.checkpointing.source_position import (
+from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
     UNKNOWN_POSITION,
     source_position,
 )

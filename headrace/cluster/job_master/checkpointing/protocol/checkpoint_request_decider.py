@@ -1,24 +1,28 @@
-"""Schedule of periodic checkpoints and their requests. Pure; times are monotonic milliseconds.
+"""PeriodicSchedule and CheckpointRequestDecider: when a checkpoint is due, and which request is next. Pure.
 
-Source: Flink CheckpointCoordinator.ScheduledTrigger, FLIP-309 for the backlog.
+Times are monotonic milliseconds. Source: Flink CheckpointCoordinator.ScheduledTrigger, CheckpointRequestDecider, and
+FLIP-309 for the backlog.
 """
 
+import bisect
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.job_master.checkpointing.protocol.coordinator_configuration import (
     CheckpointCoordinatorConfiguration,
 )
 from headrace.cluster.job_master.checkpointing.protocol.events import ArmPeriodicTimer
-from headrace.cluster.job_master.checkpointing.protocol.request_queue import CheckpointRequest
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import CheckpointRequest
 from headrace.core.barriers import SnapshotKind
 from headrace.core.randomness import SeededRandom
 
 FIRST_PERIODIC_NUMBER: Final = 1 << 40
 """Periodic requests are numbered from here, apart from those that somebody waits for."""
+QUEUE_SIZE_MAX: Final = 1000
 
 
 class PeriodicSchedule:
-    """Fixed rate: the next one is due a period after the previous one was, however late that began.
+    """Schedules periodic checkpoints at a fixed rate: one is due a period after the previous one was due.
 
     While a source works off a backlog the period is another one, or there is none. Only the timer that was armed last
     counts: earlier ones have another generation.
@@ -34,7 +38,7 @@ class PeriodicSchedule:
         self.is_on = False
 
     def start(self, now_ms: float) -> list[ArmPeriodicTimer]:
-        """Switch on, where the job takes any."""
+        """Switch on, if the job takes periodic checkpoints."""
         if self._rules.interval_ms is None or self.is_on:
             return []
         self.is_on = True
@@ -50,11 +54,11 @@ class PeriodicSchedule:
         self._disarm()
 
     def put_off(self, now_ms: float, delay_ms: float) -> list[ArmPeriodicTimer]:
-        """Have the next one after a delay, and those after it with it."""
+        """Delay the next checkpoint, and those after it with it."""
         return self._arm(now_ms, delay_ms) if self.is_on and self._period_ms is not None else []
 
     def backlog_changed(self, now_ms: float, is_backlog: bool) -> list[ArmPeriodicTimer]:
-        """From now on the other period counts; what is due before one of it is over stays due."""
+        """Change the period; a checkpoint that is due earlier than one new period from now stays due."""
         self._is_backlog = is_backlog
         period_ms = self._period_ms
         if period_ms is None:
@@ -68,7 +72,7 @@ class PeriodicSchedule:
     def fired(
         self, now_ms: float, generation: int
     ) -> tuple[ArmPeriodicTimer, CheckpointRequest] | None:
-        """A timer fired: that of the next one, and the request; None where it was not the one that counts."""
+        """Return the next timer and the request that is due; None if the timer that fired is an earlier one."""
         period_ms, due_ms = self._period_ms, self._next_nominal_ms
         if not self.is_on or generation != self._generation or period_ms is None or due_ms is None:
             return None
@@ -93,3 +97,53 @@ class PeriodicSchedule:
     def _disarm(self) -> None:
         self._generation += 1
         self._next_nominal_ms = None
+
+
+@dataclass(frozen=True)
+class TooEarly:
+    """The first request in order would start before the least pause is over: it is dropped."""
+
+    request: CheckpointRequest
+    remaining_ms: float
+
+
+class CheckpointRequestDecider:
+    """Holds waiting requests in order, at most QUEUE_SIZE_MAX, and chooses the one that may start now."""
+
+    def __init__(self, max_concurrent: int) -> None:
+        self._max_concurrent = max_concurrent
+        self._requests: list[CheckpointRequest] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits."""
+        return not self._requests
+
+    def put(self, request: CheckpointRequest) -> CheckpointRequest | None:
+        """Add a request; return the one that there is no room for, if any.
+
+        Requests of people are kept: a new request is turned away if no periodic one waits.
+        """
+        if len(self._requests) >= QUEUE_SIZE_MAX and not self._requests[-1].is_periodic:
+            return request
+        bisect.insort(self._requests, request, key=lambda each: each.order)
+        return self._requests.pop() if len(self._requests) > QUEUE_SIZE_MAX else None
+
+    def choose(
+        self, *, pending_count: int, cleaning_count: int, pause_left_ms: float
+    ) -> CheckpointRequest | TooEarly | None:
+        """Take the first request out if it may start now."""
+        if not self._requests or cleaning_count > self._max_concurrent:
+            return None
+        first = self._requests[0]
+        if pending_count >= self._max_concurrent and not first.is_forced:
+            return None
+        del self._requests[0]
+        if first.is_periodic and not first.is_forced and pause_left_ms > 0:
+            return TooEarly(first, pause_left_ms)
+        return first
+
+    def clear(self) -> list[CheckpointRequest]:
+        """Take all requests out."""
+        taken, self._requests = self._requests, []
+        return taken
