@@ -33,7 +33,6 @@ from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.spill_files import FileLayer, SpillDirectories
@@ -76,7 +75,6 @@ class CreditBasedShuffleEnvironment:
             settings, bind_host, advertised_host, socket_directory, tls
         )
         self.partitions: Final = partitions or ResultPartitionManager(str(resource_id))
-        self.task_events: Final = TaskEventDispatcher()
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         self.buffer_pool: Final = _create_buffer_pool(settings, metrics)
@@ -96,7 +94,6 @@ class CreditBasedShuffleEnvironment:
             self.buffer_pool,
             self.partitions,
             self.transport,
-            self.task_events,
         )
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self.ingest: Final = IngestServer(
@@ -142,7 +139,6 @@ class CreditBasedShuffleEnvironment:
             self.transport,
             link,
             self._request_timeout_ms,
-            self.task_events,
             has_checksums=has_checksums,
         )
         return PeerSession(link, producer, ConsumerSession(link, has_checksums=has_checksums))

@@ -1,7 +1,6 @@
 """ResultPartitionFactory: the kind of a result, its memory and its place, made from what the master asks for.
 
     kind                      subpartitions   implementation                  segments: required, at most
-    PIPELINED                 n               pipelined                       n + 1, all there are
     PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
@@ -85,7 +84,7 @@ class ResultPartitionFactory:
     def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         """Reserve memory and, for a stored kind, a file. InsufficientBuffersError; StorageError."""
         match descriptor.result_type:
-            case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
+            case _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
             case _Type.BLOCKING | _Type.BLOCKING_PERSISTENT if (
                 descriptor.subpartition_count < self._sort_from
@@ -118,9 +117,7 @@ class ResultPartitionFactory:
 
         count = descriptor.subpartition_count
         is_approximate = descriptor.result_type is _Type.PIPELINED_APPROXIMATE
-        is_bounded = descriptor.result_type.traits.is_bounded
-        maximum = 2 * count + self._floating if is_bounded else self._buffer_pool.total_pages
-        size = _Size(count + 1, max(count + 1, maximum), self._segment_bytes(count))
+        size = _Size(count + 1, 2 * count + self._floating, self._segment_bytes(count))
         return self._with_pool(descriptor, size, create)
 
     def _stored(

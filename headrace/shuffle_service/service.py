@@ -32,7 +32,6 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import PartitionedFile
@@ -117,7 +116,6 @@ class ShuffleService:
         self.name: str = ""
         self.location: TaskManagerLocation | None = None
         self.partitions: Final = ResultPartitionManager("of the shuffle service")
-        self._task_events: Final = TaskEventDispatcher()
         # Guards the fields below: calls, pushes and the I/O pool meet here.
         self._lock = threading.Lock()
         self._served: dict[ResultPartitionId, ServedPartition] = {}
@@ -254,7 +252,6 @@ class ShuffleService:
             self._transport,
             link,
             self._request_timeout_ms,
-            self._task_events,
             has_checksums=has_checksums,
         )
         return _CountedSession(link, producer, ConsumerSession(link), self._session_ended)

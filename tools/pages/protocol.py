@@ -95,10 +95,18 @@ def _overview() -> list[str]:
         )
         for frame in framing.declared_frames()
     ]
-    return table(
-        ("id", "frame", "direction", "sent by", "header", "body", "checksum", "since", "meaning"),
-        rows,
-    )
+    reserved = [f"{key} (`{name}`)" for key, name in sorted(framing.reserved_frames().items())]
+    return [
+        *table(
+            (
+                *("id", "frame", "direction", "sent by", "header"),
+                *("body", "checksum", "since", "meaning"),
+            ),
+            rows,
+        ),
+        "",
+        f"Reserved ids, which no frame has and which end the connection: {', '.join(reserved)}.",
+    ]
 
 
 def _split_direction(frame: type[framing.Frame]) -> tuple[str, str]:
@@ -167,6 +175,8 @@ def _marker_and_event_lines() -> list[str]:
         "Codes of `Error` frames:",
         "",
         *table(("code", "meaning"), codes),
+        "",
+        "Code 6 is reserved.",
         "",
     ]
 

@@ -107,10 +107,6 @@ class InputChannel(Protocol):
         """Say how many rows there should be between the two tasks; > 0. The task's thread."""
         ...
 
-    def send_task_event(self, event: bytes) -> None:
-        """Send an event against the stream, at most wire.TEXT_BYTES_MAX bytes. The task's thread."""
-        ...
-
     def close(self) -> None:
         """Stop reading. Idempotent."""
         ...

@@ -39,7 +39,7 @@ class RecoveredInputChannel:
 
     The task's thread, except for metrics, which any thread reads.
 
-    `successor`: the local, remote or unknown channel that reads what is sent from now on.
+    `successor`: the local or remote channel that reads what is sent from now on.
     """
 
     has_priority_event = False
@@ -95,9 +95,6 @@ class RecoveredInputChannel:
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         self.successor.request_in_flight_rows(in_flight_rows)
-
-    def send_task_event(self, event: bytes) -> None:
-        self.successor.send_task_event(event)
 
     def close(self) -> None:
         self.successor.close()

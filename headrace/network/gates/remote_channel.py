@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from headrace.core.elements import EndOfPartition
@@ -18,7 +17,6 @@ from headrace.network.errors import (
     ProducerFailedError,
     ProtocolError,
     SequenceGapError,
-    TaskEventRefusedError,
 )
 from headrace.network.flow.credit import CreditExceeded
 from headrace.network.gates.buffer_manager import BufferManager
@@ -32,11 +30,7 @@ from headrace.network.gates.partition_requests import (
 )
 from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.memory.segments import Segment
-from headrace.network.sessions.consumer_session import (
-    EARLY_TASK_EVENTS_MAX,
-    ConsumerSession,
-    PendingChannelMessages,
-)
+from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
 from headrace.network.sessions.transport import Cancellable
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
@@ -69,10 +63,8 @@ class RemoteInputChannel:
         self._check_producer = check_producer
         self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
         self._subpartition_index = descriptor.subpartition_index
-        location = descriptor.shuffle.location
-        assert location is not None
-        self._location = location
-        self._peer = str(location.resource_id)
+        self._location = descriptor.shuffle.location
+        self._peer = str(self._location.resource_id)
         self._index = index
         self._receiver = receiver
         self._retry = retry
@@ -81,10 +73,8 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
-        self._early = PendingChannelMessages()
-        # Said since the channel was opened, until something comes of it: nobody has heard them where there turns out
-        # to be no partition. One more than may be early, so that it shows where some are missing.
-        self._told_events: list[bytes] = []
+        # What the task wished for last; told anew on each connection.
+        self._in_flight_rows: int | None = None
         self._read_on = ReconnectPolicy(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
@@ -154,22 +144,11 @@ class RemoteInputChannel:
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         def request() -> None:
-            self._early.in_flight_rows = in_flight_rows
+            self._in_flight_rows = in_flight_rows
             if self._session is not None:
                 self._session.consumer.request_in_flight_rows(self._channel, in_flight_rows)
 
         self._receiver.transport.post(request)
-
-    def send_task_event(self, event: bytes) -> None:
-        def send() -> None:
-            if self._session is not None:
-                self._session.consumer.send_task_event(self._channel, event)
-                if not self._next_sequence and len(self._told_events) <= EARLY_TASK_EVENTS_MAX:
-                    self._told_events.append(event)
-            elif self._channel == _NOT_REQUESTED:
-                self._keep_task_event(event)
-
-        self._receiver.transport.post(send)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -236,9 +215,6 @@ class RemoteInputChannel:
         partition_text = str(self._partition_id)
         if code == ErrorCode.PARTITION_NOT_FOUND:
             self._channel = _NOT_REQUESTED
-            unheard, self._told_events = self._told_events, []
-            for event in unheard:
-                self._keep_task_event(event)
             self._check_producer(self._partition_id, self._producer_checked)
         elif code == ErrorCode.PRODUCER_FAILED:
             self._fail(ProducerFailedError(partition_text, text))
@@ -296,14 +272,8 @@ class RemoteInputChannel:
             segment_size=self._receiver.segment_size,
             first_sequence=self._next_sequence,
         )
-        self._told_events = self._early.tell(
-            partial(session.consumer.request_in_flight_rows, self._channel),
-            partial(session.consumer.send_task_event, self._channel),
-        )
-
-    def _keep_task_event(self, event: bytes) -> None:
-        if not self._early.keep_task_event(event):
-            self._fail(TaskEventRefusedError(str(self._partition_id)))
+        if self._in_flight_rows is not None:
+            session.consumer.request_in_flight_rows(self._channel, self._in_flight_rows)
 
     def _not_connected(self, reason: str) -> None:
         error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
@@ -325,8 +295,6 @@ class RemoteInputChannel:
         if sequence != self._next_sequence:
             raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
         self._next_sequence += 1
-        if self._told_events:
-            self._told_events = []
 
     def _announce_arrival(self) -> None:
         # Also where the queue was not empty: the task may have emptied it since, and would not look again.

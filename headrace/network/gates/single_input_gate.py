@@ -11,12 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
 from headrace.network.flow.buffer_debloater import BATCHES_IN_FLIGHT
 from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import (
@@ -31,7 +28,6 @@ from headrace.network.gates.gate import (
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import AnswerVerdict, CheckProducer, ProducerVerdict
 from headrace.network.gates.recovered_channel import RecoveredInputChannel, recover_together
-from headrace.network.gates.unknown_channel import UnknownInputChannel
 
 
 class ChannelTurns:
@@ -125,22 +121,17 @@ class ChannelTurns:
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
 """What a channel of this process may have in flight at most, for want of a credit that bounds it."""
 
-PlaceChannel = Callable[["SingleInputGate", int, InputChannelDescriptor], InputChannel]
-"""Makes the channel of a gate with this index."""
-
 
 class SingleInputGate:
     """Channels of one edge. See InputGate.
 
-    `read_as`, `request_partitions`, `update_channel` and `poll` are for the task's thread, the rest for any.
+    `read_as`, `request_partitions` and `poll` are for the task's thread, the rest for any.
     """
 
-    def __init__(self, receiver: BufferManager | None, place_channel: "PlaceChannel") -> None:
+    def __init__(self, receiver: BufferManager | None) -> None:
         self._batch_type: BatchType | None = None
         self._check_producer: CheckProducer | None = None
         self._receiver = receiver
-        self._place_channel = place_channel
-        self._descriptors: tuple[InputChannelDescriptor, ...] = ()
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
         self._recovered_count = 0
@@ -148,8 +139,7 @@ class SingleInputGate:
         self._capture_id: int | None = None
         # Of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
-        # Guards which channel stands in which place, and whether the gate is closed: channels become known from the
-        # control thread, and a task is cancelled from there.
+        # Guards `_is_closed`: the task and whoever cancels it may both close the gate.
         self._lock = threading.Lock()
         self._turns = ChannelTurns(0)
         self._open_count = 0
@@ -160,14 +150,11 @@ class SingleInputGate:
         self.buffers_in_local = 0
         self.buffers_in_remote = 0
 
-    def serve(self, channels: Sequence[InputChannelDescriptor]) -> None:
-        """Make the channels, in the order of their indices, before anything else."""
-        self._descriptors = tuple(channels)
+    def serve(self, channels: Sequence[InputChannel]) -> None:
+        """Set the channels, in the order of their indices, before anything else."""
+        self._channels = list(channels)
         self._turns = ChannelTurns(len(channels))
         self._open_count = len(channels)
-        self._channels = [
-            self._place_channel(self, index, channel) for index, channel in enumerate(channels)
-        ]
         recover_together([self])
 
     def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
@@ -177,40 +164,16 @@ class SingleInputGate:
         """
         if not batches:
             return
-        with self._lock:
-            channel = self._channels[index]
-            if not isinstance(channel, RecoveredInputChannel):
-                channel = self._channels[index] = RecoveredInputChannel(channel)
-                self._recovered_count += 1
+        channel = self._channels[index]
+        if not isinstance(channel, RecoveredInputChannel):
+            channel = self._channels[index] = RecoveredInputChannel(channel)
+            self._recovered_count += 1
         channel.restore(batches)
         self.notify(index)
 
     def on_recovered(self, callback: Callable[[int], None]) -> None:
         """See upstream_recovery.RecoveringGate. Before partitions are requested; until then by itself."""
         self._on_recovered = callback
-
-    def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
-        """Say where the producer of unknown channels is; return whether there were any. Any thread."""
-        updated = False
-        for index, descriptor in enumerate(self._descriptors):
-            if descriptor.shuffle.partition_id != shuffle.partition_id:
-                continue
-            placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
-            with self._lock:
-                channel = self._channels[index]
-                recovered = channel if isinstance(channel, RecoveredInputChannel) else None
-                unknown = channel if recovered is None else recovered.successor
-                # `close` closes what it finds once it has said so under the lock: what came later would stay open.
-                if self._is_closed or not isinstance(unknown, UnknownInputChannel):
-                    continue
-                successor = self._place_channel(self, index, placed)
-                if recovered is not None:
-                    recovered.successor = successor
-                else:
-                    self._put_in_place(index, successor)
-            unknown.hand_over(successor)
-            updated = True
-        return updated
 
     def check_producers_with(self, check: CheckProducer) -> None:
         """Have `check` asked before a partition that was not found is requested again; before anything is."""
@@ -307,13 +270,7 @@ class SingleInputGate:
                 self.notify(index)
 
     def _request_channels(self) -> None:
-        for index in range(len(self._channels)):
-            # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
-            with self._lock:
-                channel = self._channels[index]
-                if isinstance(channel, UnknownInputChannel):
-                    channel.request()
-                    continue
+        for channel in self._channels:
             channel.request()
 
     def poll(self) -> GateElement | None:
@@ -374,10 +331,8 @@ class SingleInputGate:
         When its first barrier is here, before anything else is polled.
         """
         self._captured_of_recovered = []
-        with self._lock:
-            self._capture_id = checkpoint_id
-            channels = list(self._channels)
-        for channel in channels:
+        self._capture_id = checkpoint_id
+        for channel in self._channels:
             channel.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int) -> list[tuple[int, CapturedBatch]]:
@@ -388,10 +343,8 @@ class SingleInputGate:
         if checkpoint_id != self._capture_id:
             return []
         captured, self._captured_of_recovered = self._captured_of_recovered, []
-        with self._lock:
-            self._capture_id = None
-            channels = list(self._channels)
-        for index, channel in enumerate(channels):
+        self._capture_id = None
+        for index, channel in enumerate(self._channels):
             captured += [(index, batch) for batch in channel.stop_capture(checkpoint_id)]
         return captured
 
@@ -436,18 +389,13 @@ class SingleInputGate:
 
     def _channel_recovered(self, index: int) -> None:
         """Have the successor of a recovered channel that is drained stand in its place."""
-        with self._lock:
-            recovered = self._channels[index]
-            assert isinstance(recovered, RecoveredInputChannel)
-            if self._capture_id is not None:
-                captured = recovered.stop_capture(self._capture_id)
-                self._captured_of_recovered += [(index, batch) for batch in captured]
-            self._put_in_place(index, recovered.successor)
-            self._recovered_count -= 1
+        recovered = self._channels[index]
+        assert isinstance(recovered, RecoveredInputChannel)
+        successor = self._channels[index] = recovered.successor
+        if self._capture_id is not None:
+            captured = recovered.stop_capture(self._capture_id)
+            self._captured_of_recovered += [(index, batch) for batch in captured]
+            successor.start_capture(self._capture_id)
+        self._recovered_count -= 1
         if not self._recovered_count:
             self._request_channels()
-
-    def _put_in_place(self, index: int, successor: InputChannel) -> None:
-        self._channels[index] = successor
-        if self._capture_id is not None:
-            successor.start_capture(self._capture_id)

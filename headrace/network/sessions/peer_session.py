@@ -29,7 +29,6 @@ from headrace.network.wire.frames import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import Body, Frame, encode
 
@@ -113,9 +112,9 @@ class PeerSession:
                 raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
             case Data() | Event() | Schema() | Backlog() | Error():
                 self.consumer.frame_received(frame)
-            case AddCredit() | Cancel() | ResumeConsumption() | AckAllUserRecordsProcessed():
+            case AddCredit() | Cancel() | ResumeConsumption():
                 self.producer.channel_message_received(frame)
-            case NewBufferSize() | TaskEvent():
+            case AckAllUserRecordsProcessed() | NewBufferSize():
                 self.producer.channel_message_received(frame)
             case PartitionRequest():
                 self.producer.partition_requested(frame)

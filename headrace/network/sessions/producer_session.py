@@ -19,7 +19,6 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProtocolError,
     RecordTooLargeError,
-    TaskEventRefusedError,
 )
 from headrace.network.flow.credit import SenderAccount
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
@@ -31,9 +30,7 @@ from headrace.network.partitions.result_subpartition import (
     SubpartitionView,
     refuse_if_too_large,
 )
-from headrace.network.sessions.consumer_session import PendingChannelMessages
 from headrace.network.sessions.partition_request_listener import PartitionRequestListener
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.wire.frames import (
     TEXT_BYTES_MAX,
@@ -51,7 +48,6 @@ from headrace.network.wire.frames import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import PREFIX, Body, encode
 
@@ -68,7 +64,7 @@ class _Reader:
         "announcer",
         "awaits_acknowledgement",
         "deficit",
-        "early",
+        "in_flight_rows",
         "is_blocked",
         "is_queued",
         "parked",
@@ -88,7 +84,8 @@ class _Reader:
         # As the consumer knows it: such an event was sent, and no resume has come.
         self.is_blocked = False
         self.awaits_acknowledgement = False
-        self.early = PendingChannelMessages()
+        # What the consumer wished for last, also before there was a view to tell.
+        self.in_flight_rows: int | None = None
         self.parked: PartitionRequestListener | None = None
 
 
@@ -101,14 +98,12 @@ class ProducerSession:
         transport: Transport,
         link: Link,
         request_timeout_ms: float,
-        task_events: TaskEventDispatcher,
         quantum_bytes: int = QUANTUM_BYTES,
         has_checksums: bool = False,
     ) -> None:
         self._has_checksums = has_checksums
         self._quantum_bytes = quantum_bytes
         self._partitions = partitions
-        self._task_events = task_events
         self._transport = transport
         self._link = link
         self._request_timeout_ms = request_timeout_ms
@@ -158,14 +153,9 @@ class ProducerSession:
                 self._acknowledged(reader)
             case NewBufferSize():
                 self._require(reader, frame.in_flight_rows > 0, "asks for no rows in flight")
-                reader.early.in_flight_rows = frame.in_flight_rows
+                reader.in_flight_rows = frame.in_flight_rows
                 if reader.view is not None:
                     reader.view.notify_in_flight_rows(frame.in_flight_rows)
-            case TaskEvent():
-                if reader.view is not None:
-                    self._publish(reader, bytes(frame.body))
-                elif not reader.early.keep_task_event(bytes(frame.body)):
-                    self._refuse_task_event(reader)
 
     def _credit_added(self, reader: _Reader, frame: AddCredit) -> None:
         self._require(reader, frame.credit_count > 0, "grants no credit")
@@ -187,14 +177,6 @@ class ProducerSession:
         assert reader.view is not None
         reader.awaits_acknowledgement = False
         reader.view.acknowledge_all_data()
-
-    def _publish(self, reader: _Reader, event: bytes) -> None:
-        if not self._task_events.publish(reader.request.partition_id, event):
-            self._refuse_task_event(reader)
-
-    def _refuse_task_event(self, reader: _Reader) -> None:
-        error = TaskEventRefusedError(str(reader.request.partition_id))
-        self._fail_channel(reader, ErrorCode.TASK_EVENT_REFUSED, error)
 
     def _require(self, reader: _Reader, condition: bool, otherwise: str) -> None:
         if not condition:
@@ -251,7 +233,8 @@ class ProducerSession:
         except NetworkError as error:
             self._fail_channel(reader, ErrorCode.PRODUCER_FAILED, error)
             return True
-        reader.early.tell(reader.view.notify_in_flight_rows, partial(self._publish, reader))
+        if reader.in_flight_rows is not None:
+            reader.view.notify_in_flight_rows(reader.in_flight_rows)
         self._enqueue(reader)
         return True
 

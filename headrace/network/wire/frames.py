@@ -31,7 +31,7 @@ from headrace.core.ids import (
     OperatorId,
     ResultPartitionId,
 )
-from headrace.network.wire.framing import Body, Frame, frame
+from headrace.network.wire.framing import Body, Frame, frame, reserve
 
 TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
@@ -212,29 +212,20 @@ class NewBufferSize(Frame, frozen=True, gc=False):
     in_flight_rows: int  # u64, > 0
 
 
-@frame(id=25, layout="!I")
-class TaskEvent(Frame, frozen=True, gc=False):
-    """Consumer → producer: an event against the stream, for the task that produces it. Since version 1."""
+reserve(25, "TaskEvent")
 
-    channel: int  # u32
-    body: Body  # opaque here, at most TEXT_BYTES_MAX
-
-
-ChannelMessage = (
-    AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize | TaskEvent
-)
+ChannelMessage = AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize
 """What a consumer says of a channel after it has requested it."""
 
 
 class ErrorCode:
-    """Codes of Error frames."""
+    """Codes of Error frames. 6 is reserved."""
 
     PARTITION_NOT_FOUND: Final = 1
     PRODUCER_FAILED: Final = 2
     RECORD_TOO_LARGE: Final = 3
     PROTOCOL: Final = 4
     INGEST_REFUSED: Final = 5
-    TASK_EVENT_REFUSED: Final = 6
     PUSH_REFUSED: Final = 7
 
 

@@ -46,6 +46,7 @@ Body = Any
 F = TypeVar("F", bound="Frame")
 
 _FRAMES: dict[int, "type[Frame]"] = {}
+_RESERVED: dict[int, str] = {}
 
 
 class BodyParts(msgspec.Struct, frozen=True, gc=False):
@@ -87,7 +88,7 @@ def frame(
     """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
 
     def decorate(cls: type[F]) -> type[F]:
-        assert id not in _FRAMES, f"frame id {id} is declared twice"
+        assert id not in _FRAMES and id not in _RESERVED, f"frame id {id} is declared twice"
         names = list(cls.__struct_fields__)
         cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
         cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
@@ -116,6 +117,17 @@ def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
 
     cls.header_values = header_values  # type: ignore[method-assign]
     cls.from_header = classmethod(from_header)  # type: ignore[method-assign,assignment]
+
+
+def reserve(frame_id: int, name: str) -> None:
+    """Keep an id for a frame that nobody sends: it is given to no other frame, and refused by its name."""
+    assert frame_id not in _FRAMES and frame_id not in _RESERVED, f"frame id {frame_id} is taken"
+    _RESERVED[frame_id] = name
+
+
+def reserved_frames() -> dict[int, str]:
+    """Ids of frames that nobody may send, with the frames' names."""
+    return dict(_RESERVED)
 
 
 def declared_frames() -> list[type[Frame]]:
@@ -161,7 +173,9 @@ def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, 
         raise UnknownFrameError(peer, f"a frame of version {version}, this side speaks {VERSION}")
     cls = _FRAMES.get(frame_id)
     if cls is None:
-        raise UnknownFrameError(peer, f"a frame with the unknown id {frame_id}")
+        name = _RESERVED.get(frame_id)
+        what = f"unknown id {frame_id}" if name is None else f"reserved id {frame_id} ({name})"
+        raise UnknownFrameError(peer, f"a frame with the {what}")
     if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
         raise ProtocolError(peer, f"a {cls.__name__} frame with the unknown flags {flags:#06x}")
     least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)

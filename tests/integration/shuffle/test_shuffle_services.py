@@ -238,7 +238,6 @@ def test_a_partition_is_stored_by_a_task_manager_or_external_never_both(
 ) -> None:
     shuffle = world.register(partition_id())
     assert (shuffle.stored_by is None) is shuffle.is_external is (world.service is not None)
-    assert not shuffle.is_unknown
 
 
 def test_pipelined_partitions_always_lie_with_their_producer(world: ShuffleWorld) -> None:

@@ -5,19 +5,12 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace.core.elements import EndOfData, StopMode, StreamEvent
-from headrace.core.ids import ResourceId
 from headrace.core.record_batch import RecordBatch
-from headrace.core.shuffle_descriptors import (
-    InputChannelDescriptor,
-    ShuffleDescriptor,
-    TaskManagerLocation,
-)
-from headrace.network.gates.gate import BatchElement, GateElement, InputChannel, ReceivedBatch
+from headrace.network.gates.gate import BatchElement, GateElement, ReceivedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.gates.union_gate import UnionInputGate
-from headrace.network.gates.unknown_channel import UnknownInputChannel
-from tests.unit.network.exchange import NUMBERS, partition_id
+from tests.unit.network.exchange import NUMBERS
 
 BARRIER = EndOfData(StopMode.NO_DRAIN)
 """Stands for an event with priority."""
@@ -86,39 +79,21 @@ class ScriptedChannel:
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         self.calls.append(f"bytes {in_flight_rows}")
 
-    def send_task_event(self, event: bytes) -> None:
-        self.calls.append(f"event {event.decode()}")
-
     def close(self) -> None:
         self.calls.append("close")
 
 
-HERE = TaskManagerLocation(ResourceId("here"), "127.0.0.1", 1, None, "host")
-
-
 class Gate:
-    """A SingleInputGate over scripted channels, of which `unknown` ones are not placed yet."""
+    """A SingleInputGate over scripted channels."""
 
-    def __init__(self, channel_count: int, unknown: tuple[int, ...] = ()) -> None:
-        self.scripted: dict[int, ScriptedChannel] = {}
-        self.gate = SingleInputGate(None, self._place)
-        self.gate.serve(
-            [
-                InputChannelDescriptor(
-                    ShuffleDescriptor(partition_id(k), None if k in unknown else HERE), 0
-                )
-                for k in range(channel_count)
-            ]
-        )
+    def __init__(self, channel_count: int) -> None:
+        self.gate = SingleInputGate(None)
+        self.scripted = {
+            index: ScriptedChannel(partial(self.gate.notify, index))
+            for index in range(channel_count)
+        }
+        self.gate.serve(list(self.scripted.values()))
         self.gate.read_as(NUMBERS)
-
-    def _place(
-        self, gate: SingleInputGate, index: int, descriptor: InputChannelDescriptor
-    ) -> InputChannel:
-        if descriptor.shuffle.location is None:
-            return UnknownInputChannel()
-        self.scripted[index] = ScriptedChannel(partial(gate.notify, index))
-        return self.scripted[index]
 
 
 def polled(gate: SingleInputGate | UnionInputGate) -> list[tuple[int, object]]:

@@ -277,21 +277,3 @@ def test_a_channel_that_is_closed_while_it_does_not_find_its_producer_waits_for_
     source.request_partitions()
     cluster.loop.run_for(100)
     assert watchers == [] and not cluster.loop.step(), "nor for the time to pass"
-
-
-@pytest.mark.parametrize("consumer_name", ["a", "b"])
-def test_an_event_against_the_stream_that_nobody_hears_any_more_is_told_to_its_sender(
-    cluster: SimulatedCluster, consumer_name: str
-) -> None:
-    producer, location = cluster.start("a")
-    consumer = producer if consumer_name == "a" else cluster.start("b")[0]
-    sink, source = writer(producer), gate(consumer, [location])
-    source.request_partitions()
-    cluster.loop.run_for(100)
-    (channel,) = source.channels
-    channel.send_task_event(b"late")
-    cluster.loop.run_for(100)
-    with pytest.raises(NetworkError, match="nobody listens"):
-        source.poll()
-    source.close()
-    sink.close()
