@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.network.peer import Peers
-from headrace.network.batches.partition_buffer import PartitionBuffer
+from headrace.network.writers.partition_buffer import PartitionBuffer
 
 CHANNELS = (1, 16, 128, 512)
 ROW_BYTES = (16, 200, 10_000)

@@ -11,7 +11,7 @@ def test_every_frame_has_a_sender() -> None:
     senders = frame_senders()
     assert set(senders) == {frame.__name__ for frame in declared_frames()}
     assert all(senders.values())
-    assert senders["Data"] == "`ProducerSession`"
+    assert senders["Data"] == "`SequenceNumberingViewReader`"
     assert senders["ResumeConsumption"] == "`ConsumerSession`"
 
 

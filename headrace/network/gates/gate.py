@@ -11,21 +11,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 
 from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import PlacedMarker, StreamEvent
 from headrace.core.record_batch import RecordBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
-
-
-class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
-    """Rows (None: only markers) as they left the producer. `size_bytes` is their size on the wire."""
-
-    arrow: pa.RecordBatch | None
-    markers: tuple[PlacedMarker, ...]
-    row_count: int
-    size_bytes: int
 
 
 class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +36,7 @@ class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
     """
 
 
-DeliveredElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
+DeliveredElement = SealedBatch | StreamEvent | BarrierAnnouncement
 ChannelElement = DeliveredElement | EndOfInputChannelState
 
 

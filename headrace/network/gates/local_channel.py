@@ -7,7 +7,7 @@ from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.errors import NetworkError, PartitionNotFoundError
-from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.gates.gate import ChannelElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
@@ -94,7 +94,7 @@ class LocalInputChannel:
             sealed = element.sealed
             if self._barrier_id < self._capture_id:
                 self._captured.append(CapturedBatch(sealed.arrow, sealed.markers))
-            return ReceivedBatch(sealed.arrow, sealed.markers, sealed.row_count, sealed.size_bytes)
+            return sealed
         if isinstance(element.event, EndOfPartition):
             self.close()
         elif isinstance(element.event, CheckpointBarrier):

@@ -25,11 +25,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import (
     ChannelElement,
     EndOfInputChannelState,
     InputChannel,
-    ReceivedBatch,
 )
 from headrace.network.gates.in_flight_input import CapturedBatch, InFlightInput
 
@@ -46,7 +46,7 @@ class RecoveredInputChannel:
 
     def __init__(self, successor: InputChannel) -> None:
         self.successor = successor
-        self._queue: deque[ReceivedBatch | EndOfInputChannelState] = deque()
+        self._queue: deque[SealedBatch | EndOfInputChannelState] = deque()
         self._capture = InFlightInput()
 
     @property
@@ -63,7 +63,7 @@ class RecoveredInputChannel:
         """See InputChannel. What waits here is in nobody's network memory."""
         return 0
 
-    def restore(self, batches: Sequence[ReceivedBatch]) -> None:
+    def restore(self, batches: Sequence[SealedBatch]) -> None:
         """Have `batches` read behind those given before; before `request`."""
         self._queue.extend(batches)
 
@@ -84,7 +84,7 @@ class RecoveredInputChannel:
         """See InputChannel. What was restored stands before every barrier of the running job."""
         self._capture.start(checkpoint_id)
         for each in self._queue:
-            if isinstance(each, ReceivedBatch):
+            if isinstance(each, SealedBatch):
                 self._capture.add(CapturedBatch(each.arrow, each.markers))
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:

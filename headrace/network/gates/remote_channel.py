@@ -7,7 +7,12 @@ from typing import Final
 from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
-from headrace.network.batches.sealed_batch import SchemaMemory, decode_event, read_batch
+from headrace.network.batches.sealed_batch import (
+    SchemaMemory,
+    SealedBatch,
+    decode_event,
+    read_batch,
+)
 from headrace.network.errors import (
     CorruptBatchError,
     CreditOverspentError,
@@ -20,7 +25,7 @@ from headrace.network.errors import (
 )
 from headrace.network.flow.credit import CreditExceeded
 from headrace.network.gates.buffer_manager import BufferManager
-from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.gates.gate import ChannelElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
@@ -123,7 +128,7 @@ class RemoteInputChannel:
                 self._error = error
                 self._receiver.transport.post(lambda: self._end(tell_producer=True))
                 raise
-        return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
+        return SealedBatch(arrow, frame.markers, len(frame.body))
 
     def resume(self) -> None:
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))

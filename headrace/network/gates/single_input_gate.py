@@ -14,6 +14,7 @@ from typing import Final
 from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.flow.buffer_debloater import BATCHES_IN_FLIGHT
 from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import (
@@ -23,7 +24,6 @@ from headrace.network.gates.gate import (
     EventElement,
     GateElement,
     InputChannel,
-    ReceivedBatch,
 )
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import AnswerVerdict, CheckProducer, ProducerVerdict
@@ -157,7 +157,7 @@ class SingleInputGate:
         self._open_count = len(channels)
         recover_together([self])
 
-    def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
+    def restore(self, index: int, batches: Sequence[SealedBatch]) -> None:
         """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
 
         See RecoveredInputChannel. Before partitions are requested; the task's thread.
@@ -368,7 +368,7 @@ class SingleInputGate:
         self._turns.end()
 
     def _to_element(self, index: int, is_local: bool, received: DeliveredElement) -> GateElement:
-        if not isinstance(received, ReceivedBatch):
+        if not isinstance(received, SealedBatch):
             if isinstance(received, EndOfPartition):
                 self._open_count -= 1
                 if not self._open_count:

@@ -33,7 +33,7 @@ from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.gates.gate import BatchElement, EventElement, GateElement
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import create_record_writer
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.process import ShuffleServiceProcess
 from tests.integration.network.conftest import wait_until

@@ -6,7 +6,8 @@ from functools import partial
 
 from headrace.core.elements import EndOfData, StopMode, StreamEvent
 from headrace.core.record_batch import RecordBatch
-from headrace.network.gates.gate import BatchElement, GateElement, ReceivedBatch
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.gates.gate import BatchElement, GateElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.gates.union_gate import UnionInputGate
@@ -16,8 +17,8 @@ BARRIER = EndOfData(StopMode.NO_DRAIN)
 """Stands for an event with priority."""
 
 
-def rows(number: int) -> ReceivedBatch:
-    return ReceivedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 1, 8)
+def rows(number: int) -> SealedBatch:
+    return SealedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 8)
 
 
 class ScriptedChannel:
@@ -28,7 +29,7 @@ class ScriptedChannel:
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
         self.priority: deque[StreamEvent] = deque()
-        self.queue: deque[ReceivedBatch | StreamEvent] = deque()
+        self.queue: deque[SealedBatch | StreamEvent] = deque()
         self.calls: list[str] = []
         self.captured: list[CapturedBatch] = []
 
@@ -44,7 +45,7 @@ class ScriptedChannel:
     def has_priority_event(self) -> bool:
         return bool(self.priority)
 
-    def give(self, element: ReceivedBatch | StreamEvent) -> None:
+    def give(self, element: SealedBatch | StreamEvent) -> None:
         self.queue.append(element)
         self._notify()
 
@@ -55,7 +56,7 @@ class ScriptedChannel:
     def request(self) -> None:
         self.calls.append("request")
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> SealedBatch | StreamEvent | None:
         if self.priority:
             return self.priority.popleft()
         return self.queue.popleft() if self.queue else None

@@ -31,7 +31,7 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import create_record_writer
 from tests.unit.network.exchange import NUMBERS, attempt, numbers, values_of
 from tests.unit.network.gate_readers import read_all
 from tests.unit.network.simulated import SimulatedCluster

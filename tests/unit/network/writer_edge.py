@@ -22,7 +22,7 @@ from headrace.network.partitions.result_subpartition import (
     QueuedEvent,
     SubpartitionView,
 )
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import numbers, partition_id
 
 PLENTY = 1 << 40
@@ -88,7 +88,7 @@ def edge(
         {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     )
     clock = ManualClock()
-    writer = RecordWriter(partition, selector, timeout_ms, clock, settings)
+    writer = create_record_writer(partition, selector, timeout_ms, clock, settings)
     made = Edge(writer, [], network, released, failures, clock=clock)
     for index, subpartition in enumerate(partition.subpartitions):
 

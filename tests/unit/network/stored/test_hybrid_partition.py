@@ -37,7 +37,7 @@ from headrace.network.stored.hybrid_partition import (
 )
 from headrace.network.stored.stored_partition import PartitionOwner, StoredPartition
 from headrace.network.stored.stored_view import StoredView
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import Consumer, Producer, Step, steps
 from tests.unit.network.simulated import SimulatedCluster
@@ -95,7 +95,7 @@ def hybrid_writer(
     side.partitions.register(partition)
     spec = PartitionerSpec(PartitionerKind.REBALANCE)
     selector = create_selector(spec, channel_count, 0, 128, SeededRandom(0))
-    return RecordWriter(partition, selector, -1, side.clock, side.settings)
+    return create_record_writer(partition, selector, -1, side.clock, side.settings)
 
 
 @given(

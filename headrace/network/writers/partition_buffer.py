@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.core.record_batch import RecordBatch, concat_batches
-from headrace.network.batches.batch_builder import WireRows
 from headrace.network.batches.channel_selectors import Channels, in_order, order_by_channel
 from headrace.network.wire.markers import add_marker
 
@@ -27,10 +26,16 @@ SHARE_WEIGHT: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ChannelShare:
-    """Rows for one channel, with the markers between them; `rows` is None where there are only markers."""
+    """Rows for one channel, with the markers between them; `rows` and `schema` are None where there are only markers.
+
+    `schema` is that of `rows`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
+    The rows take about `size_bytes` on the wire.
+    """
 
     channel: int
-    rows: WireRows | None
+    rows: pa.RecordBatch | None
+    schema: pa.Schema | None
+    size_bytes: float
     markers: tuple[PlacedMarker, ...]
 
 
@@ -102,7 +107,7 @@ class PartitionBuffer:
         if not batches:
             for channel in range(self._channel_count):
                 if alone := _place(markers, [0] * len(markers), channel):
-                    yield ChannelShare(channel, None, alone)
+                    yield ChannelShare(channel, None, None, 0.0, alone)
             return
         rows = concat_batches(batches)
         numbers = channels[0] if len(channels) == 1 else np.concatenate(channels)
@@ -130,13 +135,13 @@ class PartitionBuffer:
         for channel, count in enumerate(counts):
             placed: tuple[PlacedMarker, ...] = ()
             if markers:
-                mine = order[start : start + count]
-                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist(), channel)
+                numbers = order[start : start + count]
+                placed = _place(markers, np.searchsorted(numbers, marker_rows).tolist(), channel)
             if count:
-                share = WireRows(arrow.slice(start, count), schema, count * row_bytes)
-                yield ChannelShare(channel, share, placed)
+                mine = arrow.slice(start, count)
+                yield ChannelShare(channel, mine, schema, count * row_bytes, placed)
             elif placed:
-                yield ChannelShare(channel, None, placed)
+                yield ChannelShare(channel, None, None, 0.0, placed)
             start += count
 
 
