@@ -19,7 +19,6 @@ from typing import Final
 
 from headrace.core.config import Settings
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, WaitStrategy
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.memory.sizing import (
@@ -33,6 +32,7 @@ from headrace.network.partitions.pipelined_partition import PipelinedResultParti
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.bounded_blocking_partition import BoundedBlockingPartition
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import HybridPartition
 from headrace.network.stored.sort_merge_partition import (
     REGION_BYTES_MAX,

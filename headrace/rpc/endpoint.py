@@ -27,6 +27,7 @@ T = TypeVar("T")
 G = TypeVar("G")
 
 _LOG = logging.getLogger(__name__)
+F = TypeVar("F", bound=FencingToken)
 
 
 class RpcEndpoint:
@@ -178,9 +179,6 @@ class _ScheduledAction:
         self._endpoint.forget_scheduled(self)
         if action is not None:
             action()
-
-
-F = TypeVar("F", bound=FencingToken)
 
 
 class FencedRpcEndpoint(RpcEndpoint, Generic[F]):

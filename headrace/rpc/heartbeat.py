@@ -30,6 +30,11 @@ from headrace.rpc.options import (
     HEARTBEAT_TIMEOUT,
 )
 
+P = TypeVar("P")
+_LOG = logging.getLogger(__name__)
+_OUTSTANDING_MAX = 8
+"""Requests that may wait for an answer of one target at a time."""
+
 
 @dataclass(frozen=True)
 class HeartbeatTimings:
@@ -147,14 +152,6 @@ class HeartbeatMonitor:
     def _lose(self, state: MonitorState) -> list[HeartbeatAction]:
         self.state = state
         return [NotifyLost(state)]
-
-
-P = TypeVar("P")
-
-_LOG = logging.getLogger(__name__)
-
-_OUTSTANDING_MAX = 8
-"""Requests that may wait for an answer of one target at a time."""
 
 
 @dataclass(frozen=True)

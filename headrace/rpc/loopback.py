@@ -20,6 +20,7 @@ from headrace.rpc.invocation import Respond
 from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
+_CONNECT_METHOD: Final = "connect"
 
 
 class MessageKind(enum.Enum):
@@ -230,9 +231,6 @@ class _LoopbackRoute:
             len(frame),
         )
         target.network.transmit(reply, functools.partial(self.source.receive_response, frame))
-
-
-_CONNECT_METHOD: Final = "connect"
 
 
 def _describe(source: str, target: str, request: codec.Request, size_bytes: int) -> LoopbackMessage:

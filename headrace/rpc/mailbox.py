@@ -23,6 +23,8 @@ from headrace.rpc.main_thread import is_on_loop
 if TYPE_CHECKING:
     from headrace.rpc.server import EndpointServer
 
+_LOG = logging.getLogger(__name__)
+
 
 class EndpointMail(Protocol):
     """One piece of work for an endpoint's main thread."""
@@ -113,9 +115,6 @@ class EndpointMailbox:
                 self._schedule_drain()  # a fatal error is the owner's affair; the rest of the mail is not lost
                 raise
         self._schedule_drain()
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class InvocationMail:

@@ -15,6 +15,7 @@ from headrace.rpc.contract import MethodContract, gateway_contract
 from headrace.rpc.errors import RpcConnectionError
 
 _PATH: Final = "/rpc/"
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,6 @@ def parse_address(text: str) -> RpcAddress:
     if not (scheme and separator and authority and path and endpoint_name):
         raise RpcConnectionError(text, "an address has the form headrace.tcp://host:port/rpc/name")
     return RpcAddress(scheme, authority, endpoint_name)
-
-
-G = TypeVar("G")
 
 
 class Caller(Protocol):

@@ -35,6 +35,10 @@ from headrace.rpc.options import (
 )
 from headrace.rpc.proxies import with_timeout
 
+G = TypeVar("G")
+R = TypeVar("R")
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class RegistrationTimings:
@@ -154,12 +158,6 @@ class RegistrationPolicy:
         timeout_ms = min(self._timings.initial_timeout_ms, self._timings.max_timeout_ms)
         self._current = Register(1, timeout_ms, delay_ms)
         return self._current
-
-
-G = TypeVar("G")
-R = TypeVar("R")
-
-_LOG = logging.getLogger(__name__)
 
 
 class RetryingRegistration(Generic[G, R]):

@@ -33,12 +33,11 @@ from headrace.core.ids import (
     JobVertexId,
     ResultPartitionId,
 )
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.partitions.result_partition import ResultPartition
-from headrace.network.stored.file_format import FileSeal
+from headrace.network.stored.file_format import BatchCompressor, FileSeal
 from headrace.network.stored.io_pool import InlineIo, IoExecutor
 from headrace.network.stored.partitioned_file import INDEX_SUFFIX, PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
@@ -58,6 +57,11 @@ from headrace.shuffle_service.options import DIRECTORY
 _LOG = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 32 << 10
+LOCK_FILE: Final = "lock"
+_HOLDER_BYTES_MAX: Final = 300
+_ROOT: Final = 0
+_NOBODY_KNOWN: Final = 65534
+"""Whom a container sees as the owner of folders outside of it."""
 
 
 @dataclass(frozen=True)
@@ -237,13 +241,6 @@ def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
 
 
 _NO_OWNER: Final = PartitionOwner(_nobody, _nobody)
-
-
-LOCK_FILE: Final = "lock"
-_HOLDER_BYTES_MAX: Final = 300
-_ROOT: Final = 0
-_NOBODY_KNOWN: Final = 65534
-"""Whom a container sees as the owner of folders outside of it."""
 
 
 class DirectoryLock:

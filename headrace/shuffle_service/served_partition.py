@@ -10,7 +10,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.stored.partitioned_file import PartitionedFile
-from headrace.network.stored.sort_merge_cursor import RegionCursor
+from headrace.network.stored.sort_merge_partition import RegionCursor
 from headrace.network.stored.stored_partition import (
     PartitionOwner,
     PartitionStorage,

@@ -11,7 +11,7 @@ from headrace.network.batches.sealed_batch import encode_event
 from headrace.network.ingest.server import INGEST_CREDIT
 from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.wire import frames, framing
-from headrace.network.wire.markers import encode_markers
+from headrace.network.wire.framing import encode_markers
 from tools.pages.credit_example import credit_example
 from tools.pages.frame_senders import frame_senders
 from tools.pages.markdown import first_line, first_paragraph, table

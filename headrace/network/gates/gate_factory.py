@@ -3,6 +3,7 @@
 Source: Flink SingleInputGateFactory.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,7 +44,7 @@ class InputGateFactory:
         remote_count = sum(not self._is_local(channel) for channel in descriptor.channels)
         receiver = self._create_receiver(consumer, remote_count) if remote_count else None
         gate = SingleInputGate(receiver)
-        remote: dict[int, RemoteInputChannel] = {}
+        grants: dict[int, Callable[[int], None]] = {}
         channels: list[InputChannel] = []
         for index, channel in enumerate(descriptor.channels):
             retry = PartitionRequestBackoff.from_settings(self.settings)
@@ -54,13 +55,13 @@ class InputGateFactory:
                 )
             else:
                 assert receiver is not None
-                account = len(remote)
-                made = remote[account] = RemoteInputChannel(
-                    channel, account, receiver, retry, notify, gate.check_producer
+                made = RemoteInputChannel(
+                    channel, len(grants), receiver, retry, notify, gate.check_producer
                 )
+                grants[len(grants)] = made.grant
             channels.append(made)
         if receiver is not None:
-            receiver.serve(remote)
+            receiver.serve(grants)
         gate.serve(channels)
         return gate
 

@@ -21,9 +21,7 @@ Source: Flink UpstreamRecoveryTracker.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
 
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import (
@@ -98,49 +96,3 @@ class RecoveredInputChannel:
 
     def close(self) -> None:
         self.successor.close()
-
-
-class UpstreamRecovery:
-    """Of gates with so many channels each."""
-
-    def __init__(self, channel_counts: Sequence[int]) -> None:
-        self._channels = [
-            (gate, channel) for gate, count in enumerate(channel_counts) for channel in range(count)
-        ]
-        self._recovered: set[tuple[int, int]] = set()
-
-    def recovered(self, gate: int, channel: int) -> Sequence[tuple[int, int]]:
-        """A channel has delivered its EndOfOutputChannelState, once; return gates and channels to be resumed now."""
-        place = (gate, channel)
-        assert place not in self._recovered, f"channel {channel} of gate {gate} recovered twice"
-        self._recovered.add(place)
-        return self._channels if len(self._recovered) == len(self._channels) else ()
-
-
-class RecoveringGate(Protocol):
-    """Operations of an input gate that recovery uses. The task's thread."""
-
-    @property
-    def number_of_channels(self) -> int:
-        """Channels, open or ended."""
-        ...
-
-    def resume(self, channel_index: int) -> None:
-        """Have the producer of a channel go on."""
-        ...
-
-    def on_recovered(self, callback: Callable[[int], None]) -> None:
-        """Have `callback` called with each channel whose sender has sent again all that it had to."""
-        ...
-
-
-def recover_together(gates: Sequence[RecoveringGate]) -> None:
-    """Have nothing new read on any of `gates` before all that was restored on all of them. The task's thread."""
-    recovery = UpstreamRecovery([gate.number_of_channels for gate in gates])
-
-    def recovered(gate: int, channel: int) -> None:
-        for number, index in recovery.recovered(gate, channel):
-            gates[number].resume(index)
-
-    for number, gate in enumerate(gates):
-        gate.on_recovered(partial(recovered, number))

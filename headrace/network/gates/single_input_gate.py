@@ -9,6 +9,7 @@ line, too. Source: Flink SingleInputGate, the queue of its channels with data; U
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
@@ -27,7 +28,10 @@ from headrace.network.gates.gate import (
 )
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import AnswerVerdict, CheckProducer, ProducerVerdict
-from headrace.network.gates.recovered_channel import RecoveredInputChannel, recover_together
+from headrace.network.gates.recovered_channel import RecoveredInputChannel
+
+LOCAL_CAPACITY_BYTES: Final = 2 << 20
+"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
 
 
 class ChannelTurns:
@@ -118,10 +122,6 @@ class ChannelTurns:
         return callbacks
 
 
-LOCAL_CAPACITY_BYTES: Final = 2 << 20
-"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
-
-
 class SingleInputGate:
     """Channels of one edge. See InputGate.
 
@@ -172,7 +172,10 @@ class SingleInputGate:
         self.notify(index)
 
     def on_recovered(self, callback: Callable[[int], None]) -> None:
-        """See upstream_recovery.RecoveringGate. Before partitions are requested; until then by itself."""
+        """Have `callback` called with each channel whose sender has sent again all that it had to.
+
+        Before partitions are requested; until then the gate recovers by itself.
+        """
         self._on_recovered = callback
 
     def check_producers_with(self, check: CheckProducer) -> None:
@@ -399,3 +402,45 @@ class SingleInputGate:
         self._recovered_count -= 1
         if not self._recovered_count:
             self._request_channels()
+
+
+class UpstreamRecovery:
+    """Tracks which channels of a task have delivered all that their senders had to send again. Pure.
+
+        sender     restored rows, EndOfOutputChannelState │ blocked │ what is new
+        gates      … until every channel of all gates has delivered the event: then all of them are resumed
+
+    Rows that one sender had sent before a checkpoint may be followed by rows of another one, which took over after a
+    rescaling: so nothing new is read of any channel before all that was restored.
+
+    Flink has a tracker for each gate. Here there is one for all gates of a task that exchange records without storing
+    them: else the barrier of the next checkpoint may come on one gate while another one has restored rows still to
+    read. Those would be stored beside what is new on their gate by the time its barriers come, and change places in the
+    restart after that. Nobody waits in a circle: senders hand over what they restore before they read, whatever becomes
+    of it. Source: Flink UpstreamRecoveryTracker.
+    """
+
+    def __init__(self, channel_counts: Sequence[int]) -> None:
+        self._channels = [
+            (gate, channel) for gate, count in enumerate(channel_counts) for channel in range(count)
+        ]
+        self._recovered: set[tuple[int, int]] = set()
+
+    def recovered(self, gate: int, channel: int) -> Sequence[tuple[int, int]]:
+        """A channel has delivered its EndOfOutputChannelState, once; return gates and channels to be resumed now."""
+        place = (gate, channel)
+        assert place not in self._recovered, f"channel {channel} of gate {gate} recovered twice"
+        self._recovered.add(place)
+        return self._channels if len(self._recovered) == len(self._channels) else ()
+
+
+def recover_together(gates: Sequence["SingleInputGate"]) -> None:
+    """Have nothing new read on any of `gates` before all that was restored on all of them. The task's thread."""
+    recovery = UpstreamRecovery([gate.number_of_channels for gate in gates])
+
+    def recovered(gate: int, channel: int) -> None:
+        for number, index in recovery.recovered(gate, channel):
+            gates[number].resume(index)
+
+    for number, gate in enumerate(gates):
+        gate.on_recovered(partial(recovered, number))

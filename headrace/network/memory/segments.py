@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from headrace.network.memory.sizing import NetworkMemoryError
 
+_ALIGNMENT: Final = 64
+
 
 class BuddyAllocator:
     """Pages 0 … `page_count` - 1, given out in aligned blocks of 2^`order` pages, up to 2^`order_max`."""
@@ -63,9 +65,6 @@ class BuddyAllocator:
             page = min(page, buddy)
             order += 1
         self._free[order][page] = None
-
-
-_ALIGNMENT: Final = 64
 
 
 class SegmentMemory:

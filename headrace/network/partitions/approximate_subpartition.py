@@ -30,8 +30,8 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
             if self._end_of_data is not None:
                 self._queue.insert(self._priority_count, QueuedEvent(self._end_of_data))
                 self._end_of_data = None
-            view = ApproximateSubpartitionView(self, listener)
-            calls = self._attach(view, segment_size)
+            view = ApproximateSubpartitionView(self)
+            calls = self._attach(view, listener, segment_size)
         for call in calls:
             call()
         return view
@@ -62,12 +62,9 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
 class ApproximateSubpartitionView:
     """A SubpartitionView of the queue, until another one replaces it."""
 
-    def __init__(
-        self, subpartition: PipelinedApproximateSubpartition, listener: Callable[[], None]
-    ) -> None:
+    def __init__(self, subpartition: PipelinedApproximateSubpartition) -> None:
         self._subpartition = subpartition
         self._has_ended = False
-        self.listener: Final = listener
         self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
         self.notify_in_flight_rows: Final = subpartition.notify_in_flight_rows
 

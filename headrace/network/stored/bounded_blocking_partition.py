@@ -12,10 +12,10 @@ from typing import Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.stored.file_format import (
+    BatchCompressor,
     ElementIndex,
     PreparedElement,
     SchemaTable,
@@ -24,13 +24,13 @@ from headrace.network.stored.file_format import (
     prepare_event,
     split_run,
 )
-from headrace.network.stored.reading import Stretch
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
     PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
+from headrace.network.stored.stored_view import Stretch
 from headrace.network.stored.writing import ChunkWriter
 
 CHUNK_BYTES: Final = 1 << 20

@@ -18,6 +18,11 @@ A checksum tells damage; whoever may write to a file can make it anew. What is s
 which run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead.
 Each element is bound to its file and to its place in it, the index to its file. Pure.
 Source: RFC 7693.
+
+Compression of stored batches: one option, one codec per partition, and only what became smaller stays compressed.
+
+Pipelined edges are never compressed: within a host it costs more than the bytes it saves.
+Source: Flink BufferCompressor, BufferDecompressor, NettyShuffleEnvironmentOptions.
 """
 
 import hashlib
@@ -30,20 +35,72 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from headrace.core.config import ConfigOption, Settings
 from headrace.core.elements import StreamEvent
-from headrace.network.batches.compression import (
-    CODEC_NUMBERS,
-    UNCOMPRESSED,
-    BatchCompressor,
-    decompress,
-)
 from headrace.network.batches.sealed_batch import SealedBatch, decode_event, encode_event
 from headrace.network.errors import CorruptFileError, ProtocolError
-from headrace.network.wire.framing import Body, BodyParts, crc32
-from headrace.network.wire.markers import decode_markers, encode_markers
+from headrace.network.wire.framing import Body, BodyParts, crc32, decode_markers, encode_markers
 
+COMPRESSION_CODEC: Final = ConfigOption(
+    "taskmanager.network.compression.codec", str, "LZ4",
+    "How batches of blocking and hybrid results are compressed on disk: NONE, LZ4 or ZSTD.",
+    choices=("NONE", "LZ4", "ZSTD"),
+)  # fmt: skip
+
+UNCOMPRESSED: Final = 0
+# Numbers stand in files: they are never given to another codec.
+_NUMBERS: Final = {"NONE": UNCOMPRESSED, "LZ4": 1, "ZSTD": 2}
+_ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
+CODEC_NUMBERS: Final = frozenset({UNCOMPRESSED, *_ARROW_NAMES})
+COMPRESSED_BYTES_MIN: Final = 512
+"""Below this the call costs more than the bytes."""
 NOT_STORED: Final = (1 << 64) - 1
 """The offset of an element that is not in the file."""
+ELEMENT_SEAL_BYTES: Final = 8
+"""Takes the place of an element's checksum. Whoever guesses has one try for each reading of the file."""
+INDEX_SEAL_BYTES: Final = 32
+_PLACE: Final = struct.Struct("!Q")
+_HEADER: Final = struct.Struct("!HBBIIIIIII")
+_EVENT: Final = struct.Struct("!Bq")
+_CHECKSUM: Final = struct.Struct("!II")
+_MAGIC: Final = 0x4842  # "HB"
+_DATA, _EVENT_KIND = 1, 2
+_NO_SCHEMA: Final = 0xFFFFFFFF
+_NO_CHECKSUM: Final = bytes(_CHECKSUM.size)
+_ALIGNMENT: Final = 8
+HEADER_BYTES: Final = _HEADER.size
+StoredElement = SealedBatch | StreamEvent
+
+
+class BatchCompressor:
+    """Compresses the bodies of one partition's batches. Used by one thread."""
+
+    def __init__(self, codec_number: int) -> None:
+        self._number = codec_number
+        self._codec: Any = pa.Codec(_ARROW_NAMES[codec_number]) if codec_number else None
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "BatchCompressor":
+        """Read the option; ConfigurationError for a codec that is not there."""
+        return cls(_NUMBERS[settings.get_option(COMPRESSION_CODEC)])
+
+    def compress(self, body: Body) -> tuple[int, Body]:
+        """Return the codec's number and the bytes to store: `body` itself where it would not become smaller."""
+        size = len(body)
+        if self._codec is None or size < COMPRESSED_BYTES_MIN:
+            return UNCOMPRESSED, body
+        joined = b"".join(body.parts) if isinstance(body, BodyParts) else body
+        compressed = self._codec.compress(joined)
+        if compressed.size >= size:
+            return UNCOMPRESSED, body
+        return self._number, compressed
+
+
+def decompress(codec_number: int, stored: pa.Buffer, raw_length: int) -> pa.Buffer:
+    """Return the body of `raw_length` bytes; OSError or ValueError (Arrow's) where `stored` is not what it was."""
+    if codec_number == UNCOMPRESSED:
+        return stored
+    return pa.Codec(_ARROW_NAMES[codec_number]).decompress(stored, decompressed_size=raw_length)
 
 
 class ElementIndex:
@@ -88,12 +145,6 @@ class ElementIndex:
         return count, size
 
 
-ELEMENT_SEAL_BYTES: Final = 8
-"""Takes the place of an element's checksum. Whoever guesses has one try for each reading of the file."""
-INDEX_SEAL_BYTES: Final = 32
-_PLACE: Final = struct.Struct("!Q")
-
-
 class FileSeal:
     """Of one file, called `name` unlike any other that the secret seals. Any thread."""
 
@@ -120,19 +171,6 @@ class FileSeal:
         made = self.begin_index()
         made.update(index)
         return hmac.compare_digest(made.digest(), seal)
-
-
-_HEADER: Final = struct.Struct("!HBBIIIIIII")
-_EVENT: Final = struct.Struct("!Bq")
-_CHECKSUM: Final = struct.Struct("!II")
-_MAGIC: Final = 0x4842  # "HB"
-_DATA, _EVENT_KIND = 1, 2
-_NO_SCHEMA: Final = 0xFFFFFFFF
-_NO_CHECKSUM: Final = bytes(_CHECKSUM.size)
-_ALIGNMENT: Final = 8
-HEADER_BYTES: Final = _HEADER.size
-
-StoredElement = SealedBatch | StreamEvent
 
 
 class SchemaTable:

@@ -23,13 +23,13 @@ from typing import Any, Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.result_partition import cannot_read_on
 from headrace.network.stored.file_format import (
     NOT_STORED,
+    BatchCompressor,
     ElementIndex,
     SchemaTable,
     StoredElement,
@@ -37,14 +37,18 @@ from headrace.network.stored.file_format import (
     encode_stored_event,
     split_run,
 )
-from headrace.network.stored.reading import Stretch
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
     PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.stored_view import StoredView
+from headrace.network.stored.stored_view import StoredView, Stretch
+
+MEMORY_QUEUED_MAX: Final = 3
+"""A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
+SEGMENTS_KEPT_FREE: Final = 2
+"""So that the next batch can be sealed, whatever consumers do."""
 
 
 class HybridSubpartition:
@@ -164,12 +168,6 @@ class HybridSubpartition:
 def _release(leases: Sequence[SegmentLease]) -> None:
     if leases:
         leases[0].pool.release(leases)
-
-
-MEMORY_QUEUED_MAX: Final = 3
-"""A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
-SEGMENTS_KEPT_FREE: Final = 2
-"""So that the next batch can be sealed, whatever consumers do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,9 @@ FOOTER: Final = struct.Struct("!IIIIQII")
 _ENTRY: Final = struct.Struct("!QQ")
 _SCHEMA_LENGTH: Final = struct.Struct("!I")
 _MAGIC: Final = 0x48525849  # "HRXI"
+INDEX_MEMORY_BYTES: Final = 4 << 20
+INDEX_SUFFIX: Final = ".index"
+_UNFINISHED_SUFFIX: Final = ".index.unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +151,6 @@ def _decode_schemas(data: bytes, count: int) -> list[pa.Schema]:
         schemas.append(pa.ipc.read_schema(pa.py_buffer(data[offset : offset + length])))
         offset += length
     return schemas
-
-
-INDEX_MEMORY_BYTES: Final = 4 << 20
-INDEX_SUFFIX: Final = ".index"
-_UNFINISHED_SUFFIX: Final = ".index.unfinished"
 
 
 class PartitionedFile:

@@ -21,11 +21,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
-from headrace.network.stored.file_format import FileSeal, PreparedElement, prepare_batch
+from headrace.network.stored.file_format import (
+    BatchCompressor,
+    FileSeal,
+    PreparedElement,
+    prepare_batch,
+)
 from headrace.network.stored.io_pool import IoExecutor, SerialJobs
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
+
+MESSAGE_BYTES: Final = 512 << 10
+"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
+of a processor to read."""
+JOINED_BYTES: Final = 448 << 10
+"""Smaller parts are copied together up to this."""
+WRITE_BYTES: Final = 4 << 20
+"""What is handed to the operating system in one go."""
 
 
 class WriteBehind:
@@ -181,15 +193,6 @@ def _write_chunk(
         file.append(pieces)
     finally:
         file.let_go()
-
-
-MESSAGE_BYTES: Final = 512 << 10
-"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
-of a processor to read."""
-JOINED_BYTES: Final = 448 << 10
-"""Smaller parts are copied together up to this."""
-WRITE_BYTES: Final = 4 << 20
-"""What is handed to the operating system in one go."""
 
 
 class RegionWriter:

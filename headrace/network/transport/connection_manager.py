@@ -27,6 +27,8 @@ from headrace.network.transport.http_tunnel import HttpTunnel
 
 OnReady = Callable[[PeerSession], None]
 OnError = Callable[[str], None]
+Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
+"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
 class PeerConnection(Protocol):
@@ -123,10 +125,6 @@ class PeerConnections:
             return
         for _, on_error in self._waiting.pop(name, []):
             on_error(reason)
-
-
-Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
-"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
 class ConnectionManager:

@@ -36,6 +36,8 @@ from headrace.network.wire.framing import Body, Frame, frame, reserve
 TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
 """Stands for the whole connection in an Error frame."""
+ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
+"""Stands for all subpartitions in a PushData frame."""
 
 
 @frame(id=1, layout="!BBI32s")
@@ -362,7 +364,3 @@ class PushCommit(Frame, frozen=True, gc=False):
 
     channel: int  # u32
     element_count: int  # u64
-
-
-ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
-"""Stands for all subpartitions in a PushData frame."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.network.batches.sealed_batch import SealedBatch, decode_dictionaries, has_dictionaries
-from headrace.network.wire.markers import add_marker
+from headrace.network.wire.framing import add_marker
 
 MARKERS_MAX: Final = 1000
 

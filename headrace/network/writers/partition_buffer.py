@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.core.record_batch import RecordBatch, concat_batches
 from headrace.network.batches.channel_selectors import Channels, in_order, order_by_channel
-from headrace.network.wire.markers import add_marker
+from headrace.network.wire.framing import add_marker
 
 ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024

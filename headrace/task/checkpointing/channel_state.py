@@ -41,7 +41,7 @@ from headrace.core.key_groups import subtasks_of
 from headrace.network.batches.channel_selectors import order_by_channel
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
-from headrace.network.gates.recovered_channel import recover_together
+from headrace.network.gates.single_input_gate import recover_together
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.task.checkpointing.channel_frames import (

@@ -6,7 +6,7 @@ from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointO
 from headrace.core.elements import EndOfOutputChannelState
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import BatchElement
-from headrace.network.gates.recovered_channel import UpstreamRecovery, recover_together
+from headrace.network.gates.single_input_gate import UpstreamRecovery, recover_together
 from headrace.network.partitions.result_subpartition import DataElement, SubpartitionView
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, values_of, writer

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.elements import EndOfPartition
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
@@ -18,11 +17,11 @@ from headrace.network.stored.bounded_blocking_partition import (
     CHUNK_BYTES,
     BoundedBlockingPartition,
 )
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
-from headrace.network.stored.reading import READ_BYTES
 from headrace.network.stored.spill_files import SpillDirectories
 from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored.stored_view import ReadMemory
+from headrace.network.stored.stored_view import READ_BYTES, ReadMemory
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.held_io import HeldIo

@@ -17,7 +17,6 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.partitions.result_subpartition import (
@@ -26,6 +25,7 @@ from headrace.network.partitions.result_subpartition import (
     QueuedEvent,
     SubpartitionView,
 )
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import (
     MEMORY_QUEUED_MAX,
     SEGMENTS_KEPT_FREE,

@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import Extent, PartitionedFileWriter
-from headrace.network.stored.sort_merge_cursor import RegionCursor
-from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.sort_merge_partition import RegionCursor, SortMergePartition
 from headrace.network.stored.spill_files import SpillDirectories
 from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory

@@ -15,13 +15,14 @@ from headrace.network.wire.framing import (
     BodyParts,
     Frame,
     declared_frames,
+    decode_markers,
     decode_prefix,
     encode,
+    encode_markers,
     frame,
     reserve,
     reserved_frames,
 )
-from headrace.network.wire.markers import decode_markers, encode_markers
 from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
 from tests.unit.network.wire_samples import MARKERS, content
 
