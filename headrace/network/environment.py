@@ -108,7 +108,7 @@ class CreditBasedShuffleEnvironment:
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """See ShuffleEnvironment. InsufficientBuffersError; StorageError."""
+        """Make a partition and register it. InsufficientBuffersError; StorageError."""
         partition = self._partition_factory.create(descriptor)
         self.partitions.register(partition)
         return partition
@@ -116,11 +116,11 @@ class CreditBasedShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """See ShuffleEnvironment. InsufficientBuffersError."""
+        """Make a gate with its channels. InsufficientBuffersError."""
         return self._gate_factory.create(descriptor, consumer)
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """See ShuffleEnvironment: whatever their consumers do."""
+        """Drop partitions, whatever their consumers do."""
         self.partitions.release(partition_ids)
 
     def close(self) -> None:

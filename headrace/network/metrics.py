@@ -1,12 +1,9 @@
-"""The exchange's figures under Flink's names: plain counters of gates and writers, read when somebody asks.
+"""The exchange's figures: metrics under Flink's names, and a description in words of what waits where.
 
-No gauge takes a lock for long, and one of something that was released reads zero.
+Metrics are plain counters of gates and writers, read when somebody asks. No gauge takes a lock for long, and one of
+something that was released reads zero. `describe_exchange` shows whether an exchange is slow or stuck; it reads without
+locks, so that its view is of one moment only, and is safe from any thread and after release.
 Source: Flink NettyShuffleMetricFactory, TaskIOMetricGroup.
-
-Describes a task's side of an exchange in words: queues, credit and memory of each channel.
-
-Shows whether an exchange is slow or stuck. Reads without locks, so that the view is of one moment only; safe from any
-thread and after release.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -32,6 +32,7 @@ from headrace.network.partitions.pipelined_partition import PipelinedResultParti
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.bounded_blocking_partition import BoundedBlockingPartition
+from headrace.network.stored.chunk_writer import MESSAGE_BYTES
 from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import HybridPartition
 from headrace.network.stored.sort_merge_partition import (
@@ -41,7 +42,6 @@ from headrace.network.stored.sort_merge_partition import (
     SortMergePartition,
 )
 from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored.writing import MESSAGE_BYTES
 
 FREE_MEMORY_SHARE: Final = 8
 """A sort-merge result collects its rows in an eighth of what is free ..."""
@@ -148,7 +148,7 @@ class ResultPartitionFactory:
         return _Size(max(4, count), max(4, count), self._segment_bytes(subpartition_count))
 
     def _collecting_size(self, subpartition_count: int) -> _Size:
-        """All of it for certain, or its task might wait with full hands for memory that another one wants back."""
+        """Return a size that is reserved in full: else the task might wait, holding rows, for memory of others."""
         page_bytes = self._buffer_pool.page_bytes
         free = self._buffer_pool.unreserved_pages
         # A full batch for every consumer in each region, as the price of a batch is the same however short it is.

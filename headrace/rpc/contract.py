@@ -1,9 +1,8 @@
-"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies.
+"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies, and their handlers.
 
 `async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: arguments and replies are limited to
-their declared types, so a gateway that would hand out a live object cannot even be declared.
-
-Also finds the methods of an endpoint that serve the calls of its gateways.
+their declared types, so a gateway that would hand out a live object cannot even be declared. The methods of an endpoint
+that serve the calls of its gateways are found here too.
 """
 
 import functools
@@ -86,7 +85,7 @@ class MethodContract:
 
 @dataclass(frozen=True, eq=False)
 class GatewayContract:
-    """All methods of one gateway. `name` is the qualified name of the Protocol."""
+    """Methods of one gateway. `name` is the qualified name of the Protocol."""
 
     name: str
     methods: Mapping[str, MethodContract]
@@ -185,7 +184,7 @@ class Handler:
 
 @dataclass(frozen=True, eq=False)
 class Handlers:
-    """All of one endpoint: by gateway and method name."""
+    """Handlers of one endpoint, by gateway and method name."""
 
     gateways: frozenset[str]
     by_method: Mapping[tuple[str, str], Handler]

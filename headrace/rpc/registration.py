@@ -1,9 +1,6 @@
-"""Registering at another endpoint until it answers for good: a policy, and the shell around it.
+"""Registration at another endpoint, tried until it answers for good: a policy, and the shell around it.
 
-Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
-RegisteredRpcConnection.
-
-The policy maps each outcome of an attempt to register to an action: pure, an event in, an action out.
+The policy is pure and maps each outcome of an attempt to register to an action:
 
 | what happens                     | what follows                                                         |
 | -------------------------------- | -------------------------------------------------------------------- |
@@ -14,7 +11,8 @@ The policy maps each outcome of an attempt to register to an action: pure, an ev
 | the target rejects (for good)    | stop, tell the owner                                                 |
 | the target accepts               | stop, hand gateway and response to the owner                         |
 
-Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration.
+Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
+RegisteredRpcConnection.
 """
 
 import asyncio

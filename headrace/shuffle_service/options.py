@@ -1,8 +1,6 @@
-"""Options of the remote shuffle service, of both its sides.
+"""Options of the remote shuffle service, of both its sides, and the host name under which clusters reach it.
 
-Also computes the host name under which clusters reach a shuffle service.
-
-Source: Flink's `taskmanager.host` beside `taskmanager.bind-host`.
+Source: Flink's `taskmanager.host` and `taskmanager.bind-host` for the latter.
 """
 
 import ipaddress

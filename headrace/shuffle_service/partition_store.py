@@ -2,13 +2,10 @@
 
     <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
 
-The index gets its name last and at once (see network.stored): what has none was never committed, and
-is deleted when the service starts. File names say whose results they are, so that nothing else must be kept. Files are
-sealed with the clusters' secret, for their names: what somebody else wrote, or moved, is no result.
-
-DirectoryLock: one shuffle service at a time in a directory, so that none deletes what another one is writing.
-
-The system lets go of the lock when the process ends, however it ends: nothing is left to tidy up after a kill -9.
+The index gets its name last and at once (see network.stored): a result without one was never committed, and is deleted
+when the service starts. File names say whose results they are, so that nothing else must be kept. Files are sealed
+with the clusters' secret, for their names: what somebody else wrote, or moved, is no result. A DirectoryLock keeps
+other services out of the directory.
 """
 
 import contextlib
@@ -244,7 +241,11 @@ _NO_OWNER: Final = PartitionOwner(_nobody, _nobody)
 
 
 class DirectoryLock:
-    """Held from `take` until `release`."""
+    """Lock on a directory for one shuffle service, so that none deletes what another one is writing.
+
+    Held from `take` until `release`. The system releases it when the process ends, however it ends: nothing is left to
+    tidy up after a kill -9.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

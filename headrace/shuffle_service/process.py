@@ -1,4 +1,4 @@
-"""A shuffle service in this process: its thread for calls, its data plane, and their end."""
+"""ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
 
 from pathlib import Path
 from types import TracebackType

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 PUSH_NAME: Final = "push"
-"""How a producer introduces itself to a shuffle service; no resource id may be equal to it."""
+"""Name with which a producer introduces itself to a shuffle service; no resource id may be equal to it."""
 SUBPARTITION_COUNT_MAX: Final = 1 << 16
 
 

@@ -1,12 +1,8 @@
 """RemoteResultPartition: a result that is pushed to a shuffle service while its task produces it.
 
-Nothing of it stays on the TaskManager: memory holds a batch until it was sent. The connection is opened by the task's
-thread with the first batch, since deploying a task must not wait for a network.
-Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
-
-PushSender: the producer's side of a push, on the thread of its task.
-
-Blocking: without credit the task waits, as it waits for a slow disk.
+Nothing of it stays on the TaskManager: memory holds a batch until it was sent. The connection, a PushSender, is opened
+by the task's thread with the first batch, since deploying a task must not wait for a network. It blocks: without credit
+the task waits, as it waits for a slow disk. Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
 """
 
 import threading
@@ -28,7 +24,7 @@ from headrace.network.errors import (
 )
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 from headrace.network.transport.blocking_connection import BlockingConnection
 from headrace.network.wire.frames import (
     ALL_SUBPARTITIONS,
@@ -57,7 +53,9 @@ _CHANNEL: Final = 0
 
 
 class PushSender:
-    """Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
+    """Pushes one result, on the thread of its task. Blocking.
+
+    Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
 
     Waiting has an end: `admission_timeout_s` for the first answer, `push_timeout_s` for each sign of progress.
     """
@@ -305,7 +303,7 @@ class RemoteResultPartition:
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
-    ) -> SubpartitionView:
+    ) -> ResultSubpartitionView:
         """Not supported: consumers read from the service. PartitionNotFoundError."""
         raise PartitionNotFoundError(str(self.partition_id), "the producer's")
 

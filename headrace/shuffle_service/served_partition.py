@@ -1,7 +1,7 @@
 """ServedPartition: a result as consumers of a shuffle service see it: nothing at all until it was committed.
 
-It is there from its registration, so that consumers that come early wait; what is being pushed lies elsewhere until
-the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
+It is there from its registration, so that consumers that come early wait; rows that are being pushed lie elsewhere
+until the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
 Source: Flink Remote Shuffle's MapPartition.
 """
 

@@ -1,19 +1,9 @@
-"""Sealed batches: Arrow record batches on their way, their bytes, and how they are cut.
+"""SealedBatch: an Arrow record batch on its way, its bytes, and how it is cut and read.
 
-The schema is not repeated with each batch: a channel announces it once, with an 8-byte fingerprint that every batch
-names. Dictionary columns are decoded before sealing: a batch never depends on one that was sent before it.
-
-BatchWriter: an Arrow batch as the pieces of its message, which refer to the batch's own memory.
-
-`RecordBatch.serialize` copies every column into one new buffer; for a socket, which takes many buffers in one call,
-that copy is the largest cost of sending. Arrow's stream writer hands its sink the buffers themselves.
-
-Validation of rows that came without a checksum, before anything follows their offsets.
-
-Arrow follows offsets blindly: one wrong bit in them kills the process. Its own full validation checks the offsets, and
-then each text by itself, which is nearly all of its cost. So the offsets are checked with texts cast to bytes, and all
-texts of a column at once: bytes below 128 are UTF-8 however they are cut. A column with other bytes, or a nested one,
-is left to Arrow's full validation. This takes a half to a quarter of the time (4096 texts of 10 and 100 characters).
+The schema is not repeated with each batch: a channel announces it once (SchemaAnnouncer, SchemaMemory), with an 8-byte
+fingerprint that every batch names. Dictionary columns are decoded before sealing: a batch never depends on one that was
+sent before it. `encode_event` and `decode_event` do for events what the rest does for rows.
+Source: Flink Buffer, NetworkBuffer, EventSerializer.
 """
 
 import hashlib
@@ -47,7 +37,14 @@ NO_FINGERPRINT: Final = 0
 
 
 class RowCheck:
-    """Validates rows of one schema. Any thread."""
+    """Validates rows of one schema that came without a checksum, before anything follows their offsets. Any thread.
+
+    Arrow follows offsets blindly: one wrong bit in them kills the process. Its own full validation checks the offsets,
+    and then each text by itself, which is nearly all of its cost. So the offsets are checked with texts cast to bytes,
+    and all texts of a column at once: bytes below 128 are UTF-8 however they are cut. A column with other bytes, or a
+    nested one, is left to Arrow's full validation. This takes a half to a quarter of the time (4096 texts of 10 and 100
+    characters).
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema: Final = schema
@@ -73,7 +70,7 @@ class RowCheck:
 
 
 class RowChecks:
-    """The checks of schemas that were met, by identity: to compare schemas would cost more than the check."""
+    """Keeps the checks of schemas by identity: to compare schemas would cost more than the check."""
 
     def __init__(self) -> None:
         self._checks: dict[int, RowCheck] = {}
@@ -118,7 +115,11 @@ class _Pieces:
 
 
 class BatchWriter:
-    """Writes batches of one schema after another. Used by one thread."""
+    """Writes batches as the pieces of their Arrow messages, which refer to the batches' own memory. Used by one thread.
+
+    `RecordBatch.serialize` copies every column into one new buffer; for a socket, which takes many buffers in one call,
+    that copy is the largest cost of sending. Arrow's stream writer hands its sink the buffers themselves.
+    """
 
     def __init__(self) -> None:
         self._pieces = _Pieces()
@@ -237,7 +238,7 @@ def read_batch(
     """Rebuild a batch from its message without copying; CorruptBatchError where that fails.
 
     Offsets and lengths inside the message are looked at too, unless `is_verified`, which is for bytes whose checksum
-    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See `validation`.
+    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See RowCheck.
     """
     try:
         message = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)

@@ -40,7 +40,7 @@ DEBLOAT_THRESHOLD: Final = ConfigOption(
 )  # fmt: skip
 
 ROWS_AT_FIRST: Final = 1024
-"""Of one gate, before anything was measured."""
+"""Rows in flight of one gate before anything was measured."""
 UNLIMITED_ROWS: Final = 1 << 40
 """Announced where memory bounds what is in flight more closely than time does."""
 EDGE_SIDES: Final = 2

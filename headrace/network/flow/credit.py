@@ -119,7 +119,7 @@ class ReceiverAccount:
 
     @property
     def granted(self) -> int:
-        """Of these, what the sender knows of or will learn from a credit on its way."""
+        """Segments among these that the sender knows of, or will learn of from a credit on its way."""
         return self.available - self.unannounced
 
     @property

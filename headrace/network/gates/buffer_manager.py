@@ -1,8 +1,8 @@
-"""BufferManager: the receiving side of one gate's remote channels, their credits and the thread they live on.
+"""BufferManager: segments and credits of one gate's remote channels, and the transport on whose thread they live.
 
 The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
 lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
-come to lack credit: else what was taken is counted when the producer is heard of again.
+come to lack credit: else what was taken is counted when the producer is heard of again. Source: Flink BufferManager.
 """
 
 from collections import deque

@@ -1,10 +1,7 @@
-"""InputGate: everything one logical input reads, one element at a time, channels in turn.
+"""InputGate and InputChannel: what one logical input reads, and where it reads one subpartition.
 
-Source: Flink InputGate.
-
-InputChannel: where one gate reads one subpartition, wherever its producer is.
-
-All kinds deliver the same elements for the same trace of the producer. Source: Flink InputChannel.
+A gate gives its channels turns, one element at a time. All kinds of channels deliver the same elements for the same
+trace of the producer, wherever it is. Source: Flink InputGate, InputChannel.
 """
 
 from collections.abc import Callable
@@ -30,7 +27,7 @@ class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
 
 
 class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
-    """All that a checkpoint caught on this channel was read. For the gate, never on the wire.
+    """End of the restored rows of a channel. For the gate, never on the wire.
 
     Source: Flink EndOfInputChannelStateEvent.
     """
@@ -91,7 +88,7 @@ class InputChannel(Protocol):
         ...
 
     def acknowledge_all_data(self) -> None:
-        """All rows before EndOfData were processed. Once; the task's thread."""
+        """Tell the producer that all rows before EndOfData were processed. Once; the task's thread."""
         ...
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
@@ -169,5 +166,5 @@ class InputGate(Protocol):
         ...
 
     def acknowledge_all_data(self, channel_index: int) -> None:
-        """All rows of a channel before its EndOfData were processed. The task's thread."""
+        """Tell a producer that all rows before its EndOfData were processed. The task's thread."""
         ...

@@ -18,8 +18,8 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
+    ResultSubpartitionView,
     Stalled,
-    SubpartitionView,
 )
 from headrace.network.sessions.transport import Cancellable, Transport
 
@@ -48,7 +48,7 @@ class LocalInputChannel:
         self._transport = transport
         self._timeout_ms = retry.total_ms
         self._notify = notify
-        self._view: SubpartitionView | None = None
+        self._view: ResultSubpartitionView | None = None
         # What was said before the producer was there, and is said once it is.
         self._in_flight_rows: int | None = None
         self._error: NetworkError | None = None
@@ -75,7 +75,7 @@ class LocalInputChannel:
         return view is not None and view.has_priority_event
 
     def request(self) -> None:
-        """See InputChannel. A producer that is still being deployed is waited for."""
+        """Begin to read; wait for a producer that is still being deployed."""
         if not self._attach():
             self._transport.post(self._wait_for_producer)
 
@@ -107,7 +107,7 @@ class LocalInputChannel:
             view.resume()
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel. Its producer is here, and lets its barriers overtake by itself."""
+        """Not supported: the producer is in this process, and lets its barriers overtake by itself."""
         raise AssertionError("a channel of this process announces nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
@@ -158,7 +158,7 @@ class LocalInputChannel:
             self._notify()
         return True
 
-    def _tell_wish(self, view: SubpartitionView) -> None:
+    def _tell_wish(self, view: ResultSubpartitionView) -> None:
         """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
         told = None
         while (wished := self._in_flight_rows) is not None and wished != told:

@@ -1,23 +1,9 @@
-"""RecoveredInputChannel: what a checkpoint caught on its way on one channel, read before anything new.
+"""RecoveredInputChannel: rows that a checkpoint caught on their way on one channel, read before anything new.
 
     restore -> READING --the last batch, EndOfInputChannelState--> its successor stands in its place
 
 A successor is requested when every channel of its gate is drained: its sender may be another one now, so that what it
 sends belongs behind the restored rows of all channels. Source: Flink RecoveredInputChannel.
-
-UpstreamRecovery: which channels of a task have delivered all that their senders had to send again. Pure.
-
-    sender     restored rows, EndOfOutputChannelState │ blocked │ what is new
-    gates      … until every channel of all gates has delivered the event: then all of them are resumed
-
-Rows that one sender had sent before a checkpoint may be followed by rows of another one, which took over after a
-rescaling: so nothing new is read of any channel before all that was restored.
-
-Flink has a tracker for each gate. Here there is one for all gates of a task that exchange records without storing them:
-else the barrier of the next checkpoint may come on one gate while another one has restored rows still to read. Those
-would be stored beside what is new on their gate by the time its barriers come, and change places in the restart after
-that. Nobody waits in a circle: senders hand over what they restore before they read, whatever becomes of it.
-Source: Flink UpstreamRecoveryTracker.
 """
 
 from collections import deque
@@ -49,7 +35,7 @@ class RecoveredInputChannel:
 
     @property
     def is_local(self) -> bool:
-        """See InputChannel. Counted as what it came on."""
+        """Whether the restored rows count as local: those of a local channel do."""
         return self.successor.is_local
 
     @property
@@ -58,7 +44,7 @@ class RecoveredInputChannel:
 
     @property
     def queued_bytes(self) -> int:
-        """See InputChannel. What waits here is in nobody's network memory."""
+        """Return 0: restored rows are not in network memory."""
         return 0
 
     def restore(self, batches: Sequence[SealedBatch]) -> None:
@@ -66,7 +52,7 @@ class RecoveredInputChannel:
         self._queue.extend(batches)
 
     def request(self) -> None:
-        """See InputChannel. Nothing more was caught."""
+        """End the restored rows: there are no more."""
         self._queue.append(EndOfInputChannelState())
 
     def poll(self) -> ChannelElement | None:
@@ -79,7 +65,7 @@ class RecoveredInputChannel:
         raise AssertionError("a recovered channel has announced nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See InputChannel. What was restored stands before every barrier of the running job."""
+        """Capture all that waits: restored rows stand before every barrier of the running job."""
         self._capture.start(checkpoint_id)
         for each in self._queue:
             if isinstance(each, SealedBatch):

@@ -134,7 +134,7 @@ class RemoteInputChannel:
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel. No effect where it was handed out already."""
+        """Have an announced barrier handed out first; no effect where it was handed out already."""
         self._queue.prioritise(sequence)
         self._notify()
 

@@ -1,9 +1,7 @@
-"""SingleInputGate: the channels of one edge of one subtask. Source: Flink SingleInputGate.
+"""SingleInputGate: the channels of one edge of one subtask, read in turn, and their recovery after a restart.
 
-ChannelTurns: which channel of a gate is read next, and who is to be told that one can be.
-
-Each channel stands in line once at most, those with priority events in front. A gate over gates keeps them in such a
-line, too. Source: Flink SingleInputGate, the queue of its channels with data; UnionInputGate, that of its gates.
+ChannelTurns keeps the line of channels that have something to read. UpstreamRecovery tracks which channels have
+delivered all that their senders had to send again. Source: Flink SingleInputGate, UpstreamRecoveryTracker.
 """
 
 import threading
@@ -31,11 +29,15 @@ from headrace.network.gates.partition_requests import AnswerVerdict, CheckProduc
 from headrace.network.gates.recovered_channel import RecoveredInputChannel
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
-"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
+"""Bytes that count as the capacity of a local channel, which no credit bounds."""
 
 
 class ChannelTurns:
-    """The line of one gate. `next` is for the task's thread, the rest for any."""
+    """Keeps the channels of a gate that have something to read in line, and calls whoever waits for one.
+
+    Each channel stands in line once at most, those with priority events in front. A union of gates keeps its gates in
+    such a line, too. `next` is for the task's thread, the rest for any.
+    """
 
     def __init__(self, channel_count: int) -> None:
         # Channels notify from the transport's and from producers' threads.

@@ -19,7 +19,7 @@ from headrace.network.partitions.result_partition import (
     cannot_read_on,
     describe_cause,
 )
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 
 class PipelinedResultPartition:
@@ -73,8 +73,8 @@ class PipelinedResultPartition:
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
-    ) -> SubpartitionView:
-        """See ResultPartition. What the first consumer of a subpartition read is gone, so a second one is refused.
+    ) -> ResultSubpartitionView:
+        """Attach a consumer; a second one is refused, as what the first one read is gone.
 
         Except where the partition is approximate.
         """
@@ -102,7 +102,7 @@ class PipelinedResultPartition:
             subpartition.limit_at_first(in_flight_rows)
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
-        """See ResultPartition. On the task's thread, so that the network thread only moves bytes."""
+        """Serialise on the task's thread, so that the network thread only moves bytes."""
         if self.subpartitions[index].wants_bytes:
             sealed.write(self._batch_writer)
 
@@ -137,7 +137,7 @@ class PipelinedResultPartition:
         callback()
 
     def make_room(self) -> None:
-        """See ResultPartition. Only consumers make room here."""
+        """Do nothing: only consumers make room."""
 
     def finish(self) -> None:
         """Everything was emitted."""

@@ -1,9 +1,7 @@
 """PipelinedSubpartition: the queue between one producer and one consumer, and the consumer's view of it.
 
 A sealed batch is finished by definition, so that the backlog is exact and a flush is nothing but sealing. Once a
-consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition.
-
-A consumer's view of a pipelined subpartition: what it returns is gone. Source: Flink PipelinedSubpartitionView.
+consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition, PipelinedSubpartitionView.
 """
 
 import threading
@@ -23,13 +21,16 @@ from headrace.network.partitions.result_subpartition import (
     DataElement,
     Element,
     QueuedEvent,
+    ResultSubpartitionView,
     Stalled,
-    SubpartitionView,
 )
 
 
 class PipelinedSubpartitionView:
-    """Gives one consumer the elements queued in a pipelined subpartition."""
+    """Gives one consumer the elements queued in a pipelined subpartition; each is handed out once.
+
+    Source: Flink PipelinedSubpartitionView.
+    """
 
     def __init__(self, subpartition: "PipelinedSubpartition") -> None:
         self._subpartition = subpartition
@@ -55,7 +56,7 @@ class PipelinedSubpartitionView:
         return self._subpartition.backlog
 
     def release(self) -> None:
-        """See SubpartitionView. The subpartition drops what it holds and whatever is added."""
+        """Let go; the subpartition drops what it holds and whatever is added."""
         self._subpartition.release()
 
 
@@ -80,7 +81,7 @@ class PipelinedSubpartition:
         # Guards the queue: the producer's task adds, another thread takes, cancellation may come from a third.
         self._lock = threading.Lock()
         self._queue: deque[Element] = deque()
-        self._view: SubpartitionView | None = None
+        self._view: ResultSubpartitionView | None = None
         # Of the consumer that has the view: called when data comes to an empty queue.
         self._listener: Callable[[], None] = _nobody
         self._segment_size = LOCAL_SEGMENT_BYTES
@@ -243,7 +244,9 @@ class PipelinedSubpartition:
         for call in calls:
             call()
 
-    def create_view(self, listener: Callable[[], None], segment_size: int) -> SubpartitionView:
+    def create_view(
+        self, listener: Callable[[], None], segment_size: int
+    ) -> ResultSubpartitionView:
         """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
 
         PartitionError where there has been one already: what it read is gone.
@@ -337,7 +340,7 @@ class PipelinedSubpartition:
         return head
 
     def _attach(
-        self, view: SubpartitionView, listener: Callable[[], None], segment_size: int
+        self, view: ResultSubpartitionView, listener: Callable[[], None], segment_size: int
     ) -> list[Callable[[], None]]:
         """Make `view` the consumer's; whom to call once the lock is free. Lock held."""
         is_other_size = segment_size != self._segment_size

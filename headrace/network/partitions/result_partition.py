@@ -1,4 +1,4 @@
-"""ResultPartition: what one subtask produces along one edge, as one subpartition per consumer.
+"""ResultPartition: the rows that one subtask produces along one edge, as one subpartition for each consumer.
 
 Kinds differ in when consumers may start, whether they may read twice, and where the data lies meanwhile; the writer,
 the manager and the connections see only this. Source: Flink ResultPartition.
@@ -14,7 +14,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 
 class ResultPartition(Protocol):
@@ -78,7 +78,7 @@ class ResultPartition(Protocol):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """Give an event to every subpartition; see subpartition.QueuedEvent."""
+        """Give an event to every subpartition; see QueuedEvent."""
         ...
 
     def emit_barrier(
@@ -124,7 +124,7 @@ class ResultPartition(Protocol):
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
-    ) -> SubpartitionView:
+    ) -> ResultSubpartitionView:
         """Attach a consumer to subpartition `index`; `listener` is called when there is something. PartitionError.
 
         It is given the elements from `first_element` on, as many as there were for an earlier one with segments of

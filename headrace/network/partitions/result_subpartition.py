@@ -1,6 +1,7 @@
-"""Views of a subpartition for its consumer, or the connection that serves it, for every kind of partition.
+"""ResultSubpartitionView: one consumer's way through a subpartition, and the elements that it hands out.
 
-Source: Flink ResultSubpartitionView.
+Every kind of result partition has views; a local channel, or the connection that serves a remote one, reads through
+them. Source: Flink ResultSubpartition, ResultSubpartitionView.
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Stalled:
     backlog: int
 
 
-class SubpartitionView(Protocol):
+class ResultSubpartitionView(Protocol):
     """One consumer's way through one subpartition. Used by one thread."""
 
     def poll(self, credit: int) -> Element | Stalled | None:

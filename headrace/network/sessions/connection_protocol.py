@@ -1,14 +1,6 @@
 """ConnectionProtocol: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
 
-Pure: sockets and the simulation drive the same object.
-
-ControlFrameLimiter: limits the frames that a peer may send at no cost to itself, for the others' sake. Pure.
-
-All connections of a TaskManager share one network thread, and that thread the interpreter with its tasks. A peer can
-send no more rows than it was granted credit for. Credits, requests and signs of life it could send without end, and
-each takes some microseconds. Those of an honest peer answer rows, one way or the other, so they are earned with rows;
-for the rest there is a low rate. What is beyond it waits in the peer's own socket, until it blocks.
-Source: token bucket (Turner 1986).
+Pure: sockets and the simulation drive the same object. ControlFrameLimiter bounds what a peer may send for nothing.
 """
 
 import math
@@ -36,7 +28,14 @@ _PAID: Final = (Data, IngestData, PushData)
 
 
 class ControlFrameLimiter:
-    """Of one connection. Times are monotonic nanoseconds."""
+    """Limits the frames that a peer may send at no cost to itself. Pure; times are monotonic nanoseconds.
+
+    All connections of a TaskManager share one network thread, and that thread shares the interpreter with its tasks. A
+    peer can send no more rows than it was granted credit for. Credits, requests and signs of life it could send without
+    end, and each takes some microseconds. Those of an honest peer answer rows, one way or the other, so they are earned
+    with rows; for the rest there is a low rate. Frames beyond it wait in the peer's own socket, until it blocks.
+    Source: token bucket (Turner 1986).
+    """
 
     __slots__ = ("_earned", "_left", "_since_ns")
 

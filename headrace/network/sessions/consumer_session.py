@@ -31,7 +31,7 @@ from headrace.network.wire.framing import PREFIX, Body, Frame, encode
 UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
 """The largest body that is taken for something else than an open channel, whose own bound is its credit."""
 REFUSED_BYTES_MAX: Final = 32 << 20
-"""What still comes for a channel after its data was refused: far more than is on its way until the peer is told."""
+"""Bytes that may still come for a channel that refused data: far more than is on its way until the peer is told."""
 
 
 class ChannelReceiver(Protocol):
@@ -106,7 +106,7 @@ class ConsumerSession:
         self._send_for(ResumeConsumption(channel))
 
     def acknowledge_all_data(self, channel: int) -> None:
-        """All rows before EndOfData were processed."""
+        """Tell the producer that all rows before EndOfData were processed."""
         self._send_for(AckAllUserRecordsProcessed(channel))
 
     def request_in_flight_rows(self, channel: int, in_flight_rows: int) -> None:

@@ -42,7 +42,7 @@ from headrace.network.wire.framing import PREFIX, Body, encode
 
 QUANTUM_BYTES: Final = 256 * 1024
 FRAME_BYTES: Final = PREFIX.size + Data.LAYOUT.size
-"""What a frame takes beside its body: a channel of tiny batches, or of events, pays for its turns too."""
+"""Bytes of a frame without its body: a channel of tiny batches, or of events, pays for its turns too."""
 
 
 class ProducerSession:

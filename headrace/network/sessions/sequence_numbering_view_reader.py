@@ -19,8 +19,8 @@ from headrace.network.partitions.result_subpartition import (
     DataElement,
     Element,
     QueuedEvent,
+    ResultSubpartitionView,
     Stalled,
-    SubpartitionView,
     refuse_if_too_large,
 )
 from headrace.network.sessions.partition_request_listener import PartitionRequestListener
@@ -57,9 +57,9 @@ class SequenceNumberingViewReader:
     def __init__(self, request: PartitionRequest, peer: str, *, has_checksums: bool) -> None:
         self.request: Final = request
         self.account: Final = SenderAccount(request.initial_credit)
-        self.view: SubpartitionView | None = None
+        self.view: ResultSubpartitionView | None = None
         self.listener: PartitionRequestListener | None = None
-        """What waits for the partition, as long as it is not there."""
+        """Waits for the partition, as long as it is not there."""
         self.is_queued = False
         """Whether it waits for a turn."""
         self.deficit = 0
@@ -74,7 +74,7 @@ class SequenceNumberingViewReader:
         # What the consumer wished for last, also before there was a view to tell.
         self._in_flight_rows: int | None = None
 
-    def attach(self, view: SubpartitionView) -> None:
+    def attach(self, view: ResultSubpartitionView) -> None:
         """Begin to read: the partition is there."""
         self.view = view
         if self._in_flight_rows is not None:

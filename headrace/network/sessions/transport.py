@@ -58,7 +58,7 @@ class TransportHost(Protocol):
 
     @property
     def features(self) -> int:
-        """Bit set of wire.Feature: what this side is ready for."""
+        """Bit set of Feature: what this side is ready for."""
         ...
 
     def open_session(self, link: Link, peer_name: str, features: int) -> "Session":

@@ -3,26 +3,12 @@
     header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
                         stored bytes u32 · CRC-32 u32 of all the rest · zero u32; where the file is sealed, 8 bytes of
                         its seal in place of the last two
-    markers             as in a data frame (see markers.py)
+    markers             as in a data frame (see framing.py)
     body                `stored bytes` of an Arrow message without schema, or kind and value of an event
 
 Header with markers, and the body, are each padded to 8 bytes, so that the columns of a batch that is read into aligned
-memory are aligned. Schemas are numbered per file. Pure: nothing here touches a file.
-Source: Flink BufferReaderWriterUtil.
-
-ElementIndex: where the elements of one subpartition lie in a file that holds those of others in between.
-
-FileSeal: shows that a stored result is what somebody with the cluster's secret wrote, there and under that name.
-
-A checksum tells damage; whoever may write to a file can make it anew. What is stored is rows, some of them pickled,
-which run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead.
-Each element is bound to its file and to its place in it, the index to its file. Pure.
-Source: RFC 7693.
-
-Compression of stored batches: one option, one codec per partition, and only what became smaller stays compressed.
-
-Pipelined edges are never compressed: within a host it costs more than the bytes it saves.
-Source: Flink BufferCompressor, BufferDecompressor, NettyShuffleEnvironmentOptions.
+memory are aligned. Schemas are numbered per file. Bodies may be compressed, files may be sealed against forgery. Pure:
+nothing here touches a file. Source: Flink BufferReaderWriterUtil.
 """
 
 import hashlib
@@ -73,7 +59,11 @@ StoredElement = SealedBatch | StreamEvent
 
 
 class BatchCompressor:
-    """Compresses the bodies of one partition's batches. Used by one thread."""
+    """Compresses the bodies of one partition's batches; a body that would not become smaller is stored as it is.
+
+    Pipelined edges are never compressed: within a host it costs more than the bytes it saves. Used by one thread.
+    Source: Flink BufferCompressor, BufferDecompressor.
+    """
 
     def __init__(self, codec_number: int) -> None:
         self._number = codec_number
@@ -104,7 +94,10 @@ def decompress(codec_number: int, stored: pa.Buffer, raw_length: int) -> pa.Buff
 
 
 class ElementIndex:
-    """16 bytes per element. Appended to by one thread, read by any."""
+    """Places of one subpartition's elements in a file that holds those of others in between.
+
+    16 bytes per element. Appended to by one thread, read by any.
+    """
 
     def __init__(self) -> None:
         self._offsets = array("Q")
@@ -146,7 +139,13 @@ class ElementIndex:
 
 
 class FileSeal:
-    """Of one file, called `name` unlike any other that the secret seals. Any thread."""
+    """Shows that a stored result is what somebody with the cluster's secret wrote, there and under that name.
+
+    A checksum tells damage; whoever may write to a file can make it anew. Stored rows are partly pickled, and pickles
+    run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead. Each
+    element is bound to its file and to its place in it, the index to its file. No two files that the secret seals have
+    the same `name`. Any thread. Source: RFC 7693.
+    """
 
     def __init__(self, secret: bytes, name: str) -> None:
         self._key: Final = hashlib.blake2b(
@@ -183,7 +182,7 @@ class SchemaTable:
 
     @property
     def schemas(self) -> tuple[pa.Schema, ...]:
-        """All of them, in the order of their numbers."""
+        """Schemas in the order of their numbers."""
         return tuple(self._schemas)
 
     def number_of(self, schema: pa.Schema) -> int:
@@ -302,7 +301,7 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
     schemas: SchemaTable
     place: str
     file_offset: int = 0
-    """Where `data` begins in the file."""
+    """File offset of `data`."""
 
     @property
     def is_compressed(self) -> bool:

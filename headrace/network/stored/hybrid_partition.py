@@ -3,17 +3,10 @@
     HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
     HYBRID_SELECTIVE   the file has only the batches that memory did not take: read once
 
-Source: Flink TieredResultPartition, HsResultPartition.
-
-HybridSubpartition: one consumer's batches in the order of emission, each in memory, in the file, or in both.
-
-Source: Flink TieredStorage's nettyConnectionReader and SubpartitionConsumerMemoryDataManager, in one.
-
-Choice of the tier for each batch of a hybrid partition: memory, disk, or both. Pure.
-
 Memory takes the batches that a consumer which keeps up will fetch at once; the disk takes the rest, so that a slow or
-absent consumer never stops the producer. A full partition also has every batch on disk, to be read again.
-Source: Flink TierProducerAgent, MemoryTierProducerAgent, DiskTierProducerAgent.
+absent consumer never stops the producer (`choose_tiers`). A HybridSubpartition has one consumer's batches in the order
+of emission, each in memory, in the file, or in both.
+Source: Flink TieredResultPartition, HsResultPartition, TierProducerAgent and its memory and disk tiers.
 """
 
 import threading
@@ -233,7 +226,7 @@ class HybridPartition(StoredPartition):
         return super().queued_count + sum(each.held_count for each in self._subpartitions)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError, as on a full disk."""
+        """Store a batch in memory, in the file or in both. StorageError, as on a full disk."""
         subpartition = self._subpartitions[index]
         placement = self._policy(
             TierState(
@@ -260,7 +253,7 @@ class HybridPartition(StoredPartition):
         self._serve(index)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: stored once, found by all. StorageError."""
+        """Store a batch once, for all subpartitions. StorageError."""
         try:
             self._share(self._encode(sealed))
         finally:
@@ -270,18 +263,18 @@ class HybridPartition(StoredPartition):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. StorageError."""
+        """Store an event for all subpartitions. StorageError."""
         self._share(encode_stored_event(event))
 
     def make_room(self) -> None:
-        """See ResultPartition. StorageError."""
+        """Move batches from memory to the file, as far as consumers do not read them next. StorageError."""
         for subpartition in self._subpartitions:
             subpartition.spill(self._store_held)
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """See ResultPartition. A selective one is read once."""
+        """Attach a consumer; a selective partition is read once."""
         if first_element:
             raise cannot_read_on(self.partition_id)
         view = super().create_view(index, listener, segment_size)
@@ -365,7 +358,7 @@ class _Cursor:
         return self._subpartition.offset_of(self._position)
 
     def next_length(self, limit_bytes: int) -> int:
-        """See SubpartitionCursor: memory and file are mixed, and each consumer has its own read."""
+        """Return 0: memory and file are mixed, and each consumer has its own read."""
         return 0
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[StoredElement]:

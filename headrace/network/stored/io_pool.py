@@ -89,7 +89,7 @@ class PostingIo:
         self._post(job)
 
     def close(self) -> None:
-        """See IoExecutor; the simulation's loop runs what was posted."""
+        """Do nothing: the simulation's loop runs what was posted."""
 
 
 class InlineIo:
@@ -101,7 +101,7 @@ class InlineIo:
         job()
 
     def close(self) -> None:
-        """See IoExecutor; there is nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class SerialJobs:

@@ -1,7 +1,10 @@
 """ReadScheduler: reads one stored partition for its consumers on the I/O pool, in the best order.
 
-Who waits is looked at once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take
-one after the other. While one of them waits for the disk, another hands over what it has read.
+A disk is fastest when it is read in one direction: among the waiting consumers the one with the lowest offset is served
+first, so that one sweep over the file serves all of them, and consumers of one broadcast region find its pages in
+memory. A consumer with an empty queue is served before one that only reads ahead. The waiting consumers are looked at
+once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take one after the other.
+While one of them waits for the disk, another hands over what it has read.
 Source: Flink SortMergeResultPartitionReadScheduler.
 """
 

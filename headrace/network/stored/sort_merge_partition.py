@@ -1,10 +1,9 @@
 """SortMergePartition: rows are collected in memory, sorted by consumer, and stored in regions.
 
-It has two files, however many consumers there are; each consumer reads long stretches of them. Broadcast rows are
-stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the region before, which
-the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
-
-RegionCursor: where one consumer is in a sort-merge file. Source: Flink PartitionedFileReader.
+It has two files, however many consumers there are; each consumer reads long stretches of them, by a RegionCursor.
+Broadcast rows are stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the
+region before, which the I/O pool writes meanwhile (see chunk_writer.py).
+Source: Flink SortMergeResultPartition, PartitionedFileReader.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from headrace.network.batches.channel_selectors import Channels
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.stored.chunk_writer import JOINED_BYTES, RegionWriter
 from headrace.network.stored.file_format import (
     BatchCompressor,
     PreparedElement,
@@ -42,7 +42,6 @@ from headrace.network.stored.stored_partition import (
     StoredPartition,
 )
 from headrace.network.stored.stored_view import Stretch
-from headrace.network.stored.writing import JOINED_BYTES, RegionWriter
 
 SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
@@ -71,7 +70,10 @@ class RegionSource(Protocol):
 
 
 class RegionCursor:
-    """Goes through the extents of one subpartition. Implements SubpartitionCursor."""
+    """Reads the extents of one subpartition, region by region. Implements SubpartitionCursor.
+
+    Source: Flink PartitionedFileReader.
+    """
 
     def __init__(self, partition: RegionSource, index: int, let_go: Callable[[], None]) -> None:
         self.close: Final = let_go
@@ -82,7 +84,7 @@ class RegionCursor:
 
     @property
     def next_offset(self) -> int | None:
-        """See SubpartitionCursor: nothing before the partition is finished."""
+        """File offset of the next element; None before the partition is finished."""
         file = self._partition.file
         if file is None or not self._partition.is_finished:
             return None
@@ -91,11 +93,11 @@ class RegionCursor:
         return self._extent.offset
 
     def next_length(self, limit_bytes: int) -> int:
-        """See SubpartitionCursor: of the present extent."""
+        """Return how much is left of the present extent, within the limit."""
         return min(limit_bytes, self._extent.length)
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """See SubpartitionCursor. CorruptFileError."""
+        """Return about `limit_bytes` of elements. CorruptFileError."""
         file = self._partition.file
         assert file is not None
         if not self._extent.length:
@@ -124,7 +126,7 @@ class RegionCursor:
         return found
 
     def _go_on(self, file: PartitionedFile) -> None:
-        """To the next region that has anything for this subpartition."""
+        """Move to the next region that has anything for this subpartition."""
         while not self._extent.length and self._next_region < file.region_count:
             self._extent = file.extent(self._next_region, self._index)
             self._next_region += 1
@@ -174,7 +176,7 @@ class SortMergePartition(StoredPartition):
         self._spill_if_full(sealed)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError. A region of its own where it has markers, which are for one alone."""
+        """Collect a batch; one with markers for this subpartition gets a region of its own. StorageError."""
         if not sealed.markers:
             self.collect(sealed, np.full(sealed.row_count, index, dtype=np.int32), lease)
             return
@@ -183,7 +185,7 @@ class SortMergePartition(StoredPartition):
         self._write(lambda: self._write_single_region(index, sealed))
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: stored once, found by all. StorageError."""
+        """Store a batch once, for all subpartitions. StorageError."""
         self._keep(lease, self.subpartition_count)
         if self._runs or self._batches or self._markers:
             self.spill()
@@ -193,7 +195,7 @@ class SortMergePartition(StoredPartition):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. StorageError."""
+        """Store an event for all subpartitions. StorageError."""
         self.spill()
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
 
@@ -220,7 +222,7 @@ class SortMergePartition(StoredPartition):
             _release(leases)
 
     def close(self) -> None:
-        """See ResultPartition. What was collected and is not stored yet never will be."""
+        """Close the partition; what was collected and is not stored yet never will be."""
         super().close()
         _release(self._take_leases())
 

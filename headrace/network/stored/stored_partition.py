@@ -80,17 +80,17 @@ class StoredPartition(ABC):
 
     @property
     def queued_count(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Elements that were read ahead."""
         return sum(view.queued_count for view in tuple(self._views))
 
     @property
     def longest_queue(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Elements that were read ahead for the consumer that has most of them."""
         return max((view.queued_count for view in tuple(self._views)), default=0)
 
     @property
     def queued_bytes(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Bytes that were read ahead."""
         return sum(view.queued_bytes for view in tuple(self._views))
 
     @property
@@ -99,14 +99,14 @@ class StoredPartition(ABC):
         return self._is_released
 
     def in_flight_rows(self, index: int) -> int | None:
-        """See ResultPartition; what is stored is not on its way."""
+        """Return None: stored rows are not in flight."""
         return None
 
     def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition; what is stored is not on its way."""
+        """Do nothing: stored rows are not in flight."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition; what is stored is serialised as it is written."""
+        """Do nothing: batches are serialised as they are written."""
 
     @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
@@ -120,26 +120,26 @@ class StoredPartition(ABC):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. What nobody reads yet neither overtakes nor blocks."""
+        """Store an event for all subpartitions; priority and blocking are ignored, as nobody reads yet."""
 
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
     ) -> InFlightOutput:
-        """See ResultPartition. Jobs with stored results take no checkpoints."""
+        """Not supported: jobs with stored results take no checkpoints."""
         raise AssertionError(f"{barrier} for a stored result")
 
     def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition. No barrier waits here."""
+        """Do nothing: no barriers are stored."""
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """See ResultPartition: its task need not wait for consumers."""
+        """Call back at once: the task need not wait for consumers."""
         callback()
 
     def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """See ResultPartition. Nothing where batches are stored as they come."""
+        """Do nothing where batches are stored as they come."""
 
     def finish(self) -> None:
-        """See ResultPartition. StorageError where the last of it cannot be written."""
+        """Store the rest and end the partition. StorageError."""
         if self.is_finished:
             return
         self.emit_event(EndOfPartition())
@@ -150,7 +150,7 @@ class StoredPartition(ABC):
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """See ResultPartition. Any number of consumers; before the end of the task they wait for it."""
+        """Attach a consumer, of which there may be any number; before the end of the task they wait for it."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -179,7 +179,7 @@ class StoredPartition(ABC):
         self._end(ProducerFailedError(str(self.partition_id), text), text)
 
     def close(self) -> None:
-        """See ResultPartition. What was finished stays, for any number of consumers, until it is released."""
+        """Let the task go; what was finished stays, for any number of consumers, until it is released."""
         with self._lock:
             if self._is_closed:
                 return
@@ -187,7 +187,7 @@ class StoredPartition(ABC):
         self.pool.destroy()
 
     def release(self) -> None:
-        """See ResultPartition. Who reads a finished one may go on; nobody waits for one that will not be finished."""
+        """Withdraw the partition; consumers of a finished one may go on, those of an unfinished one are told."""
         if not self.is_finished:
             text = "the partition was released"
             self._end(ProducerFailedError(str(self.partition_id), text), None)

@@ -1,7 +1,8 @@
 """StoredView: one consumer of a partition that lies in files, with the few batches that were read ahead for it.
 
-The consumer's thread only takes from a queue; the I/O pool fills it. What is in memory counts against one budget for
-the whole TaskManager. Source: Flink SortMergeSubpartitionReader.
+The consumer's thread only takes from a queue; the I/O pool fills it, through the consumer's SubpartitionCursor. What is
+in memory counts against one budget for the whole TaskManager, by which `may_read` and `read_size` decide.
+Source: Flink SortMergeSubpartitionReader.
 """
 
 import logging
@@ -35,13 +36,13 @@ BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
 )  # fmt: skip
 
 READ_AHEAD_BYTES: Final = 4 << 20
-"""What one consumer may have waiting in memory before it is read for again."""
+"""Bytes that one consumer may have waiting in memory before it is read for again."""
 READ_BYTES: Final = 1 << 20
-"""What is read in one go, where it lies together."""
+"""Bytes that are read in one go, where they lie together."""
 SHORT_READ_BYTES: Final = 528 << 10
-"""The same where memory is short: a little more than what is stored as one batch."""
+"""The same where memory is short: a little more than one stored batch."""
 STRETCH_BYTES: Final = 2 << 20
-"""What is read in one go for consumers whose parts lie side by side."""
+"""Bytes that are read in one go for consumers whose parts lie side by side."""
 ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
 """A consumer asks for more when it has so much left: in large steps, as asking has its price too."""
 R = TypeVar("R")
@@ -140,7 +141,7 @@ class ReadMemory:
 
 
 class StoredView:
-    """A SubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
+    """A ResultSubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class StoredView:
 
     @property
     def queued_count(self) -> int:
-        """See SubpartitionView. A failure waits behind what was read before it, and counts."""
+        """Elements that were read ahead; a failure waits behind them, and counts."""
         return len(self._queue) + (self._failure is not None)
 
     @property
@@ -181,12 +182,12 @@ class StoredView:
 
     @property
     def has_priority_event(self) -> bool:
-        """See SubpartitionView; nothing can overtake what is stored."""
+        """Return False: nothing overtakes stored elements."""
         return False
 
     @property
     def backlog(self) -> int:
-        """See SubpartitionView: of what was read ahead."""
+        """Segments of what was read ahead."""
         return self._backlog
 
     def poll(self, credit: int) -> Element | Stalled | None:
@@ -209,14 +210,14 @@ class StoredView:
         return self._decoded(head) if isinstance(head, UndecodedElement) else head
 
     def resume(self) -> None:
-        """See SubpartitionView; nothing that is stored blocks."""
+        """Not supported: no stored event blocks."""
         raise AssertionError("a stored partition has no event that blocks upstream")
 
     def acknowledge_all_data(self) -> None:
-        """See SubpartitionView; the producer is long done."""
+        """Do nothing: the producer does not wait for it."""
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See SubpartitionView; what is in flight is bounded by the read memory."""
+        """Do nothing: the read memory bounds what is in flight."""
 
     def candidate(self) -> ReadCandidate["StoredView"] | None:
         """Return this view as a candidate for the read scheduler, or None while nothing is to be read for it."""

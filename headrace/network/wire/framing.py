@@ -6,15 +6,11 @@
     body                opaque bytes: an Arrow message, a schema, UTF-8 text
 
 The header has a checksum of its own, so that no field is trusted, no credit charged and no memory allocated before the
-header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py and
-push_frames.py.
+header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py.
 
-crc32: the checksum of frames and of stored batches.
-
-CRC-32 of IEEE 802.3, the one that zlib computes, by zlib-ng, which uses the processor's carry-less multiplication:
-three to four times as fast. Each byte that leaves a host or is stored is checksummed twice.
-
-The marker vector in the header of a data frame: what stands between the rows of its batch.
+`crc32`, also the checksum of stored batches, is that of IEEE 802.3, which zlib computes, by zlib-ng, which uses the
+processor's carry-less multiplication: three to four times as fast. Each byte that leaves a host or is stored is
+checksummed twice.
 """
 
 import struct

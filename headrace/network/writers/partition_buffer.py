@@ -21,7 +21,7 @@ ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256
 SHARE_WEIGHT: Final = 0.25
-"""Of the last split, in what is known of how rows fall to the channels."""
+"""Weight of the last split in the estimate of how rows fall to the channels."""
 
 
 @dataclass(frozen=True, slots=True)

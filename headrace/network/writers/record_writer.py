@@ -61,7 +61,7 @@ HANDED_OVER_TOGETHER_MAX: Final = 32
 interpreter, and often the core, with the task: done one by one, each batch costs two changes of threads."""
 
 _SHARE_OF_SORTING_POOL: Final = 4
-"""What is handed to a sort-merge partition in one go takes at most a quarter of its memory."""
+"""A sort-merge partition is handed at most a quarter of its memory in one go."""
 
 Lend = Callable[[int, int], SegmentLease | None]
 """Takes segments for a batch of so many bytes and references."""
@@ -145,7 +145,7 @@ class RecordWriter(ABC):
         self.partition.limit_at_first(in_flight_rows)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Send an event to every channel, behind everything emitted so far; see result_subpartition.QueuedEvent."""
+        """Send an event to every channel, behind everything emitted so far; see QueuedEvent."""
         self.flush_all()
         self.partition.emit_event(event, blocks_upstream=blocks_upstream)
 
@@ -172,7 +172,7 @@ class RecordWriter(ABC):
                 self.partition.emit(channel, piece, self._pool.borrow(piece.size_bytes))
 
     def finish_restore(self) -> None:
-        """All was restored: consumers are told, and read nothing new before they have what others restored too."""
+        """Tell consumers that all was restored; they read nothing new before they have what others restored too."""
         self.partition.emit_event(EndOfOutputChannelState(), blocks_upstream=True)
 
     def flush_all(self) -> None:

@@ -20,7 +20,7 @@ from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Data
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
@@ -107,7 +107,7 @@ def test_a_channel_that_is_closed_while_it_finds_its_producer_lets_go_of_it(
     cluster.loop.run_for(100)
     create_view = producer.partitions.create_view
 
-    def interrupted(*args: Any) -> SubpartitionView:
+    def interrupted(*args: Any) -> ResultSubpartitionView:
         view = create_view(*args)
         source.close()
         return view
@@ -269,7 +269,7 @@ def test_a_channel_that_is_closed_while_it_does_not_find_its_producer_waits_for_
     producer, location = cluster.start("a")
     source = gate(producer, [location])
 
-    def interrupted(*_: Any) -> SubpartitionView:
+    def interrupted(*_: Any) -> ResultSubpartitionView:
         source.close()
         raise PartitionNotFoundError(str(partition_id()), "a")
 

@@ -20,7 +20,7 @@ from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
 from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import numbers, partition_id
@@ -33,7 +33,7 @@ class Edge:
     """A writer and the views of its consumers."""
 
     writer: RecordWriter
-    views: list[SubpartitionView]
+    views: list[ResultSubpartitionView]
     network: NetworkBufferPool
     released: list[ResultPartition]
     failures: list[str]

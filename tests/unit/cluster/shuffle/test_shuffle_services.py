@@ -32,7 +32,9 @@ def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
 
 def test_the_built_in_master_has_nothing_to_release() -> None:
     master = CreditBasedShuffleMaster()
-    master.release_partitions_externally([ShuffleDescriptor(partition_id(0), LOCATION)])
+    kept = ShuffleDescriptor(partition_id(0), LOCATION)
+    master.release_partitions_externally([kept])
+    assert not kept.is_external
 
 
 def test_a_secret_file_is_what_several_clusters_share(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headrace.network.partitions.pipelined_partition import PipelinedResultParti
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers, partition_id, writer
@@ -46,7 +46,7 @@ class Output:
     """A partition of two subpartitions whose consumers read when the test says so."""
 
     partition: PipelinedResultPartition
-    views: list[SubpartitionView] = field(default_factory=list[SubpartitionView])
+    views: list[ResultSubpartitionView] = field(default_factory=list[ResultSubpartitionView])
 
     def emit(self, index: int, value: int) -> None:
         lease = self.partition.pool.borrow(1)

@@ -23,7 +23,7 @@ from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
 from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import (
@@ -232,7 +232,7 @@ def test_a_huge_record_finds_room_instead_of_waiting_for_a_consumer(
     producer.release_partitions([partition_id()])
 
 
-def rows_of(view: SubpartitionView) -> tuple[list[int], list[object]]:
+def rows_of(view: ResultSubpartitionView) -> tuple[list[int], list[object]]:
     """Rows and events that can be had now."""
     values: list[int] = []
     events: list[object] = []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
+from headrace.network.stored.chunk_writer import MESSAGE_BYTES
 from headrace.network.stored.file_format import BatchCompressor, encode_batch, pieces_bytes
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
 from headrace.network.stored.read_scheduler import next_to_read
@@ -34,7 +35,6 @@ from headrace.network.stored.stored_view import (
     may_read,
     read_size,
 )
-from headrace.network.stored.writing import MESSAGE_BYTES
 from tests.unit.network.faulty_files import FaultyFileLayer
 
 ROWS = st.lists(st.integers(0, 6), max_size=60)

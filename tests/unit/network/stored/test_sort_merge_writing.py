@@ -17,6 +17,7 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.stored.chunk_writer import RegionWriter
 from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import Extent, PartitionedFileWriter
@@ -24,7 +25,6 @@ from headrace.network.stored.sort_merge_partition import RegionCursor, SortMerge
 from headrace.network.stored.spill_files import SpillDirectories
 from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
-from headrace.network.stored.writing import RegionWriter
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.held_io import HeldIo
