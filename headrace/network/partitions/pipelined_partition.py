@@ -22,7 +22,7 @@ from headrace.network.partitions.result_partition import (
 from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 
-class PipelinedResultPartition:
+class PipelinedResultPartition(ResultPartition):
     """Subpartitions and the pool that bounds them. Written to by one task; closed or failed from any thread."""
 
     def __init__(
@@ -35,15 +35,13 @@ class PipelinedResultPartition:
         on_failed: Callable[[ResultPartition, str], None],
         subpartition_class: type[PipelinedSubpartition] = PipelinedSubpartition,
     ) -> None:
-        self.partition_id: Final = partition_id
-        self.pool: Final = pool
+        super().__init__(partition_id, subpartition_count, pool)
         self.subpartitions: Final = tuple(
             subpartition_class(
                 str(partition_id), index, pool, max_queued, self._let_go, self._acknowledged
             )
             for index in range(subpartition_count)
         )
-        self.is_finished = False
         self._batch_writer = BatchWriter()
         self._on_released = on_released
         self._on_failed = on_failed
@@ -54,10 +52,6 @@ class PipelinedResultPartition:
         self._is_failed = False
         self._unacknowledged_count = subpartition_count
         self._on_all_data_processed: list[Callable[[], None]] = []
-
-    @property
-    def subpartition_count(self) -> int:
-        return len(self.subpartitions)
 
     @property
     def queued_count(self) -> int:
@@ -135,9 +129,6 @@ class PipelinedResultPartition:
                 self._on_all_data_processed.append(callback)
                 return
         callback()
-
-    def make_room(self) -> None:
-        """Do nothing: only consumers make room."""
 
     def finish(self) -> None:
         """Everything was emitted."""

@@ -8,18 +8,14 @@ Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPa
 """
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from headrace.core.barriers import CheckpointBarrier
-from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
-from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import InFlightOutput
+from headrace.network.memory.local_buffer_pool import LocalBufferPool
 from headrace.network.partitions.result_partition import ResultPartition, describe_cause
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.read_scheduler import ReadScheduler
@@ -49,7 +45,7 @@ class PartitionOwner:
     on_failed: Callable[[ResultPartition, str], None]
 
 
-class StoredPartition(ABC):
+class StoredPartition(ResultPartition):
     """Written to by one task; closed, failed, released or attached to from any thread.
 
     Kinds say what is written (`emit`, `broadcast`, `emit_event`, `_complete`), where a consumer reads (`_cursor`) and
@@ -64,10 +60,7 @@ class StoredPartition(ABC):
         storage: PartitionStorage,
         owner: PartitionOwner,
     ) -> None:
-        self.partition_id: Final = partition_id
-        self.subpartition_count: Final = subpartition_count
-        self.pool: Final = pool
-        self.is_finished = False
+        super().__init__(partition_id, subpartition_count, pool)
         self._storage = storage
         self._owner = owner
         self._read_loop = ReadScheduler(storage.io)
@@ -97,46 +90,6 @@ class StoredPartition(ABC):
     def is_released(self) -> bool:
         """Whether no new consumer is admitted. Any thread."""
         return self._is_released
-
-    def in_flight_rows(self, index: int) -> int | None:
-        """Return None: stored rows are not in flight."""
-        return None
-
-    def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """Do nothing: stored rows are not in flight."""
-
-    def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """Do nothing: batches are serialised as they are written."""
-
-    @abstractmethod
-    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        pass
-
-    @abstractmethod
-    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        pass
-
-    @abstractmethod
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """Store an event for all subpartitions; priority and blocking are ignored, as nobody reads yet."""
-
-    def emit_barrier(
-        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> InFlightOutput:
-        """Not supported: jobs with stored results take no checkpoints."""
-        raise AssertionError(f"{barrier} for a stored result")
-
-    def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """Do nothing: no barriers are stored."""
-
-    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """Call back at once: the task need not wait for consumers."""
-        callback()
-
-    def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Do nothing where batches are stored as they come."""
 
     def finish(self) -> None:
         """Store the rest and end the partition. StorageError."""
