@@ -101,8 +101,6 @@ class PipelinedResultPartition(ResultPartition):
             sealed.write(self._batch_writer)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Give a batch to one subpartition."""
-        self.prepare(index, sealed)
         self.subpartitions[index].add_data(sealed, lease)
 
     def emit_event(

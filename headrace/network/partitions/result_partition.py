@@ -59,7 +59,10 @@ class ResultPartition(ABC):
         """Set how many rows all consumers want in flight until they say so themselves."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Serialise a batch that is going to be emitted to one subpartition, where its consumer wants bytes."""
+        """Serialise a batch that is going to be emitted to one subpartition, where its consumer wants bytes.
+
+        By the task's thread, so that the network thread only moves bytes.
+        """
 
     @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:

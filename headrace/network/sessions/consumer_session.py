@@ -137,25 +137,21 @@ class ConsumerSession:
             self._drop(frame)
             return
         try:
-            self._give(frame, receiver)
+            match frame:
+                case Data():
+                    receiver.data_received(frame)
+                case Event():
+                    receiver.event_received(frame)
+                case Schema():
+                    receiver.schema_received(frame)
+                case Backlog():
+                    receiver.backlog_received(frame)
+                case Error():
+                    del self._channels[frame.channel]
+                    text = bytes(frame.body).decode(errors="replace")
+                    receiver.error_received(frame.code, text)
         except ProtocolError as error:
             self._refuse(frame.channel, receiver, error)
-
-    def _give(
-        self, frame: Data | Event | Schema | Backlog | Error, receiver: ChannelReceiver
-    ) -> None:
-        match frame:
-            case Data():
-                receiver.data_received(frame)
-            case Event():
-                receiver.event_received(frame)
-            case Schema():
-                receiver.schema_received(frame)
-            case Backlog():
-                receiver.backlog_received(frame)
-            case Error():
-                del self._channels[frame.channel]
-                receiver.error_received(frame.code, bytes(frame.body).decode(errors="replace"))
 
     def take_output(self) -> list[Body]:
         """Return the control frames that wait."""

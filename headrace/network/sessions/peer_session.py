@@ -4,7 +4,7 @@ A connection is used in both directions, whoever dialled. Nothing here knows of 
 TCP, Unix sockets and the simulation.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
@@ -76,6 +76,7 @@ class PeerSession:
         self._link = link
         self.producer = producer
         self.consumer = consumer
+        self.check_body: Final = consumer.check_body
         self._is_retired = False
         self._has_peer_retired = False
         self._words: list[Body] = []
@@ -101,9 +102,6 @@ class PeerSession:
         if role is Role.DIALLER:
             self._words += encode(Close())
             self._link.wake()
-
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
-        return self.consumer.check_body(cls, frame, body_length)
 
     def frame_received(self, frame: Frame) -> None:
         match frame:

@@ -169,6 +169,7 @@ class RecordWriter(ABC):
         """Hand over what a checkpoint caught on its way to `channel`, before anything is emitted. Never waits."""
         for sealed in batches:
             for piece in sealed.cut(self._pool.segment_size):
+                self.partition.prepare(channel, piece)
                 self.partition.emit(channel, piece, self._pool.borrow(piece.size_bytes))
 
     def finish_restore(self) -> None:
