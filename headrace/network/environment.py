@@ -36,7 +36,7 @@ from headrace.network.sessions.producer_session import ProducerSession
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.spill_files import FileLayer, SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
 from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.wire.frames import Feature
@@ -86,7 +86,7 @@ class CreditBasedShuffleEnvironment:
             self.buffer_pool,
             wait or BlockingWait(),
             self.storage,
-            PartitionOwner(self.partitions.forget, self.partitions.record_failure),
+            self.partitions,
         )
         self._gate_factory: Final = InputGateFactory(
             resource_id,

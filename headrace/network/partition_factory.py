@@ -28,6 +28,7 @@ from headrace.network.memory.sizing import (
     wanted_segment_size,
 )
 from headrace.network.partitions.approximate_subpartition import PipelinedApproximateSubpartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import ResultPartition
@@ -41,7 +42,7 @@ from headrace.network.stored.sort_merge_partition import (
     SORT_SHUFFLE_MIN_PARALLELISM,
     SortMergePartition,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 
 FREE_MEMORY_SHARE: Final = 8
 """A sort-merge result collects its rows in an eighth of what is free ..."""
@@ -71,13 +72,13 @@ class ResultPartitionFactory:
         buffer_pool: NetworkBufferPool,
         wait: WaitStrategy,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
     ) -> None:
         self._settings: Final = settings
         self._buffer_pool: Final = buffer_pool
         self._wait: Final = wait
         self._storage: Final = storage
-        self._owner: Final = owner
+        self._manager: Final = manager
         self._sort_from: Final = settings.get_option(SORT_SHUFFLE_MIN_PARALLELISM)
         self._floating: Final = settings.get_option(FLOATING_BUFFERS_PER_GATE)
 
@@ -110,8 +111,7 @@ class ResultPartitionFactory:
                 descriptor.subpartition_count,
                 pool,
                 self._settings.get_option(MAX_BUFFERS_PER_CHANNEL),
-                self._owner.on_released,
-                self._owner.on_failed,
+                self._manager,
                 PipelinedApproximateSubpartition if is_approximate else PipelinedSubpartition,
             )
 
@@ -132,7 +132,7 @@ class ResultPartitionFactory:
                 descriptor.subpartition_count,
                 pool,
                 self._storage,
-                self._owner,
+                self._manager,
                 BatchCompressor.from_settings(self._settings),
             )
 

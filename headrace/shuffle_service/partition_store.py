@@ -33,7 +33,7 @@ from headrace.core.ids import (
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.result_partition import ResultPartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.stored.file_format import BatchCompressor, FileSeal
 from headrace.network.stored.io_pool import InlineIo, IoExecutor
 from headrace.network.stored.partitioned_file import INDEX_SUFFIX, PartitionedFile
@@ -46,7 +46,7 @@ from headrace.network.stored.spill_files import (
     SubmitToDisk,
     describe,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
 from headrace.shuffle_service.errors import DirectoryInUseError
 from headrace.shuffle_service.options import DIRECTORY
@@ -87,6 +87,8 @@ class PartitionStore:
         self._disk_bytes_max: Final = disk_bytes_max
         self._compressor: Final = BatchCompressor.from_settings(settings)
         self._layer: Final = layer or OsFileLayer()
+        # Nobody reads from it: while a result is being pushed, only its session knows it.
+        self._pushed: Final = ResultPartitionManager("a shuffle service's writers")
         # Guards the sizes: results are written and deleted on several threads.
         self._lock = threading.Lock()
         self._sizes: dict[ResultPartitionId, int] = {}
@@ -129,7 +131,7 @@ class PartitionStore:
         )
         try:
             return SortMergePartition(
-                partition_id, count, pool, storage, _NO_OWNER, self._compressor
+                partition_id, count, pool, storage, self._pushed, self._compressor
             )
         except BaseException:
             pool.destroy()
@@ -231,13 +233,6 @@ class _NamedFiles(SpillDirectories):
     def create_file(self, suffix: str) -> SpillFile:
         path = self._folder / f"{self._stem}{suffix}"
         return SpillFile.create(path, self._file_layer, self._delete_later)
-
-
-def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
-    """Ignore the end of a partition: while it is being pushed, only its session knows it."""
-
-
-_NO_OWNER: Final = PartitionOwner(_nobody, _nobody)
 
 
 class DirectoryLock:

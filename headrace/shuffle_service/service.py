@@ -36,7 +36,7 @@ from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.network.stored.spill_files import FileLayer, OsFileLayer, SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
 from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.wire.frames import Feature
@@ -270,8 +270,9 @@ class ShuffleService:
     def _new_served(
         self, partition_id: ResultPartitionId, count: int, file: PartitionedFile | None
     ) -> ServedPartition:
-        owner = PartitionOwner(self.partitions.forget, self.partitions.record_failure)
-        return ServedPartition(partition_id, count, self._unwritten, self._storage, owner, file)
+        return ServedPartition(
+            partition_id, count, self._unwritten, self._storage, self.partitions, file
+        )
 
     def _note_attempt(self, partition_id: ResultPartitionId) -> None:
         place, number = _place_of(partition_id), partition_id.producer.attempt_number

@@ -13,6 +13,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import (
     ResultPartition,
@@ -31,8 +32,7 @@ class PipelinedResultPartition(ResultPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         max_queued: int,
-        on_released: Callable[[ResultPartition], None],
-        on_failed: Callable[[ResultPartition, str], None],
+        manager: ResultPartitionManager,
         subpartition_class: type[PipelinedSubpartition] = PipelinedSubpartition,
     ) -> None:
         super().__init__(partition_id, subpartition_count, pool)
@@ -43,8 +43,7 @@ class PipelinedResultPartition(ResultPartition):
             for index in range(subpartition_count)
         )
         self._batch_writer = BatchWriter()
-        self._on_released = on_released
-        self._on_failed = on_failed
+        self._manager = manager
         # Guards the fields below: consumers, the task and its canceller may let go in any order.
         self._lock = threading.Lock()
         self._user_count = subpartition_count + 1
@@ -141,7 +140,7 @@ class PipelinedResultPartition(ResultPartition):
                 return
             self._is_failed = True
         text = describe_cause(cause)
-        self._on_failed(self, text)
+        self._manager.record_failure(self, text)
         for subpartition in self.subpartitions:
             subpartition.fail(text)
         self.close()
@@ -177,4 +176,4 @@ class PipelinedResultPartition(ResultPartition):
             assert self._user_count >= 0, f"partition {self.partition_id} was released twice"
             is_released = self._user_count == 0
         if is_released:
-            self._on_released(self)
+            self._manager.forget(self)

@@ -14,6 +14,7 @@ from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.stored.chunk_writer import ChunkWriter
 from headrace.network.stored.file_format import (
     BatchCompressor,
@@ -27,7 +28,6 @@ from headrace.network.stored.file_format import (
 )
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
@@ -48,10 +48,10 @@ class BoundedBlockingPartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._compressor = compressor
         self._batch_writer = BatchWriter()
         self._schemas = SchemaTable()

@@ -19,6 +19,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_partition import cannot_read_on
 from headrace.network.stored.file_format import (
     NOT_STORED,
@@ -32,7 +33,6 @@ from headrace.network.stored.file_format import (
 )
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
@@ -205,13 +205,13 @@ class HybridPartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
         *,
         is_full: bool,
         policy: TierPolicy = choose_tiers,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._is_full = is_full
         self._policy = policy
         self._compressor = compressor

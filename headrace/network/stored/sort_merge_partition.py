@@ -19,6 +19,7 @@ from headrace.network.batches.channel_selectors import Channels
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.stored.chunk_writer import JOINED_BYTES, RegionWriter
 from headrace.network.stored.file_format import (
     BatchCompressor,
@@ -37,7 +38,6 @@ from headrace.network.stored.sort_merge_regions import (
     sort_run,
 )
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
@@ -141,10 +141,10 @@ class SortMergePartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._region_bytes = min(REGION_BYTES_MAX, pool.maximum * pool.segment_size // 2)
         self._run_bytes = run_bytes(subpartition_count, self._region_bytes)
         self._file: PartitionedFile | None = None

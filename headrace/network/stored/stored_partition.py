@@ -16,6 +16,7 @@ from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_partition import ResultPartition, describe_cause
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.read_scheduler import ReadScheduler
@@ -37,14 +38,6 @@ class PartitionStorage:
         self.directories.close()
 
 
-@dataclass(frozen=True)
-class PartitionOwner:
-    """Callbacks to the partition manager at the end of a partition."""
-
-    on_released: Callable[[ResultPartition], None]
-    on_failed: Callable[[ResultPartition, str], None]
-
-
 class StoredPartition(ResultPartition):
     """Written to by one task; closed, failed, released or attached to from any thread.
 
@@ -58,11 +51,11 @@ class StoredPartition(ResultPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
     ) -> None:
         super().__init__(partition_id, subpartition_count, pool)
         self._storage = storage
-        self._owner = owner
+        self._manager = manager
         self._read_loop = ReadScheduler(storage.io)
         # Guards the fields below: consumers, the task, its canceller and the master may come in any order.
         self._lock = threading.Lock()
@@ -151,7 +144,7 @@ class StoredPartition(ResultPartition):
                 return
             self._is_released = True
         self._discard()
-        self._owner.on_released(self)
+        self._manager.forget(self)
 
     def _end(self, failure: NetworkError, recorded: str | None) -> None:
         """End without a result; `recorded` is what consumers that come late are to be told."""
@@ -162,9 +155,9 @@ class StoredPartition(ResultPartition):
             self._failure = failure
             views = tuple(self._views)
         if recorded is None:
-            self._owner.on_released(self)
+            self._manager.forget(self)
         else:
-            self._owner.on_failed(self, recorded)
+            self._manager.record_failure(self, recorded)
         for view in views:
             view.fail(failure)
         self.close()

@@ -14,6 +14,7 @@ from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.partitions.result_subpartition import (
@@ -56,6 +57,21 @@ class Edge:
         return found
 
 
+class RecordingManager(ResultPartitionManager):
+    """Keeps how partitions end."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.released: list[ResultPartition] = []
+        self.failures: list[str] = []
+
+    def forget(self, partition: ResultPartition) -> None:
+        self.released.append(partition)
+
+    def record_failure(self, partition: ResultPartition, cause_text: str) -> None:
+        self.failures.append(cause_text)
+
+
 def edge(
     channel_count: int = 1,
     kind: PartitionerKind = PartitionerKind.RESCALE,
@@ -73,23 +89,15 @@ def edge(
         overdraft_max=overdraft,
         wait=NeverWait(),
     )
-    released: list[ResultPartition] = []
-    failures: list[str] = []
-    partition = PipelinedResultPartition(
-        partition_id(),
-        channel_count,
-        pool,
-        10,
-        released.append,
-        lambda _, text: failures.append(text),
-    )
+    manager = RecordingManager("a test")
+    partition = PipelinedResultPartition(partition_id(), channel_count, pool, 10, manager)
     selector = create_selector(PartitionerSpec(kind), channel_count, 0, 128, SeededRandom(0))
     settings = Settings(
         {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     )
     clock = ManualClock()
     writer = create_record_writer(partition, selector, timeout_ms, clock, settings)
-    made = Edge(writer, [], network, released, failures, clock=clock)
+    made = Edge(writer, [], network, manager.released, manager.failures, clock=clock)
     for index, subpartition in enumerate(partition.subpartitions):
 
         def notify(index: int = index) -> None:

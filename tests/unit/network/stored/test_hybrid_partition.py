@@ -35,7 +35,7 @@ from headrace.network.stored.hybrid_partition import (
     TierState,
     choose_tiers,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, StoredPartition
+from headrace.network.stored.stored_partition import StoredPartition
 from headrace.network.stored.stored_view import StoredView
 from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
@@ -81,13 +81,12 @@ def hybrid_writer(
     pool = side.buffer_pool.create_local_pool(
         "test", required=64, maximum=64, segment_size=1 << 17, overdraft_max=5, wait=NeverWait()
     )
-    owner = PartitionOwner(side.partitions.forget, side.partitions.record_failure)
     partition = HybridPartition(
         partition_id(),
         channel_count,
         pool,
         side.storage,
-        owner,
+        side.partitions,
         BatchCompressor(1),
         is_full=is_full,
         policy=policy,
