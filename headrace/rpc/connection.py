@@ -116,7 +116,7 @@ class RpcConnection(asyncio.Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it is open and the peer has not proved itself yet."""
+        """Return whether it is open and the peer has not proved itself yet."""
         return not self.is_proven and self._error is None
 
     def send(self, frame: bytes) -> None:

@@ -106,7 +106,7 @@ def gateway_contract(gateway_type: type) -> GatewayContract:
 
 
 def is_gateway(candidate: type) -> bool:
-    """Whether a class is itself a Protocol with methods, as opposed to a class that implements one."""
+    """Return whether a class is itself a Protocol with methods, as opposed to a class that implements one."""
     return bool(candidate.__dict__.get("_is_protocol", False)) and any(
         inspect.isfunction(member) and not name.startswith("_")
         for name, member in inspect.getmembers(candidate)

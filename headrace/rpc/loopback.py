@@ -114,7 +114,7 @@ class LoopbackNetwork:
         service.abort()
 
     def has_vanished(self, name: str) -> bool:
-        """Whether messages to this process meet silence rather than a refusal."""
+        """Return whether messages to this process meet silence rather than a refusal."""
         return name in self._vanished
 
     def transmit(self, message: LoopbackMessage, deliver: Callable[[], None]) -> None:

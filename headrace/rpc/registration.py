@@ -120,7 +120,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Stop:
-    """Nothing more to do."""
+    """Stop: there is no more to do."""
 
 
 RegistrationAction = Connect | Register | Stop
@@ -200,7 +200,7 @@ class RetryingRegistration(Generic[G, R]):
 
     @property
     def is_registered(self) -> bool:
-        """Whether the target has accepted and nobody has asked for a new registration since."""
+        """Return whether the target has accepted and nobody has asked for a new registration since."""
         return self.gateway is not None
 
     def start(self) -> None:

@@ -113,7 +113,7 @@ def _is_every_address(host: str) -> bool:
 
 
 def _leads_here(name: str) -> bool:
-    """Whether a name has an address, and not only ones that lead every host to itself."""
+    """Return whether a name has an address, and not only ones that lead every host to itself."""
     try:
         found = socket.getaddrinfo(name, None)
     except OSError:

@@ -308,7 +308,7 @@ class PushSession:
             self._fail(f"{what}: {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """Nothing that follows is stored; on the I/O pool, where the refusal itself would come too late for that."""
+        """Fail the push: nothing that follows is stored. On the I/O pool: the refusal comes too late for that."""
         self._is_failed = True
         self._service.post(lambda: self.refuse(reason))
 

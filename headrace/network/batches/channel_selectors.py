@@ -50,7 +50,7 @@ class ChannelSelector(Protocol):
 
     is_broadcast: bool
     deals_rows: bool
-    """Whether the rows of a batch usually go to many channels: then batches are better split several at once."""
+    """True if the rows of a batch usually go to many channels: then several batches are better split at once."""
 
     def select(self, batch: RecordBatch) -> Selection:
         """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""

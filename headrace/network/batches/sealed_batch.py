@@ -108,10 +108,10 @@ class _Pieces:
         self.written.append(piece)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no piece is held back."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class BatchWriter:
@@ -219,7 +219,7 @@ class SealedBatch:
 
 
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Whether a column is dictionary-encoded."""
+    """Return whether a column is dictionary-encoded."""
     return any(pa.types.is_dictionary(column_type) for column_type in schema.types)
 
 

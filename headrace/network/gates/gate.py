@@ -42,7 +42,7 @@ class InputChannel(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether it reads a partition of this process."""
+        """Return whether it reads a partition of this process."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class InputChannel(Protocol):
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        """Return whether the next element is an event with priority. Any thread; a moment's reading."""
         ...
 
     def request(self) -> None:
@@ -128,17 +128,17 @@ class InputGate(Protocol):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every channel has delivered its EndOfPartition."""
+        """Return whether every channel has delivered its EndOfPartition."""
         ...
 
     @property
     def is_available(self) -> bool:
-        """Whether `poll` may have something, or the gate is finished or closed. Any thread."""
+        """Return whether `poll` may have something, or the gate is finished or closed. Any thread."""
         ...
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether `poll` would return an event with priority. Any thread; a moment's reading."""
+        """Return whether `poll` would return an event with priority. Any thread; a moment's reading."""
         ...
 
     def poll(self) -> GateElement | None:

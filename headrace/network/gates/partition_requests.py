@@ -98,7 +98,7 @@ class ReconnectPolicy:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a connection was lost: who never had one is told at once that there is none."""
+        """Return whether a connection was lost: who never had one is told at once that there is none."""
         return self._first_error is not None
 
     def lost(self, error: NetworkError, next_sequence: int) -> float | NetworkError:
@@ -115,7 +115,7 @@ class ReconnectPolicy:
 
 
 def _may_pass(error: NetworkError) -> bool:
-    """Whether another connection may do better: not where the peer breaks the protocol or does not know us."""
+    """Return whether another connection may do better: not where the peer breaks the protocol or does not know us."""
     if isinstance(error, CorruptFrameError):
         return True
     return not isinstance(error, ProtocolError | HandshakeError)

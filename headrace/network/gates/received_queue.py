@@ -28,7 +28,7 @@ class QueuedBatch(msgspec.Struct, frozen=True, gc=False):
     segment: Segment | None
     """Place of the body in network memory."""
     is_verified: bool
-    """Whether the checksum was verified."""
+    """True if the checksum was verified."""
 
 
 class _QueuedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ class ReceivedQueue:
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether something waits that overtakes."""
+        """Return whether something waits that overtakes."""
         return bool(self._priority_events)
 
     def add_batch(self, batch: QueuedBatch) -> None:

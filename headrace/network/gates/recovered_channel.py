@@ -35,7 +35,7 @@ class RecoveredInputChannel:
 
     @property
     def is_local(self) -> bool:
-        """Whether the restored rows count as local: those of a local channel do."""
+        """Return whether the restored rows count as local: those of a local channel do."""
         return self.successor.is_local
 
     @property

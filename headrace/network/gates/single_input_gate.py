@@ -52,12 +52,12 @@ class ChannelTurns:
 
     @property
     def is_available(self) -> bool:
-        """Whether a channel stands in line, or none ever will again."""
+        """Return whether a channel stands in line, or none ever will again."""
         return bool(self._ready) or self._is_over
 
     @property
     def has_priority(self) -> bool:
-        """Whether one stands in front for its priority events."""
+        """Return whether one stands in front for its priority events."""
         return bool(self._priority_channels)
 
     def add(self, index: int, *, has_priority: bool) -> None:
@@ -185,7 +185,7 @@ class SingleInputGate:
         self._check_producer = check
 
     def check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
-        """For channels: ask what to do about a partition that was not found. Any thread."""
+        """Ask, for a channel, what to do about a partition that was not found. Any thread."""
         if self._check_producer is None:
             answer(ProducerVerdict.ASK_AGAIN)
         else:
@@ -206,7 +206,7 @@ class SingleInputGate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody reads it any more."""
+        """Return whether nobody reads it any more."""
         return self._is_closed
 
     @property

@@ -82,7 +82,7 @@ class SegmentMemory:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether there is memory to receive into."""
+        """Return whether there is memory to receive into."""
         return self._mapping is not None
 
     @property
@@ -92,7 +92,7 @@ class SegmentMemory:
 
     @property
     def is_closing(self) -> bool:
-        """Whether a closed region has segments out."""
+        """Return whether a closed region has segments out."""
         return bool(self._closing)
 
     def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":

@@ -48,7 +48,7 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
             super().acknowledge_all_data()
 
     def is_current(self, view: "PipelinedApproximateSubpartitionView") -> bool:
-        """Whether `view` was not replaced."""
+        """Return whether `view` was not replaced."""
         return self._view is view
 
     def detach(self, view: "PipelinedApproximateSubpartitionView") -> None:

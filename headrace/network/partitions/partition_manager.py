@@ -115,7 +115,7 @@ class ResultPartitionManager:
             partition.release()
 
     def holds(self, partition_id: ResultPartitionId) -> bool:
-        """Whether a partition is registered."""
+        """Return whether a partition is registered."""
         with self._lock:
             return partition_id in self._partitions
 

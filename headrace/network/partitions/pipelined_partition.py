@@ -128,7 +128,7 @@ class PipelinedResultPartition(ResultPartition):
         callback()
 
     def finish(self) -> None:
-        """Everything was emitted."""
+        """End the partition: everything was emitted."""
         if not self.is_finished:
             self.is_finished = True
             self.emit_event(EndOfPartition())

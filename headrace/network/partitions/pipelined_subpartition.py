@@ -105,7 +105,7 @@ class PipelinedSubpartition:
 
     @property
     def wants_bytes(self) -> bool:
-        """Whether its consumer is in another process: then the producer's thread serialises before adding."""
+        """Return whether its consumer is in another process: then the producer's thread serialises before adding."""
         return self._segment_size != LOCAL_SEGMENT_BYTES
 
     @property
@@ -125,7 +125,7 @@ class PipelinedSubpartition:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an event that blocks upstream was handed out and its consumer has not resumed yet."""
+        """Return whether an event that blocks upstream was handed out and its consumer has not resumed yet."""
         return self._is_blocked
 
     @property
@@ -135,7 +135,7 @@ class PipelinedSubpartition:
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether one is at the head of the queue."""
+        """Return whether one is at the head of the queue."""
         return self._priority_count > 0
 
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
@@ -441,4 +441,4 @@ class PipelinedSubpartition:
 
 
 def _nobody() -> None:
-    """Nobody listens yet."""
+    """Do nothing: no consumer is attached."""

@@ -34,7 +34,7 @@ class ResultPartition(ABC):
         self.pool: Final = pool
         """The memory that bounds what waits in it."""
         self.is_finished = False
-        """Whether everything was emitted."""
+        """True once everything was emitted."""
 
     @property
     def queued_count(self) -> int:
@@ -104,15 +104,15 @@ class ResultPartition(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Everything was emitted. Idempotent."""
+        """End the partition: everything was emitted. Idempotent."""
 
     @abstractmethod
     def fail(self, cause: BaseException | None) -> None:
-        """The producer failed (or, without a cause, was cancelled): consumers are told. The first cause counts."""
+        """Tell consumers that the producer failed or, without a cause, was cancelled. The first cause counts."""
 
     @abstractmethod
     def close(self) -> None:
-        """The task is done with it; consumers may still read what was finished. Idempotent."""
+        """Let the task go; consumers may still read what was finished. Idempotent."""
 
     @abstractmethod
     def release(self) -> None:

@@ -13,7 +13,7 @@ from headrace.network.errors import RecordTooLargeError
 from headrace.network.memory.local_buffer_pool import SegmentLease
 
 LOCAL_SEGMENT_BYTES: Final = 1 << 62
-"""For a consumer in this process: it takes references, which are never cut."""
+"""Segment size of a consumer in this process: it takes references, which are never cut."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class ResultSubpartitionView(Protocol):
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        """Return whether the next element is an event with priority. Any thread; a moment's reading."""
         ...
 
     @property

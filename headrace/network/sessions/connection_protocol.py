@@ -19,11 +19,11 @@ from headrace.network.wire.keepalive import Liveness, LivenessAction
 
 FREE_FRAMES_PER_S: Final = 2_000
 FREE_FRAMES_BURST: Final = 2_048
-"""At once, such as the requests for all channels of a few large gates; and so many earned ones may be saved."""
+"""Frames that may come at once, as requests for all channels of a few large gates; as many earned ones may be saved."""
 EARNED_FRAMES_PER_S_MAX: Final = 18_000
 """Whoever takes many rows may not send more for that either: this is what batches of one row each come to."""
 BYTES_PER_EARNED_FRAME: Final = 64
-"""No batch that is sent is smaller, so each earns the credit that answers it."""
+"""Bytes that earn a frame; no batch is smaller, so each earns the credit that answers it."""
 _PAID: Final = (Data, IngestData, PushData)
 
 
@@ -100,7 +100,7 @@ class ConnectionProtocol:
         self._liveness: Liveness | None = None
         self._budget: ControlFrameLimiter | None = None
         self.read_pause_ms = 0.0
-        """For how long nothing is to be read after the last `received`: the peer sends more than its share."""
+        """Time for which to read nothing after the last `received`, as the peer sends more than its share."""
         self.session: Session | None = None
         opening = self._handshake.opening()
         if opening:
@@ -108,12 +108,12 @@ class ConnectionProtocol:
 
     @property
     def is_established(self) -> bool:
-        """Whether the peer has proved itself."""
+        """Return whether the peer has proved itself."""
         return self.session is not None
 
     @property
     def is_spent(self) -> bool:
-        """Whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether nobody needs the connection any more, and this side is to close it."""
         return self.session is not None and self.session.is_spent
 
     @property

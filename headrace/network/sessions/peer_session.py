@@ -37,16 +37,16 @@ class Session(Protocol):
     """Session on an established connection; all calls on the transport's thread."""
 
     is_kept_alive: bool
-    """Whether both sides send signs of life, and are given up without."""
+    """True if both sides send signs of life, and are given up without them."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether nobody needs the connection any more, and this side is to close it."""
         ...
 
     @property
     def has_output_left(self) -> bool:
-        """Whether the budget of the last `take_output` ended before what could be sent.
+        """Return whether the budget of the last `take_output` ended before what could be sent.
 
         For whatever comes later the link is woken.
         """

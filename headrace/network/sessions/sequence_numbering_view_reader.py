@@ -61,7 +61,7 @@ class SequenceNumberingViewReader:
         self.listener: PartitionRequestListener | None = None
         """Waits for the partition, as long as it is not there."""
         self.is_queued = False
-        """Whether it waits for a turn."""
+        """True if it waits for a turn."""
         self.deficit = 0
         """Bytes that it may send in its present turn; below 0 a debt."""
         self._peer = peer

@@ -43,7 +43,7 @@ class TransportHost(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """For signs of life."""
+        """Clock of the signs of life."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class TransportHost(Protocol):
 
     @property
     def random(self) -> SeededRandom:
-        """For challenges and names; only the transport's thread draws from it."""
+        """Source of challenges and names; only the transport's thread draws from it."""
         ...
 
     @property

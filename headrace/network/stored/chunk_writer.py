@@ -177,7 +177,7 @@ class ChunkWriter:
 def _write_chunk(
     file: ChunkedFile, chunk: Sequence[PreparedElement], seal: FileSeal | None, place: int
 ) -> None:
-    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
+    """Write a chunk, on the I/O pool; nothing where the partition was withdrawn under its task."""
     if not file.retain():
         return
     try:

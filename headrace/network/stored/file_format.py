@@ -118,7 +118,7 @@ class ElementIndex:
         self._offsets[position] = offset
 
     def is_stored(self, position: int) -> bool:
-        """Whether element `position` is in the file."""
+        """Return whether element `position` is in the file."""
         return self._offsets[position] != NOT_STORED
 
     def offset_of(self, position: int) -> int:
@@ -166,7 +166,7 @@ class FileSeal:
         return hashlib.blake2b(key=self._key, digest_size=INDEX_SEAL_BYTES, person=b"index")
 
     def fits_index(self, index: Any, seal: bytes) -> bool:
-        """Whether `seal` was made of exactly this index."""
+        """Return whether `seal` was made of exactly this index."""
         made = self.begin_index()
         made.update(index)
         return hmac.compare_digest(made.digest(), seal)
@@ -305,7 +305,7 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether to decode it is work for a processor, and not only a checksum."""
+        """Return whether to decode it is work for a processor, and not only a checksum."""
         return self.header.codec != UNCOMPRESSED
 
     @property

@@ -41,7 +41,7 @@ from headrace.network.stored.stored_view import StoredView, Stretch
 MEMORY_QUEUED_MAX: Final = 3
 """A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
 SEGMENTS_KEPT_FREE: Final = 2
-"""So that the next batch can be sealed, whatever consumers do."""
+"""Segments that are kept free, so that the next batch can be sealed whatever consumers do."""
 
 
 class HybridSubpartition:
@@ -58,7 +58,7 @@ class HybridSubpartition:
 
     @property
     def has_consumer(self) -> bool:
-        """Whether somebody reads now."""
+        """Return whether somebody reads now."""
         return self._consumer_count > 0
 
     @property
@@ -137,7 +137,7 @@ class HybridSubpartition:
         _release(dropped)
 
     def withdraw(self, *, at_once: bool) -> None:
-        """Nobody else will come: let go of memory, `at_once` or with the last consumer."""
+        """Let go of memory, `at_once` or with the last consumer: no other will come."""
         with self._lock:
             self._is_withdrawn = True
             dropped = self._drop() if at_once or not self._consumer_count else []

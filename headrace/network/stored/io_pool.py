@@ -21,7 +21,7 @@ class IoExecutor(Protocol):
     """Runs what may wait for a disk."""
 
     is_concurrent: bool
-    """Whether jobs run while their submitter waits: only then may it wait for one."""
+    """True if jobs run while their submitter waits: only then may it wait for a job."""
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` soon, on a thread that may block. Any thread; jobs handle their own errors."""

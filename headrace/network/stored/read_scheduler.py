@@ -28,11 +28,11 @@ from headrace.network.stored.stored_view import (
 _LOG = logging.getLogger(__name__)
 
 STRETCH_PARTS_MAX: Final = 1024
-"""So many parts one call to the operating system reads at most: IOV_MAX."""
+"""Parts that one call to the operating system reads at most: IOV_MAX."""
 STRETCHES_PER_TURN: Final = 4
 """Then other partitions have the thread."""
 READS_PER_PLAN: Final = 16
-"""So many consumers are planned for ..."""
+"""Consumers that a plan is made for ..."""
 SHARE_PER_PLAN: Final = 2
 """... but at least half of those who wait, as all of them are looked at each time."""
 JOBS_MAX: Final = 2

@@ -65,7 +65,7 @@ class RegionSource(Protocol):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it may be read. Any thread."""
+        """Return whether it may be read. Any thread."""
         ...
 
 

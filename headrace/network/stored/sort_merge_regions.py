@@ -75,7 +75,7 @@ class SortedRun:
     rows: pa.RecordBatch | None
     row_bytes: float
     starts: list[int]
-    """Those of the plan, as numbers that Python need not unpack each time."""
+    """The plan's starts, as numbers that Python need not unpack each time."""
     plan: RegionPlan
     markers: Sequence[tuple[int, StreamMarker]]
 

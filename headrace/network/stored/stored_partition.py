@@ -81,7 +81,7 @@ class StoredPartition(ResultPartition):
 
     @property
     def is_released(self) -> bool:
-        """Whether no new consumer is admitted. Any thread."""
+        """Return whether no new consumer is admitted. Any thread."""
         return self._is_released
 
     def finish(self) -> None:
@@ -116,7 +116,7 @@ class StoredPartition(ResultPartition):
         return view
 
     def serve_views(self) -> None:
-        """There is more to read than there was."""
+        """Have consumers read on: there is more than there was."""
         for view in tuple(self._views):
             self._read_loop.request(view)
 

@@ -383,7 +383,7 @@ def read_size(used_bytes: int, limit_bytes: int) -> int:
 
 
 def may_read(queued_bytes: int, used_bytes: int, limit_bytes: int) -> bool:
-    """Whether a consumer with `queued_bytes` waiting may be read for, `used_bytes` of `limit_bytes` being in use.
+    """Return whether to read for a consumer with `queued_bytes` waiting; `used_bytes` of `limit_bytes` are in use.
 
     Who has nothing may always read: memory is bounded by the limit and one short read for each consumer, and nobody
     waits for memory that another one holds.

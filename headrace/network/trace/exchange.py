@@ -240,7 +240,7 @@ class TracedExchange:
         )
 
     def _is_pool_whole(self) -> bool:
-        """Whether every floating segment, and every exclusive one of an open channel, is somewhere."""
+        """Return whether every floating segment, and every exclusive one of an open channel, is somewhere."""
         credits = self._receiver.credits
         floating = credits.idle_floating + sum(
             account.idle_floating + account.held_floating for account in credits.accounts

@@ -58,7 +58,7 @@ class SplitFrame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_opening(self) -> bool:
-        """Whether it belongs to the proof of the secret, which covers its bytes."""
+        """Return whether it belongs to the proof of the secret, which covers its bytes."""
         return isinstance(self.frame, Hello | Proof)
 
 

@@ -116,7 +116,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def abandon(self) -> None:
-        """Its dial was given up, whether it was made by then or not; whoever dials tells those who wait for it."""
+        """Drop a connection whose dial was given up, made or not; whoever dials tells those who wait for it."""
         self.expected_name = None
         self._error = ConnectionLostError(self._peer, "it was not made in time")
         self.abort()

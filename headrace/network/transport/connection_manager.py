@@ -84,7 +84,7 @@ class PeerConnections:
         self._use(name, connection, session)
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """This side cannot reach a peer."""
+        """Take note that this side cannot reach a peer."""
         self._fall_back(name, reason)
 
     def ended(self, connection: PeerConnection, dialled_name: str | None, reason: str) -> None:

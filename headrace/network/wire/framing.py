@@ -72,7 +72,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     HAS_MARKERS: ClassVar[bool] = False
     HAS_BODY: ClassVar[bool] = False
     HAS_CHECKSUM: ClassVar[bool] = False
-    """Whether it carries checksums where both sides want them."""
+    """True if it carries checksums where both sides want them."""
 
     def header_values(self) -> tuple[Any, ...]:
         """Values of `LAYOUT`, in order."""

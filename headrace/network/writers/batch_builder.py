@@ -36,16 +36,16 @@ class BatchBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to seal."""
+        """Return whether there is nothing to seal."""
         return not self._slices and not self._markers
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it holds as many markers as a frame should."""
+        """Return whether it holds as many markers as a frame should."""
         return len(self._markers) >= MARKERS_MAX
 
     def accepts(self, schema: pa.Schema) -> bool:
-        """Whether rows of `schema` may be added, or what waits has another one and must be sealed before.
+        """Return whether rows of `schema` may be added, or what waits has another one and must be sealed before.
 
         The kinds of rows and the times of timers come and go within a stream.
         """

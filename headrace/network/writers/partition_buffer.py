@@ -66,12 +66,12 @@ class PartitionBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to split."""
+        """Return whether there is nothing to split."""
         return not self._batches and not self._markers
 
     @property
     def is_enough(self) -> bool:
-        """Whether it should be split now."""
+        """Return whether it should be split now."""
         return (
             self._row_count >= self._rows_max
             or self._size_bytes >= self._bytes_max
@@ -79,7 +79,7 @@ class PartitionBuffer:
         )
 
     def limit_rows(self, rows_per_channel: int, rows_of_largest: int) -> None:
-        """From now on so many rows for each channel are enough, or so many for the one that gets most."""
+        """Set how many rows for each channel are enough, and how many for the one that gets most."""
         largest = self.rows_with(rows_of_largest)
         self._rows_max = min(rows_per_channel * self._channel_count, largest)
 

@@ -111,7 +111,7 @@ class RecordWriter(ABC):
 
     @property
     def is_available(self) -> bool:
-        """Whether the next batch will find room; the task should do something else while it does not."""
+        """Return whether the next batch will find room; the task should do something else while it does not."""
         return self._pool.is_available
 
     @property
