@@ -287,7 +287,9 @@ class RecordWriter(ABC):
         for piece in self._pieces(channel):
             # Before any of them is handed over: whoever is woken then takes turns with this thread.
             self.partition.prepare(channel, piece)
-            self._sealed.append((channel, piece, self._lease_for(piece, 1, lend)))
+            # On its own line: to wait for it hands over what was sealed, and begins a new list.
+            lease = self._lease_for(piece, 1, lend)
+            self._sealed.append((channel, piece, lease))
             if len(self._sealed) >= HANDED_OVER_TOGETHER_MAX:
                 self._hand_over()
 
