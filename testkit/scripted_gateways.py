@@ -17,7 +17,6 @@ from headrace.checkpoint.handles import (
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
@@ -119,7 +118,6 @@ class ScriptedTask:
         self.events: list[tuple[OperatorId, bytes]] = []
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
-        self.updates: list[ShuffleDescriptor] = []
         self.state_reads: list[StateRead] = []
         self.checkpoint_calls: list[tuple[str, int]] = []
         self.checkpoint_options: dict[int, CheckpointOptions] = {}
@@ -180,10 +178,6 @@ class ScriptedTask:
     def read_state(self, read: StateRead) -> None:
         """See RunningTask: the test answers."""
         self.state_reads.append(read)
-
-    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
-        self.updates.append(shuffle)
-        return True
 
     def metrics_snapshot(self) -> dict[str, float]:
         return dict(self.metrics)

@@ -16,7 +16,7 @@ from benchmarks.network.figures import paired_share_percent
 from benchmarks.network.matrix import measure_throughput, raw_mb_per_s
 from benchmarks.network.peer import TCP, TLS, Peers
 from headrace.core.config import Settings
-from headrace.network.batches.compression import BatchCompressor, decompress
+from headrace.network.stored.file_format import BatchCompressor, decompress
 
 ROW_BYTES = 200
 CODECS = ("NONE", "LZ4", "ZSTD")

@@ -37,8 +37,7 @@ from headrace.network.batches.channel_selectors import ChannelSelector, create_s
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.writers.record_writer import RecordWriter
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from headrace.task.chain.outputs import NetworkTarget
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.network.peer import Peers
-from headrace.network.batches.partition_buffer import PartitionBuffer
+from headrace.network.writers.partition_buffer import PartitionBuffer
 
 CHANNELS = (1, 16, 128, 512)
 ROW_BYTES = (16, 200, 10_000)
@@ -148,7 +148,9 @@ def measure_split(rows: RowMaker, row_bytes: int, channels: int) -> dict[str, An
         for batch in batches:
             unsplit.append(batch, selector.channels_of(batch))
             if unsplit.is_enough:
-                count += sum(share.rows.arrow.num_rows for share in unsplit.split() if share.rows)
+                count += sum(
+                    share.rows.num_rows for share in unsplit.split() if share.rows is not None
+                )
         spent_s += time.thread_time() - began
     spent_s_per_mrow = round(spent_s / max(1, count) * 1e6, 4)
     return {"row_bytes": row_bytes, "channels": channels, "split_cpu_s_per_mrow": spent_s_per_mrow}

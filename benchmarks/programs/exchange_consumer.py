@@ -48,7 +48,7 @@ from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 
 ALL_CORES = os.sched_getaffinity(0)
 SECRET = b"benchmark".ljust(32, b".")
@@ -118,7 +118,7 @@ def open_writer(
         partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, 1
     )
     selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(0))
-    return RecordWriter(
+    return create_record_writer(
         environment.create_result_partition(descriptor), selector, buffer_timeout_ms, SystemClock()
     )
 

@@ -19,7 +19,6 @@ from headrace.core.ids import (
 class ResultPartitionType(enum.Enum):
     """Types of result partitions that can be deployed; `traits` describes how each may be consumed."""
 
-    PIPELINED = "PIPELINED"
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
     PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
     BLOCKING = "BLOCKING"
@@ -51,14 +50,13 @@ class ReleaseBy(enum.Enum):
 class ResultPartitionTraits(msgspec.Struct, frozen=True):
     """One row of the table of kinds.
 
-    `is_bounded`: its network memory has a maximum of its own; `is_reconsumable`: it may be read again, by a consumer
-    that was restarted; `is_compressible`: its batches may be compressed where they are stored; `is_persistent`: once
-    its job has finished it belongs to the cluster, until somebody has it released.
+    `is_reconsumable`: it may be read again, by a consumer that was restarted; `is_compressible`: its batches may be
+    compressed where they are stored; `is_persistent`: once its job has finished it belongs to the cluster, until
+    somebody has it released.
     """
 
     consuming: ConsumingConstraint
     is_reconsumable: bool
-    is_bounded: bool
     release_by: ReleaseBy
     is_compressible: bool
     is_persistent: bool = False
@@ -77,15 +75,14 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
 _PIPELINED, _EITHER = ConsumingConstraint.MUST_BE_PIPELINED, ConsumingConstraint.CAN_BE_PIPELINED
 _LATER = ConsumingConstraint.BLOCKING
 _UPSTREAM, _SCHEDULER = ReleaseBy.UPSTREAM, ReleaseBy.SCHEDULER
-# Source: Flink ResultPartitionType.    consumers, again, bounded, released by, compressed
+# Source: Flink ResultPartitionType.    consumers, again, released by, compressed, persistent
 _TRAITS: Final = {
-    ResultPartitionType.PIPELINED: ResultPartitionTraits(_PIPELINED, False, False, _UPSTREAM, False),
-    ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, True, _UPSTREAM, False),
-    ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, True, _UPSTREAM, False),
-    ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True),
-    ResultPartitionType.BLOCKING_PERSISTENT: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True, True),
-    ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, False, _SCHEDULER, True),
-    ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, False, _SCHEDULER, True),
+    ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, _UPSTREAM, False),
+    ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, _UPSTREAM, False),
+    ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, _SCHEDULER, True),
+    ResultPartitionType.BLOCKING_PERSISTENT: ResultPartitionTraits(_LATER, True, _SCHEDULER, True, True),
+    ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, _SCHEDULER, True),
+    ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, _SCHEDULER, True),
 }  # fmt: skip
 
 
@@ -124,25 +121,20 @@ class ProducerDescriptor(msgspec.Struct, frozen=True):
 
 
 class ShuffleDescriptor(msgspec.Struct, frozen=True):
-    """A partition and where it is read; `location` is None as long as its producer has not been placed.
+    """A partition and where it is read.
 
     One that is external lies where `location` says and with no TaskManager: it stays when its producer's is lost.
     Source: Flink ShuffleDescriptor.
     """
 
     partition_id: ResultPartitionId
-    location: TaskManagerLocation | None
+    location: TaskManagerLocation
     is_external: bool = False
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether nobody can say yet where to read."""
-        return self.location is None
-
-    @property
     def stored_by(self) -> ResourceId | None:
-        """The TaskManager with which the partition is lost; None where it is external, or not placed yet."""
-        return None if self.location is None or self.is_external else self.location.resource_id
+        """The TaskManager with which the partition is lost; None where it is external."""
+        return None if self.is_external else self.location.resource_id
 
 
 class ResultPartitionDescriptor(msgspec.Struct, frozen=True):

@@ -25,7 +25,6 @@ from headrace.core.ids import (
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
-    ShuffleDescriptor,
 )
 from headrace.gateways.messages import (
     Acknowledge,
@@ -136,15 +135,6 @@ class TaskExecutorGateway(Protocol):
         self, data_sets: tuple[ClusterDataSetId, ...]
     ) -> ClusterPartitionReport:
         """Delete what is here of data sets of the cluster, and say what is left. Unknown ones are passed over."""
-        ...
-
-    def update_partitions(
-        self,
-        attempt_id: ExecutionAttemptId,
-        job_master_id: JobMasterId,
-        shuffles: tuple[ShuffleDescriptor, ...],
-    ) -> None:
-        """Say where partitions are that were unknown when their consumer was deployed; others change nothing."""
         ...
 
     async def send_operator_event(

@@ -33,11 +33,10 @@ from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.spill_files import FileLayer, SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
 from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.wire.frames import Feature
@@ -76,7 +75,6 @@ class CreditBasedShuffleEnvironment:
             settings, bind_host, advertised_host, socket_directory, tls
         )
         self.partitions: Final = partitions or ResultPartitionManager(str(resource_id))
-        self.task_events: Final = TaskEventDispatcher()
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         self.buffer_pool: Final = _create_buffer_pool(settings, metrics)
@@ -88,7 +86,7 @@ class CreditBasedShuffleEnvironment:
             self.buffer_pool,
             wait or BlockingWait(),
             self.storage,
-            PartitionOwner(self.partitions.forget, self.partitions.record_failure),
+            self.partitions,
         )
         self._gate_factory: Final = InputGateFactory(
             resource_id,
@@ -96,7 +94,6 @@ class CreditBasedShuffleEnvironment:
             self.buffer_pool,
             self.partitions,
             self.transport,
-            self.task_events,
         )
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self.ingest: Final = IngestServer(
@@ -111,7 +108,7 @@ class CreditBasedShuffleEnvironment:
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """See ShuffleEnvironment. InsufficientBuffersError; StorageError."""
+        """Make a partition and register it. InsufficientBuffersError; StorageError."""
         partition = self._partition_factory.create(descriptor)
         self.partitions.register(partition)
         return partition
@@ -119,11 +116,11 @@ class CreditBasedShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """See ShuffleEnvironment. InsufficientBuffersError."""
+        """Make a gate with its channels. InsufficientBuffersError."""
         return self._gate_factory.create(descriptor, consumer)
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """See ShuffleEnvironment: whatever their consumers do."""
+        """Drop partitions, whatever their consumers do."""
         self.partitions.release(partition_ids)
 
     def close(self) -> None:
@@ -142,7 +139,6 @@ class CreditBasedShuffleEnvironment:
             self.transport,
             link,
             self._request_timeout_ms,
-            self.task_events,
             has_checksums=has_checksums,
         )
         return PeerSession(link, producer, ConsumerSession(link, has_checksums=has_checksums))

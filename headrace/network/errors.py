@@ -8,14 +8,13 @@ NetworkError
 |  +- CreditOverspentError       data came without credit
 |  +- CorruptFrameError          a frame is not what was sent: its checksum differs
 |  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
-|  +- network.trace.frame_splitter: EncryptedStreamError
+|  +- network.trace.wire_tap: EncryptedStreamError
 +- HandshakeError                the two sides could not agree or did not prove the shared secret
 +- ConnectionLostError           the peer or the link is gone
 +- PartitionError                about one partition: its producer has to be restarted too
 |  +- PartitionNotFoundError
 |  +- PartitionConnectionError
 |  +- ProducerFailedError
-+- TaskEventRefusedError         an event against the stream for which no task listens
 +- StorageError                  a file of a stored partition cannot be written or read
 |  +- CorruptFileError           it was read, and is not what was written
 +- IngestRefusedError            a source subtask takes no pushed data (any more)
@@ -191,14 +190,6 @@ class InvalidChannelError(NetworkError):
         self.key = key
         self.returned = returned
         self.channel_count = channel_count
-
-
-class TaskEventRefusedError(NetworkError):
-    """The producer of a partition does not listen to events against the stream."""
-
-    def __init__(self, partition_text: str) -> None:
-        super().__init__(f"nobody listens to task events for result partition {partition_text}")
-        self.partition_text = partition_text
 
 
 class StorageError(NetworkError):

@@ -1,7 +1,6 @@
 """ResultPartitionFactory: the kind of a result, its memory and its place, made from what the master asks for.
 
     kind                      subpartitions   implementation                  segments: required, at most
-    PIPELINED                 n               pipelined                       n + 1, all there are
     PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
@@ -20,7 +19,6 @@ from typing import Final
 
 from headrace.core.config import Settings
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, WaitStrategy
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.memory.sizing import (
@@ -30,10 +28,13 @@ from headrace.network.memory.sizing import (
     wanted_segment_size,
 )
 from headrace.network.partitions.approximate_subpartition import PipelinedApproximateSubpartition
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.stored.bounded_blocking_partition import BoundedBlockingPartition
+from headrace.network.stored.chunk_writer import MESSAGE_BYTES
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import HybridPartition
 from headrace.network.stored.sort_merge_partition import (
     REGION_BYTES_MAX,
@@ -41,8 +42,7 @@ from headrace.network.stored.sort_merge_partition import (
     SORT_SHUFFLE_MIN_PARALLELISM,
     SortMergePartition,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored.writing import MESSAGE_BYTES
+from headrace.network.stored.stored_partition import PartitionStorage
 
 FREE_MEMORY_SHARE: Final = 8
 """A sort-merge result collects its rows in an eighth of what is free ..."""
@@ -72,20 +72,20 @@ class ResultPartitionFactory:
         buffer_pool: NetworkBufferPool,
         wait: WaitStrategy,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
     ) -> None:
         self._settings: Final = settings
         self._buffer_pool: Final = buffer_pool
         self._wait: Final = wait
         self._storage: Final = storage
-        self._owner: Final = owner
+        self._manager: Final = manager
         self._sort_from: Final = settings.get_option(SORT_SHUFFLE_MIN_PARALLELISM)
         self._floating: Final = settings.get_option(FLOATING_BUFFERS_PER_GATE)
 
     def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         """Reserve memory and, for a stored kind, a file. InsufficientBuffersError; StorageError."""
         match descriptor.result_type:
-            case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
+            case _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
             case _Type.BLOCKING | _Type.BLOCKING_PERSISTENT if (
                 descriptor.subpartition_count < self._sort_from
@@ -111,16 +111,13 @@ class ResultPartitionFactory:
                 descriptor.subpartition_count,
                 pool,
                 self._settings.get_option(MAX_BUFFERS_PER_CHANNEL),
-                self._owner.on_released,
-                self._owner.on_failed,
+                self._manager,
                 PipelinedApproximateSubpartition if is_approximate else PipelinedSubpartition,
             )
 
         count = descriptor.subpartition_count
         is_approximate = descriptor.result_type is _Type.PIPELINED_APPROXIMATE
-        is_bounded = descriptor.result_type.traits.is_bounded
-        maximum = 2 * count + self._floating if is_bounded else self._buffer_pool.total_pages
-        size = _Size(count + 1, max(count + 1, maximum), self._segment_bytes(count))
+        size = _Size(count + 1, 2 * count + self._floating, self._segment_bytes(count))
         return self._with_pool(descriptor, size, create)
 
     def _stored(
@@ -135,7 +132,7 @@ class ResultPartitionFactory:
                 descriptor.subpartition_count,
                 pool,
                 self._storage,
-                self._owner,
+                self._manager,
                 BatchCompressor.from_settings(self._settings),
             )
 
@@ -151,7 +148,7 @@ class ResultPartitionFactory:
         return _Size(max(4, count), max(4, count), self._segment_bytes(subpartition_count))
 
     def _collecting_size(self, subpartition_count: int) -> _Size:
-        """All of it for certain, or its task might wait with full hands for memory that another one wants back."""
+        """Return a size that is reserved in full: else the task might wait, holding rows, for memory of others."""
         page_bytes = self._buffer_pool.page_bytes
         free = self._buffer_pool.unreserved_pages
         # A full batch for every consumer in each region, as the price of a batch is the same however short it is.

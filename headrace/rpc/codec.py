@@ -1,9 +1,8 @@
-"""Messages between two processes, and their encoding: a closed msgpack schema, nothing is ever unpickled.
+"""Messages between two processes, and their encoding as frames: a length (u32, big endian), then that many bytes.
 
-Arguments and results are nested as raw bytes: they are decoded by the contract of their method, and only after the
-endpoint has accepted the call. Tags are the wire ids and never change their meaning.
-
-Messages as frames on a byte stream: a length (u32, big endian), then that many bytes. Pure.
+The msgpack schema is closed: nothing is ever unpickled. Arguments and results are nested as raw bytes: they are decoded
+by the contract of their method, and only after the endpoint has accepted the call. Tags are the wire ids and never
+change their meaning. Pure.
 """
 
 import struct
@@ -15,8 +14,8 @@ from headrace.rpc.error_codec import RemoteFailure
 from headrace.rpc.errors import OversizeFrameError
 
 PROTOCOL_VERSION: Final = 2
-"""Of the opening and of the messages of this module: raised with every change of them. Sides with different versions
-refuse each other in the handshake.
+"""Version of the opening and of the messages of this module: raised with every change of them. Sides with different
+versions refuse each other in the handshake.
 
 Not of what the gateways' methods carry: between driver and workers the ResourceManager takes only TaskManagers with its
 own versions of Headrace and msgspec (`cluster/versions`), and a call whose arguments are not of the callee's types is
@@ -86,7 +85,7 @@ def decode_response(data: bytes | memoryview) -> Response:
 LENGTH: Final = struct.Struct("!I")
 
 
-class FrameDecoder:
+class RpcFrameDecoder:
     """Cuts a byte stream into frames; holds at most one incomplete frame of `size_max` bytes."""
 
     def __init__(self, size_max: int) -> None:

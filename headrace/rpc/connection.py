@@ -1,6 +1,6 @@
-"""One TCP connection between two processes: authentication first, then frames. Used by both sides.
+"""RpcConnection: one TCP connection between two processes: authentication first, then frames. Used by both sides.
 
-Asks on their way to other processes: who waits for which call id, and over which connection.
+It also keeps the asks on their way to other processes: who waits for which call id, and over which connection.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from headrace.core.security.hmac_handshake import SEAL_SIZE, FrameSeal
 from headrace.rpc.authentication import Authentication
-from headrace.rpc.codec import LENGTH, Answer, FrameDecoder, Response
+from headrace.rpc.codec import LENGTH, Answer, Response, RpcFrameDecoder
 from headrace.rpc.error_codec import decode_error
 from headrace.rpc.errors import RecipientUnreachableError, RpcError, RpcHandshakeError
 
@@ -47,7 +47,7 @@ class RpcConnection(asyncio.Protocol):
     ) -> None:
         self._authentication = authentication
         self._loop = loop
-        self._decoder = FrameDecoder(frame_size + SEAL_SIZE if is_sealed else frame_size)
+        self._decoder = RpcFrameDecoder(frame_size + SEAL_SIZE if is_sealed else frame_size)
         self._is_sealed = is_sealed
         self._sending: FrameSeal | None = None
         self._receiving: FrameSeal | None = None
@@ -116,7 +116,7 @@ class RpcConnection(asyncio.Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it is open and the peer has not proved itself yet."""
+        """Return whether it is open and the peer has not proved itself yet."""
         return not self.is_proven and self._error is None
 
     def send(self, frame: bytes) -> None:

@@ -1,9 +1,8 @@
-"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies.
+"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies, and their handlers.
 
 `async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: arguments and replies are limited to
-their declared types, so a gateway that would hand out a live object cannot even be declared.
-
-Also finds the methods of an endpoint that serve the calls of its gateways.
+their declared types, so a gateway that would hand out a live object cannot even be declared. The methods of an endpoint
+that serve the calls of its gateways are found here too.
 """
 
 import functools
@@ -86,7 +85,7 @@ class MethodContract:
 
 @dataclass(frozen=True, eq=False)
 class GatewayContract:
-    """All methods of one gateway. `name` is the qualified name of the Protocol."""
+    """Methods of one gateway. `name` is the qualified name of the Protocol."""
 
     name: str
     methods: Mapping[str, MethodContract]
@@ -107,7 +106,7 @@ def gateway_contract(gateway_type: type) -> GatewayContract:
 
 
 def is_gateway(candidate: type) -> bool:
-    """Whether a class is itself a Protocol with methods, as opposed to a class that implements one."""
+    """Return whether a class is itself a Protocol with methods, as opposed to a class that implements one."""
     return bool(candidate.__dict__.get("_is_protocol", False)) and any(
         inspect.isfunction(member) and not name.startswith("_")
         for name, member in inspect.getmembers(candidate)
@@ -185,7 +184,7 @@ class Handler:
 
 @dataclass(frozen=True, eq=False)
 class Handlers:
-    """All of one endpoint: by gateway and method name."""
+    """Handlers of one endpoint, by gateway and method name."""
 
     gateways: frozenset[str]
     by_method: Mapping[tuple[str, str], Handler]

@@ -2,11 +2,9 @@
 
 A subclass implements its gateway Protocol; handlers have the names of the Protocol's methods and run on the main
 thread in the order in which calls came. An `async def` handler gives the thread away at each `await`: whatever it read
-before may be stale afterwards. Source: Flink RpcEndpoint, PekkoRpcActor; Hewitt, Bishop, Steiger 1973.
-
-FencedRpcEndpoint: serves only calls that carry the session of its leadership.
-
-The token is given once and never changes: new leadership means a new endpoint. Source: Flink FencedRpcEndpoint.
+before may be stale afterwards. A FencedRpcEndpoint serves only calls that carry the session of its leadership; its
+token is given once and never changes: new leadership means a new endpoint.
+Source: Flink RpcEndpoint, FencedRpcEndpoint, PekkoRpcActor; Hewitt, Bishop, Steiger 1973.
 """
 
 import asyncio
@@ -27,6 +25,7 @@ T = TypeVar("T")
 G = TypeVar("G")
 
 _LOG = logging.getLogger(__name__)
+F = TypeVar("F", bound=FencingToken)
 
 
 class RpcEndpoint:
@@ -180,16 +179,13 @@ class _ScheduledAction:
             action()
 
 
-F = TypeVar("F", bound=FencingToken)
-
-
 class FencedRpcEndpoint(RpcEndpoint, Generic[F]):
     """An endpoint whose handlers are reached only with `fencing_token`."""
 
     def __init__(self, rpc_service: RpcService, endpoint_name: str, fencing_token: F) -> None:
         self.fencing_token = fencing_token
         self.stale_call_count = 0
-        """How many calls were refused because of their token."""
+        """Number of calls that were refused because of their token."""
         super().__init__(rpc_service, endpoint_name)
 
     def own_token(self) -> FencingToken | None:

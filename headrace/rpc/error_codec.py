@@ -22,6 +22,7 @@ _CHAIN_MAX: Final = 8
 _NOTES_MAX: Final = 16
 
 Plain = bool | int | float | str | None
+_LOADED: Final[dict[str, type[HeadraceError]]] = {}
 
 
 class RemoteFailure(msgspec.Struct, frozen=True):
@@ -45,7 +46,6 @@ class _StructuredCodec(Generic[E, F]):
 
 
 _STRUCTURED: Final[dict[type[HeadraceError], _StructuredCodec[Any, Any]]] = {}
-_LOADED: Final[dict[str, type[HeadraceError]]] = {}
 
 
 def register(

@@ -81,7 +81,7 @@ class RecipientUnreachableError(RpcError):
 
     @property
     def is_gone(self) -> bool:
-        """Whether its service answered that the endpoint is not there any more: asking again changes nothing."""
+        """Return whether its service answered that the endpoint is not there any more: asking again changes nothing."""
         return self.reason in (NO_SUCH_ENDPOINT, ENDPOINT_TERMINATED)
 
 

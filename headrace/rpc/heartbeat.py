@@ -2,15 +2,13 @@
 
 In each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
 request tells the receiver that the other is alive. Both run on their endpoint's main thread, so a blocked main thread
-looks like a dead peer. Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl.
+looks like a dead peer. HeartbeatMonitor watches one peer; pure, events in, actions out:
 
-Watching one peer by its heartbeats: pure, events in, actions out.
+    RUNNING --silence for `heartbeat.timeout`--> TIMEOUT
+    RUNNING --`heartbeat.rpc-failure-threshold` requests in a row found nobody--> UNREACHABLE
+    RUNNING --nobody wants to know--> CANCELED; all three are final, so a loss is told once.
 
-RUNNING --silence for `heartbeat.timeout`--> TIMEOUT
-RUNNING --`heartbeat.rpc-failure-threshold` requests in a row found nobody--> UNREACHABLE
-RUNNING --nobody wants to know--> CANCELED; all three are final, so a loss is told once.
-
-Source: Flink DefaultHeartbeatMonitor.
+Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl, DefaultHeartbeatMonitor.
 """
 
 import enum
@@ -29,6 +27,11 @@ from headrace.rpc.options import (
     HEARTBEAT_RPC_FAILURE_THRESHOLD,
     HEARTBEAT_TIMEOUT,
 )
+
+P = TypeVar("P")
+_LOG = logging.getLogger(__name__)
+_OUTSTANDING_MAX = 8
+"""Requests that may wait for an answer of one target at a time."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +150,6 @@ class HeartbeatMonitor:
     def _lose(self, state: MonitorState) -> list[HeartbeatAction]:
         self.state = state
         return [NotifyLost(state)]
-
-
-P = TypeVar("P")
-
-_LOG = logging.getLogger(__name__)
-
-_OUTSTANDING_MAX = 8
-"""Requests that may wait for an answer of one target at a time."""
 
 
 @dataclass(frozen=True)

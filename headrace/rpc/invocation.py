@@ -1,4 +1,4 @@
-"""An invocation on its way through a mailbox, and where its outcome goes."""
+"""Invocation: a call on its way through a mailbox, and the ports that take its outcome."""
 
 import asyncio
 import logging

@@ -20,6 +20,7 @@ from headrace.rpc.invocation import Respond
 from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
+_CONNECT_METHOD: Final = "connect"
 
 
 class MessageKind(enum.Enum):
@@ -113,7 +114,7 @@ class LoopbackNetwork:
         service.abort()
 
     def has_vanished(self, name: str) -> bool:
-        """Whether messages to this process meet silence rather than a refusal."""
+        """Return whether messages to this process meet silence rather than a refusal."""
         return name in self._vanished
 
     def transmit(self, message: LoopbackMessage, deliver: Callable[[], None]) -> None:
@@ -230,9 +231,6 @@ class _LoopbackRoute:
             len(frame),
         )
         target.network.transmit(reply, functools.partial(self.source.receive_response, frame))
-
-
-_CONNECT_METHOD: Final = "connect"
 
 
 def _describe(source: str, target: str, request: codec.Request, size_bytes: int) -> LoopbackMessage:

@@ -1,10 +1,8 @@
-"""The mailbox of an endpoint: mail is begun in the order in which it came, one piece at a time.
+"""EndpointMailbox: mail of an endpoint is begun in the order in which it came, one piece at a time.
 
-Mail of a sync handler runs to its end before the next begins. Mail of an async handler becomes a task; the next mail
-begins only when the task has had its first step, so that the order of beginnings is kept and no mail waits for the
-end of another (two endpoints that ask each other would wait for ever).
-
-The kinds of mail that an endpoint's mailbox holds, and the tasks that some of them become.
+Mail of a sync handler runs to its end before the next begins. Mail of an async handler becomes a task (MailTask); the
+next mail begins only when the task has had its first step, so that the order of beginnings is kept and no mail waits
+for the end of another (two endpoints that ask each other would wait for ever).
 """
 
 import asyncio
@@ -23,6 +21,8 @@ from headrace.rpc.main_thread import is_on_loop
 if TYPE_CHECKING:
     from headrace.rpc.server import EndpointServer
 
+_LOG = logging.getLogger(__name__)
+
 
 class EndpointMail(Protocol):
     """One piece of work for an endpoint's main thread."""
@@ -34,7 +34,7 @@ class EndpointMail(Protocol):
         ...
 
     def refuse(self) -> None:
-        """It will not be done: tell whoever waits."""
+        """Tell whoever waits that it will not be done."""
         ...
 
 
@@ -113,9 +113,6 @@ class EndpointMailbox:
                 self._schedule_drain()  # a fatal error is the owner's affair; the rest of the mail is not lost
                 raise
         self._schedule_drain()
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class InvocationMail:

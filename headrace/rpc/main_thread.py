@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def is_on_loop(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs in a callback or task of `loop`."""
+    """Return whether the caller runs in a callback or task of `loop`."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

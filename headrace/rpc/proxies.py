@@ -1,20 +1,23 @@
 """Gateway proxies: objects that look like the gateway's Protocol and turn each call into a message.
 
-An ask returns a coroutine and is sent when that is first awaited (or made a task); a tell is sent at once.
-
-Addresses of endpoints: `headrace.tcp://host:port/rpc/<endpoint name>`.
+An ask returns a coroutine and is sent when that is first awaited (or made a task); a tell is sent at once. Endpoints
+have addresses (RpcAddress) of the form `headrace.tcp://host:port/rpc/<endpoint name>`.
 """
 
 import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from headrace.core.ids import FencingToken
 from headrace.rpc.contract import MethodContract, gateway_contract
 from headrace.rpc.errors import RpcConnectionError
 
+if TYPE_CHECKING:
+    from headrace.rpc.service import RpcService
+
 _PATH: Final = "/rpc/"
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
@@ -38,34 +41,6 @@ def parse_address(text: str) -> RpcAddress:
     return RpcAddress(scheme, authority, endpoint_name)
 
 
-G = TypeVar("G")
-
-
-class Caller(Protocol):
-    """Methods of the RpcService that a proxy calls."""
-
-    async def ask(
-        self,
-        target: RpcAddress,
-        method: MethodContract,
-        arguments: tuple[Any, ...],
-        token: bytes | None,
-        timeout_ms: float | None,
-    ) -> Any:
-        """Call and return the result."""
-        ...
-
-    def tell(
-        self,
-        target: RpcAddress,
-        method: MethodContract,
-        arguments: tuple[Any, ...],
-        token: bytes | None,
-    ) -> None:
-        """Call without a reply."""
-        ...
-
-
 class GatewayProxy:
     """Base of the proxy classes made by `create_proxy`."""
 
@@ -73,7 +48,7 @@ class GatewayProxy:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: "RpcService",
         target: RpcAddress,
         token: FencingToken | None,
         timeout_ms: float | None = None,
@@ -98,7 +73,7 @@ class GatewayProxy:
 
 
 def create_proxy(
-    gateway_type: type[G], caller: Caller, target: RpcAddress, token: FencingToken | None
+    gateway_type: type[G], caller: "RpcService", target: RpcAddress, token: FencingToken | None
 ) -> G:
     """A gateway whose calls go to `target`."""
     return cast(G, _proxy_class(gateway_type)(caller, target, token))

@@ -1,9 +1,6 @@
-"""Registering at another endpoint until it answers for good: a policy, and the shell around it.
+"""Registration at another endpoint, tried until it answers for good: a policy, and the shell around it.
 
-Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
-RegisteredRpcConnection.
-
-The policy maps each outcome of an attempt to register to an action: pure, an event in, an action out.
+The policy is pure and maps each outcome of an attempt to register to an action:
 
 | what happens                     | what follows                                                         |
 | -------------------------------- | -------------------------------------------------------------------- |
@@ -14,7 +11,8 @@ The policy maps each outcome of an attempt to register to an action: pure, an ev
 | the target rejects (for good)    | stop, tell the owner                                                 |
 | the target accepts               | stop, hand gateway and response to the owner                         |
 
-Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration.
+Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
+RegisteredRpcConnection.
 """
 
 import asyncio
@@ -34,6 +32,10 @@ from headrace.rpc.options import (
     REGISTRATION_REFUSED_DELAY,
 )
 from headrace.rpc.proxies import with_timeout
+
+G = TypeVar("G")
+R = TypeVar("R")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Stop:
-    """Nothing more to do."""
+    """Stop: there is no more to do."""
 
 
 RegistrationAction = Connect | Register | Stop
@@ -154,12 +156,6 @@ class RegistrationPolicy:
         timeout_ms = min(self._timings.initial_timeout_ms, self._timings.max_timeout_ms)
         self._current = Register(1, timeout_ms, delay_ms)
         return self._current
-
-
-G = TypeVar("G")
-R = TypeVar("R")
-
-_LOG = logging.getLogger(__name__)
 
 
 class RetryingRegistration(Generic[G, R]):
@@ -204,7 +200,7 @@ class RetryingRegistration(Generic[G, R]):
 
     @property
     def is_registered(self) -> bool:
-        """Whether the target has accepted and nobody has asked for a new registration since."""
+        """Return whether the target has accepted and nobody has asked for a new registration since."""
         return self.gateway is not None
 
     def start(self) -> None:

@@ -73,7 +73,7 @@ ENDPOINT_TRANSITIONS: Final[Mapping[EndpointState, frozenset[EndpointState]]] = 
 
 
 class EndpointServer:
-    """Everything about one endpoint that is not its own logic. Lives on the loop of `service`."""
+    """Serves one endpoint: everything about it that is not its own logic. Lives on the loop of `service`."""
 
     def __init__(self, endpoint: "RpcEndpoint", service: "RpcService", address: str) -> None:
         self._endpoint = endpoint
@@ -105,12 +105,12 @@ class EndpointServer:
 
     @property
     def is_serving(self) -> bool:
-        """Whether handlers and actions may run."""
+        """Return whether handlers and actions may run."""
         return self.state not in (EndpointState.STOPPED, EndpointState.TERMINATED)
 
     @property
     def is_closing(self) -> bool:
-        """Whether the end has begun."""
+        """Return whether the end has begun."""
         return self.state in (EndpointState.TERMINATING, EndpointState.TERMINATED)
 
     @property

@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 _PORT_DIGITS = 5
 _FAREWELL_MS = 1000
-"""How long a stopping service waits for its connections to send what they hold."""
+"""Time for which a stopping service waits for its connections to send what they hold."""
 
 
 class TcpRpcService(RpcService):

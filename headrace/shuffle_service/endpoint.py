@@ -1,5 +1,6 @@
 """ShuffleServiceEndpoint: answers the calls of JobManagers to a shuffle service, and holds the leases of their jobs."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.core.ids import JobId, ResultPartitionId
@@ -12,7 +13,6 @@ from headrace.gateways.shuffle_service import (
 )
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.service import RpcService
-from headrace.shuffle_service.admission import JobLeases
 from headrace.shuffle_service.options import LEASE
 from headrace.shuffle_service.service import ShuffleService
 
@@ -38,7 +38,6 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
     ) -> TaskManagerLocation:
         self._leases.heard([partition_id.producer.job_id], self._now_ms())
         self._service.register_partition(partition_id, subpartition_count)
-        assert self._service.location is not None
         return self._service.location
 
     async def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> Acknowledge:
@@ -53,7 +52,6 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
     async def heartbeat(self, job_ids: tuple[JobId, ...]) -> ShuffleServiceStatus:
         self._leases.heard(job_ids, self._now_ms())
         service = self._service
-        assert service.location is not None
         return ShuffleServiceStatus(
             service.location,
             service.partition_count,
@@ -69,3 +67,35 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
 
     def _now_ms(self) -> float:
         return self.clock.monotonic_ns() / 1e6
+
+
+class JobLeases:
+    """Leases of jobs: each expires `lease_ms` after its job was last heard of. Pure; times are ms of a monotonic clock.
+
+    Source: Flink Remote Shuffle's heartbeat timeouts.
+    """
+
+    def __init__(self, lease_ms: float) -> None:
+        self._lease_ms: Final = lease_ms
+        self._heard_ms: dict[JobId, float] = {}
+
+    @property
+    def job_ids(self) -> frozenset[JobId]:
+        """Jobs with a lease."""
+        return frozenset(self._heard_ms)
+
+    def heard(self, job_ids: Iterable[JobId], now_ms: float) -> None:
+        """Renew the leases of these jobs."""
+        for job_id in job_ids:
+            self._heard_ms[job_id] = now_ms
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop the lease of a job that has ended. Idempotent."""
+        self._heard_ms.pop(job_id, None)
+
+    def expire(self, now_ms: float) -> list[JobId]:
+        """Drop and return the jobs whose lease has expired."""
+        over = [job_id for job_id, at in self._heard_ms.items() if now_ms - at >= self._lease_ms]
+        for job_id in over:
+            del self._heard_ms[job_id]
+        return over

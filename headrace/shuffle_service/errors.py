@@ -1,4 +1,4 @@
-"""The errors of the remote shuffle service, beside those of the exchange.
+"""The errors of the remote shuffle service, in addition to those of the exchange.
 
 HostError
 +- DirectoryInUseError           another service runs in the directory

@@ -1,8 +1,6 @@
-"""Options of the remote shuffle service, of both its sides.
+"""Options of the remote shuffle service, of both its sides, and the host name under which clusters reach it.
 
-Also computes the host name under which clusters reach a shuffle service.
-
-Source: Flink's `taskmanager.host` beside `taskmanager.bind-host`.
+Source: Flink's `taskmanager.host` and `taskmanager.bind-host` for the latter.
 """
 
 import ipaddress
@@ -115,7 +113,7 @@ def _is_every_address(host: str) -> bool:
 
 
 def _leads_here(name: str) -> bool:
-    """Whether a name has an address, and not only ones that lead every host to itself."""
+    """Return whether a name has an address, and not only ones that lead every host to itself."""
     try:
         found = socket.getaddrinfo(name, None)
     except OSError:

@@ -2,13 +2,10 @@
 
     <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
 
-The index gets its name last and at once (see network.stored): what has none was never committed, and
-is deleted when the service starts. File names say whose results they are, so that nothing else must be kept. Files are
-sealed with the clusters' secret, for their names: what somebody else wrote, or moved, is no result.
-
-DirectoryLock: one shuffle service at a time in a directory, so that none deletes what another one is writing.
-
-The system lets go of the lock when the process ends, however it ends: nothing is left to tidy up after a kill -9.
+The index gets its name last and at once (see network.stored): a result without one was never committed, and is deleted
+when the service starts. File names say whose results they are, so that nothing else must be kept. Files are sealed
+with the clusters' secret, for their names: what somebody else wrote, or moved, is no result. A DirectoryLock keeps
+other services out of the directory.
 """
 
 import contextlib
@@ -33,12 +30,11 @@ from headrace.core.ids import (
     JobVertexId,
     ResultPartitionId,
 )
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.partitions.result_partition import ResultPartition
-from headrace.network.stored.file_format import FileSeal
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.stored.file_format import BatchCompressor, FileSeal
 from headrace.network.stored.io_pool import InlineIo, IoExecutor
 from headrace.network.stored.partitioned_file import INDEX_SUFFIX, PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
@@ -50,7 +46,7 @@ from headrace.network.stored.spill_files import (
     SubmitToDisk,
     describe,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
 from headrace.shuffle_service.errors import DirectoryInUseError
 from headrace.shuffle_service.options import DIRECTORY
@@ -58,6 +54,11 @@ from headrace.shuffle_service.options import DIRECTORY
 _LOG = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 32 << 10
+LOCK_FILE: Final = "lock"
+_HOLDER_BYTES_MAX: Final = 300
+_ROOT: Final = 0
+_NOBODY_KNOWN: Final = 65534
+"""Whom a container sees as the owner of folders outside of it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class PartitionStore:
         self._disk_bytes_max: Final = disk_bytes_max
         self._compressor: Final = BatchCompressor.from_settings(settings)
         self._layer: Final = layer or OsFileLayer()
+        # Nobody reads from it: while a result is being pushed, only its session knows it.
+        self._pushed: Final = ResultPartitionManager("a shuffle service's writers")
         # Guards the sizes: results are written and deleted on several threads.
         self._lock = threading.Lock()
         self._sizes: dict[ResultPartitionId, int] = {}
@@ -128,7 +131,7 @@ class PartitionStore:
         )
         try:
             return SortMergePartition(
-                partition_id, count, pool, storage, _NO_OWNER, self._compressor
+                partition_id, count, pool, storage, self._pushed, self._compressor
             )
         except BaseException:
             pool.destroy()
@@ -232,22 +235,12 @@ class _NamedFiles(SpillDirectories):
         return SpillFile.create(path, self._file_layer, self._delete_later)
 
 
-def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
-    """Ignore the end of a partition: while it is being pushed, only its session knows it."""
-
-
-_NO_OWNER: Final = PartitionOwner(_nobody, _nobody)
-
-
-LOCK_FILE: Final = "lock"
-_HOLDER_BYTES_MAX: Final = 300
-_ROOT: Final = 0
-_NOBODY_KNOWN: Final = 65534
-"""Whom a container sees as the owner of folders outside of it."""
-
-
 class DirectoryLock:
-    """Held from `take` until `release`."""
+    """Lock on a directory for one shuffle service, so that none deletes what another one is writing.
+
+    Held from `take` until `release`. The system releases it when the process ends, however it ends: nothing is left to
+    tidy up after a kill -9.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

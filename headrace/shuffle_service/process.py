@@ -1,4 +1,4 @@
-"""A shuffle service in this process: its thread for calls, its data plane, and their end."""
+"""ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
 
 from pathlib import Path
 from types import TracebackType
@@ -64,7 +64,6 @@ class ShuffleServiceProcess:
     @property
     def location(self) -> TaskManagerLocation:
         """Return the data plane's location, to which results are pushed and from which they are read."""
-        assert self.service.location is not None, "enter first"
         return self.service.location
 
     def __enter__(self) -> Self:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import (
@@ -28,7 +28,6 @@ from headrace.network.errors import (
 )
 from headrace.network.sessions.transport import Link
 from headrace.network.stored.io_pool import IoExecutor, SerialJobs
-from headrace.network.stored.partitioned_file import PartitionedFile
 from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.wire.frames import (
     ALL_SUBPARTITIONS,
@@ -47,11 +46,15 @@ from headrace.network.wire.frames import (
 )
 from headrace.network.wire.framing import Body, Frame, encode
 from headrace.shuffle_service.options import DIRECTORY
+from headrace.shuffle_service.partition_store import PartitionStore
+
+if TYPE_CHECKING:
+    from headrace.shuffle_service.service import ShuffleService
 
 _LOG = logging.getLogger(__name__)
 
 PUSH_NAME: Final = "push"
-"""How a producer introduces itself to a shuffle service; no resource id may be equal to it."""
+"""Name with which a producer introduces itself to a shuffle service; no resource id may be equal to it."""
 SUBPARTITION_COUNT_MAX: Final = 1 << 16
 
 
@@ -67,42 +70,6 @@ class WriteGrant:
     credit_count: int
 
 
-class PushOwner(Protocol):
-    """Calls of a push session to its service. `post` may be called by any thread."""
-
-    batch_bytes_max: int
-
-    def post(self, callback: Callable[[], None]) -> None:
-        """Run `callback` on the transport's thread."""
-        ...
-
-    def open_push(self, session: "PushSession", partition_id: ResultPartitionId) -> WriteGrant:
-        """Admit a producer and return its grant. PushNotAllowedError has the reason of a refusal."""
-        ...
-
-    def end_push(self, session: "PushSession") -> None:
-        """The session is over, whichever way. Idempotent."""
-        ...
-
-    def create_writer(
-        self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
-    ) -> SortMergePartition:
-        """Begin to write; on the I/O pool. NetworkError."""
-        ...
-
-    def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        """Record that the files have grown; return False where there is no room for more. On the I/O pool."""
-        ...
-
-    def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
-        """Let consumers read the result; return the reason of a refusal, or None. On the I/O pool."""
-        ...
-
-    def discarded(self, partition_id: ResultPartitionId) -> None:
-        """Record that the partition's files were deleted. On the I/O pool."""
-        ...
-
-
 class PushSession:
     """Session of one producer that pushes its result. On the transport's thread, except where noted."""
 
@@ -114,7 +81,8 @@ class PushSession:
     def __init__(
         self,
         link: Link,
-        owner: PushOwner,
+        service: "ShuffleService",
+        store: PartitionStore,
         io: IoExecutor,
         on_lost: Callable[[], None],
         *,
@@ -123,7 +91,8 @@ class PushSession:
         self._link: Final = link
         self._has_checksums: Final = has_checksums
         self._on_lost: Final = on_lost
-        self._owner: Final = owner
+        self._service: Final = service
+        self._store: Final = store
         self._jobs: Final = SerialJobs(io)
         self._schema: Final = SchemaMemory(link.peer)
         self._output: list[Body] = []
@@ -148,7 +117,7 @@ class PushSession:
         is_data = isinstance(frame, PushData)
         if is_data and self._credit < 1:
             raise ProtocolError(self._link.peer, "a pushed batch without credit")
-        most = self._owner.batch_bytes_max if is_data else TEXT_BYTES_MAX
+        most = self._service.batch_bytes_max if is_data else TEXT_BYTES_MAX
         if body_length > most:
             what = f"a {cls.__name__} frame with a body of {body_length} bytes, at most {most}"
             raise ProtocolError(self._link.peer, what)
@@ -199,7 +168,7 @@ class PushSession:
             raise ProtocolError(self._link.peer, f"an impossible request: {frame}")
         self._request = frame
         try:
-            grant = self._owner.open_push(self, frame.partition_id)
+            grant = self._service.open_push(self, frame.partition_id)
         except PushNotAllowedError as error:
             self.refuse(str(error))
         else:
@@ -209,7 +178,7 @@ class PushSession:
         if not self._is_over:
             self._is_accepted = True
             self._credit = grant.credit_count
-            self._send(PushAccept(0, self._credit, self._owner.batch_bytes_max))
+            self._send(PushAccept(0, self._credit, self._service.batch_bytes_max))
 
     def _take_batch(self, frame: PushData) -> None:
         self._check_sequence(frame.sequence)
@@ -273,8 +242,8 @@ class PushSession:
             return
         with self._failing("its writer cannot be made"):
             count = request.subpartition_count
-            self._writer = self._owner.create_writer(request.partition_id, count, grant)
-            self._owner.post(lambda: self._accept(grant))
+            self._writer = self._store.create_writer(request.partition_id, count, grant.pages)
+            self._service.post(lambda: self._accept(grant))
 
     def _write(self, write: Callable[[SortMergePartition], None], costs_credit: bool) -> None:
         writer = self._writer
@@ -283,10 +252,10 @@ class PushSession:
         assert self._request is not None
         with self._failing("it cannot be stored"):
             write(writer)
-            if not self._owner.grown(self._request.partition_id, writer.written_bytes):
+            if not self._store.grown(self._request.partition_id, writer.written_bytes):
                 self._fail("its disk has no room left: shuffle-service.disk.max")
             elif costs_credit:
-                self._owner.post(self._granted)
+                self._service.post(self._granted)
 
     def _commit(self) -> None:
         writer = self._writer
@@ -300,13 +269,13 @@ class PushSession:
             if file is None:
                 self._fail("it was released")
                 return
-            self._owner.grown(partition_id, file.data.size)
-            reason = self._owner.commit(partition_id, file)
+            self._store.grown(partition_id, file.data.size)
+            reason = self._service.commit(partition_id, file)
             if reason is not None:
                 self._fail(reason)
                 return
             self._is_committed = True
-            self._owner.post(self._committed)
+            self._service.post(self._committed)
 
     def _discard(self) -> None:
         """Give memory back, and delete what was not committed."""
@@ -320,8 +289,8 @@ class PushSession:
             # Whatever went wrong above: consumers must not wait for this attempt, nor its memory be lost.
             if writer is not None and not self._is_committed:
                 assert self._request is not None
-                self._owner.discarded(self._request.partition_id)
-            self._owner.post(lambda: self._owner.end_push(self))
+                self._service.discarded(self._request.partition_id)
+            self._service.post(lambda: self._service.end_push(self))
 
     @contextmanager
     def _failing(self, what: str) -> Generator[None]:
@@ -339,9 +308,9 @@ class PushSession:
             self._fail(f"{what}: {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """Nothing that follows is stored; on the I/O pool, where the refusal itself would come too late for that."""
+        """Fail the push: nothing that follows is stored. On the I/O pool: the refusal comes too late for that."""
         self._is_failed = True
-        self._owner.post(lambda: self.refuse(reason))
+        self._service.post(lambda: self.refuse(reason))
 
 
 def _store(writer: SortMergePartition, index: int, sealed: SealedBatch) -> None:

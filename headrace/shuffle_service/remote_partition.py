@@ -1,19 +1,14 @@
 """RemoteResultPartition: a result that is pushed to a shuffle service while its task produces it.
 
-Nothing of it stays on the TaskManager: memory holds a batch until it was sent. The connection is opened by the task's
-thread with the first batch, since deploying a task must not wait for a network.
-Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
-
-PushSender: the producer's side of a push, on the thread of its task.
-
-Blocking: without credit the task waits, as it waits for a slow disk.
+Nothing of it stays on the TaskManager: memory holds a batch until it was sent. The connection, a PushSender, is opened
+by the task's thread with the first batch, since deploying a task must not wait for a network. It blocks: without credit
+the task waits, as it waits for a slow disk. Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import CancelTaskException, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.core.randomness import SeededRandom
@@ -27,8 +22,8 @@ from headrace.network.errors import (
     RecordTooLargeError,
 )
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import InFlightOutput
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_partition import ResultPartition
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 from headrace.network.transport.blocking_connection import BlockingConnection
 from headrace.network.wire.frames import (
     ALL_SUBPARTITIONS,
@@ -57,7 +52,9 @@ _CHANNEL: Final = 0
 
 
 class PushSender:
-    """Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
+    """Pushes one result, on the thread of its task. Blocking.
+
+    Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
 
     Waiting has an end: `admission_timeout_s` for the first answer, `push_timeout_s` for each sign of progress.
     """
@@ -200,7 +197,7 @@ class PushSender:
                 raise ProtocolError(self._peer, f"a {type(frame).__name__} frame to a producer")
 
 
-class RemoteResultPartition:
+class RemoteResultPartition(ResultPartition):
     """Result partition that is pushed to a shuffle service. `connect` opens the push and may block."""
 
     def __init__(
@@ -211,10 +208,7 @@ class RemoteResultPartition:
         connect: Callable[[], PushSender],
         on_over: "Callable[[RemoteResultPartition], None]",
     ) -> None:
-        self.partition_id = partition_id
-        self.subpartition_count = subpartition_count
-        self.pool = pool
-        self.is_finished = False
+        super().__init__(partition_id, subpartition_count, pool)
         self._connect = connect
         self._on_over = on_over
         # Guards the fields below: the task pushes, its canceller and the environment end it.
@@ -222,31 +216,6 @@ class RemoteResultPartition:
         self._sender: PushSender | None = None
         self._pusher: int | None = None
         self._is_over = False
-
-    @property
-    def queued_count(self) -> int:
-        """Return 0: no batches are queued in this process."""
-        return 0
-
-    @property
-    def queued_bytes(self) -> int:
-        """Return 0: no batches are queued in this process."""
-        return 0
-
-    @property
-    def longest_queue(self) -> int:
-        """Return 0: no batches are queued in this process."""
-        return 0
-
-    def in_flight_rows(self, index: int) -> int | None:
-        """Return None: stored rows are not in flight."""
-        return None
-
-    def limit_at_first(self, in_flight_rows: int) -> None:
-        """Do nothing: stored rows are not in flight."""
-
-    def prepare(self, index: int, sealed: SealedBatch) -> None:
-        """Do nothing: batches are serialised when they are pushed."""
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Push a batch for one subpartition. NetworkError."""
@@ -269,22 +238,6 @@ class RemoteResultPartition:
         """Push an event; priority and blocking are ignored, as stored results are read later. NetworkError."""
         self._push().send_event(event)
 
-    def emit_barrier(
-        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> InFlightOutput:
-        """Not supported: jobs with stored results take no checkpoints."""
-        raise AssertionError(f"{barrier} for a stored result")
-
-    def time_out_barrier(self, checkpoint_id: int) -> None:
-        """Do nothing: no barriers are queued."""
-
-    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """Call back at once: the task need not wait for consumers."""
-        callback()
-
-    def make_room(self) -> None:
-        """Do nothing: batches are pushed at once."""
-
     def finish(self) -> None:
         """Commit the result; return when the service has stored all of it. NetworkError."""
         if not self.is_finished:
@@ -305,7 +258,7 @@ class RemoteResultPartition:
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
-    ) -> SubpartitionView:
+    ) -> ResultSubpartitionView:
         """Not supported: consumers read from the service. PartitionNotFoundError."""
         raise PartitionNotFoundError(str(self.partition_id), "the producer's")
 

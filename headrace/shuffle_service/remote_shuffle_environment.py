@@ -87,7 +87,7 @@ class RemoteShuffleEnvironment:
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         shuffle = descriptor.shuffle
-        if shuffle is None or not shuffle.is_external or shuffle.location is None:
+        if shuffle is None or not shuffle.is_external:
             return self._built_in.create_result_partition(descriptor)
         context, memory = self._context, self._built_in.buffer_pool
         pool = memory.create_local_pool(

@@ -1,12 +1,9 @@
 """RemoteShuffleMaster: registers blocking results at the shuffle service, and monitors the service.
 
 Pipelined results stay with the built-in shuffle: their consumers run while they are produced. When the service is
-lost, every job with results there is told at once, not consumer by consumer.
-Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
-
-RemoteShuffleServiceFactory: `shuffle-service-factory.class: remote`.
-
-Each half is loaded when it is made: the JobManager needs nothing of the data plane.
+lost, every job with results there is told at once, not consumer by consumer. RemoteShuffleServiceFactory is what
+`shuffle-service-factory.class: remote` names; it loads each half of the shuffle when it is made, as the JobManager
+needs nothing of the data plane. Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
 """
 
 import asyncio

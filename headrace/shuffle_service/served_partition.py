@@ -1,7 +1,7 @@
 """ServedPartition: a result as consumers of a shuffle service see it: nothing at all until it was committed.
 
-It is there from its registration, so that consumers that come early wait; what is being pushed lies elsewhere until
-the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
+It is there from its registration, so that consumers that come early wait; rows that are being pushed lie elsewhere
+until the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
 Source: Flink Remote Shuffle's MapPartition.
 """
 
@@ -9,10 +9,10 @@ from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.stored.partitioned_file import PartitionedFile
-from headrace.network.stored.sort_merge_cursor import RegionCursor
+from headrace.network.stored.sort_merge_partition import RegionCursor
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
@@ -27,10 +27,10 @@ class ServedPartition(StoredPartition):
         subpartition_count: int,
         unwritten: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         file: PartitionedFile | None = None,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, unwritten, storage, owner)
+        super().__init__(partition_id, subpartition_count, unwritten, storage, manager)
         self._file = file
         # Of consumers that came before the commit.
         self._early: set[_LateCursor] = set()

@@ -8,7 +8,7 @@ partition closes the door to the older ones. Source: Flink Remote Shuffle's Shuf
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -32,19 +32,16 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.sessions.producer_session import ProducerSession
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.stored.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import PartitionedFile
-from headrace.network.stored.sort_merge_partition import SortMergePartition
 from headrace.network.stored.spill_files import FileLayer, OsFileLayer, SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
 from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.wire.frames import Feature
 from headrace.network.wire.handshake import offered_features
 from headrace.network.wire.keepalive import KeepAlivePolicy
-from headrace.shuffle_service.admission import WriteBudget
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
     DIRECTORY,
@@ -65,6 +62,8 @@ from headrace.shuffle_service.served_partition import ServedPartition
 
 _LOG = logging.getLogger(__name__)
 
+GRANT_SHARE: Final = 4
+"""A writer is given no more than this part of what is left, but the minimum: those to come shall have something too."""
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
 _IDENTITY_FILE: Final = "identity"
 _IDENTITY_BYTES: Final = 16
@@ -72,8 +71,44 @@ _IDENTITY: Final = re.compile("[0-9a-f]{16}")
 _Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
 
 
+class WriteBudget:
+    """Shares the memory for results that are being pushed, in pages. Nobody waits for it. Pure.
+
+    A task pushes all its results at once: if one could hold memory while another waits for some, tasks would wait for
+    each other for ever. So whoever comes is given at least `minimum`, and up to `maximum` while `shared` lasts; it
+    keeps what it was given until it leaves. All together have at most `shared`, and `minimum` for each writer.
+    Source: Flink Remote Shuffle's write buffer pool.
+    """
+
+    def __init__(self, shared: int, minimum: int, maximum: int) -> None:
+        assert 0 < minimum <= maximum
+        self.shared: Final = shared
+        self.minimum: Final = minimum
+        self.maximum: Final = maximum
+        self._grants: dict[Hashable, int] = {}
+        self.granted = 0
+
+    @property
+    def writer_count(self) -> int:
+        """Writers that were given memory and have not left."""
+        return len(self._grants)
+
+    def enter(self, writer: Hashable) -> int:
+        """Return how much a new writer may use."""
+        assert writer not in self._grants
+        left = self.shared - self.granted
+        grant = min(self.maximum, max(self.minimum, left // GRANT_SHARE))
+        self._grants[writer] = grant
+        self.granted += grant
+        return grant
+
+    def leave(self, writer: Hashable) -> None:
+        """A writer is done or has given up. Idempotent."""
+        self.granted -= self._grants.pop(writer, 0)
+
+
 class ShuffleService:
-    """Methods may be called by any thread, unless they say otherwise. Implements TransportHost and PushOwner."""
+    """Methods may be called by any thread, unless they say otherwise. Implements TransportHost."""
 
     def __init__(
         self,
@@ -115,9 +150,8 @@ class ShuffleService:
         )
         self._directory_lock: DirectoryLock | None = None
         self.name: str = ""
-        self.location: TaskManagerLocation | None = None
+        self._location: TaskManagerLocation | None = None
         self.partitions: Final = ResultPartitionManager("of the shuffle service")
-        self._task_events: Final = TaskEventDispatcher()
         # Guards the fields below: calls, pushes and the I/O pool meet here.
         self._lock = threading.Lock()
         self._served: dict[ResultPartitionId, ServedPartition] = {}
@@ -140,8 +174,8 @@ class ShuffleService:
             self.partitions.register(served)
         if found:
             _LOG.info("%d committed results were found in %s", len(found), self._directory)
-        self.location = self._transport.start(self)
-        return self.location
+        self._location = self._transport.start(self)
+        return self._location
 
     def close(self) -> None:
         """End connections and threads; committed results stay where they are. Idempotent."""
@@ -159,6 +193,12 @@ class ShuffleService:
             # Last: the next service deletes what this one has not committed.
             if self._directory_lock is not None:
                 self._directory_lock.release()
+
+    @property
+    def location(self) -> TaskManagerLocation:
+        """The data plane's place, to which results are pushed and from which they are read; once started."""
+        assert self._location is not None, "start() comes first"
+        return self._location
 
     @property
     def stored_bytes(self) -> int:
@@ -230,8 +270,9 @@ class ShuffleService:
     def _new_served(
         self, partition_id: ResultPartitionId, count: int, file: PartitionedFile | None
     ) -> ServedPartition:
-        owner = PartitionOwner(self.partitions.forget, self.partitions.record_failure)
-        return ServedPartition(partition_id, count, self._unwritten, self._storage, owner, file)
+        return ServedPartition(
+            partition_id, count, self._unwritten, self._storage, self.partitions, file
+        )
 
     def _note_attempt(self, partition_id: ResultPartitionId) -> None:
         place, number = _place_of(partition_id), partition_id.producer.attempt_number
@@ -248,13 +289,14 @@ class ShuffleService:
         has_checksums = bool(features & Feature.CHECKSUM)
         if peer_name == PUSH_NAME:
             ended = self._session_ended
-            return PushSession(link, self, self._io, ended, has_checksums=has_checksums)
+            return PushSession(
+                link, self, self._store, self._io, ended, has_checksums=has_checksums
+            )
         producer = ProducerSession(
             self.partitions,
             self._transport,
             link,
             self._request_timeout_ms,
-            self._task_events,
             has_checksums=has_checksums,
         )
         return _CountedSession(link, producer, ConsumerSession(link), self._session_ended)
@@ -262,9 +304,10 @@ class ShuffleService:
     def _session_ended(self) -> None:
         self._connection_count -= 1
 
-    # PushOwner
+    # What push sessions ask for
 
     def post(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the transport's thread. Any thread."""
         self._transport.post(callback)
 
     def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
@@ -287,20 +330,14 @@ class ShuffleService:
         return WriteGrant(pages, max(1, credit))
 
     def end_push(self, session: PushSession) -> None:
+        """The session is over, whichever way. Idempotent."""
         partition_id = session.partition_id
         if partition_id is not None and self._pushes.get(partition_id) is session:
             del self._pushes[partition_id]
         self._budget.leave(session)
 
-    def create_writer(
-        self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
-    ) -> SortMergePartition:
-        return self._store.create_writer(partition_id, count, grant.pages)
-
-    def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        return self._store.grown(partition_id, size_bytes)
-
     def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
+        """Let consumers read the result; return the reason of a refusal, or None. On the I/O pool."""
         with self._lock:
             served = self._served.get(partition_id)
         if served is None or not served.commit(file):
@@ -308,7 +345,10 @@ class ShuffleService:
         return None
 
     def discarded(self, partition_id: ResultPartitionId) -> None:
-        """Forget a partition whose push failed, and tell waiting consumers that this attempt will not finish."""
+        """Forget a partition whose push failed, and tell waiting consumers that this attempt will not finish.
+
+        On the I/O pool.
+        """
         self._store.forgotten(partition_id)
         with self._lock:
             served = self._served.pop(partition_id, None)
@@ -375,7 +415,7 @@ def _open_storage(
     )
 
 
-def _write_budget(settings: Settings) -> WriteBudget[PushSession]:
+def _write_budget(settings: Settings) -> WriteBudget:
     """ConfigurationError where there is not even memory for one batch."""
     pages = max(8, settings.get_option(PARTITION_WRITE_MEMORY) // PAGE_BYTES)
     minimum = pages // 4

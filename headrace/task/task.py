@@ -20,7 +20,6 @@ from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
 from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
@@ -185,11 +184,6 @@ class Task:
             self._payloads = payloads
 
         self.mailbox.put(deliver)
-
-    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
-        """Say where a partition is that gates read; return whether one had been waiting for it. Any thread."""
-        updated = [each.gate.update_channel(shuffle) for each in self._environment.inputs]
-        return any(updated)
 
     def metrics_snapshot(self) -> dict[str, float]:
         """Return the task's metrics under plain names and its operators' as `<operator>.<metric>`.

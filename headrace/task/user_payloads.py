@@ -32,8 +32,7 @@ from headrace.network.batches.channel_selectors import (
 )
 from headrace.network.errors import InvalidChannelError
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.writers.record_writer import RecordWriter
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from headrace.operators.runtime.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
-from headrace.network.diagnostics import describe_exchange
 from headrace.network.gates.single_input_gate import SingleInputGate
+from headrace.network.metrics import describe_exchange
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.task.mailbox import MailboxTimers
 

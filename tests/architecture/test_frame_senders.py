@@ -7,18 +7,15 @@ from tools.pages import frame_senders as page
 from tools.pages.frame_senders import frame_senders
 
 
-def test_every_frame_has_a_sender_or_a_reason_why_there_is_none() -> None:
+def test_every_frame_has_a_sender() -> None:
     senders = frame_senders()
     assert set(senders) == {frame.__name__ for frame in declared_frames()}
     assert all(senders.values())
-    assert senders["Data"] == "`ProducerSession`"
+    assert senders["Data"] == "`SequenceNumberingViewReader`"
     assert senders["ResumeConsumption"] == "`ConsumerSession`"
-    assert senders["TaskEvent"] == "nobody yet: for iterations"
 
 
-def test_a_frame_that_has_begun_to_be_sent_makes_the_page_stale(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(page._WANTED_BY, "AddCredit", "for nothing")
-    with pytest.raises(ValueError, match="said to be so"):
+def test_a_frame_that_nobody_sends_is_to_be_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_SENDING", ())
+    with pytest.raises(ValueError, match=r"nobody sends .*'AddCredit'"):
         frame_senders()

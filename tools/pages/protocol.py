@@ -11,7 +11,7 @@ from headrace.network.batches.sealed_batch import encode_event
 from headrace.network.ingest.server import INGEST_CREDIT
 from headrace.network.memory.sizing import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.wire import frames, framing
-from headrace.network.wire.markers import encode_markers
+from headrace.network.wire.framing import encode_markers
 from tools.pages.credit_example import credit_example
 from tools.pages.frame_senders import frame_senders
 from tools.pages.markdown import first_line, first_paragraph, table
@@ -95,10 +95,18 @@ def _overview() -> list[str]:
         )
         for frame in framing.declared_frames()
     ]
-    return table(
-        ("id", "frame", "direction", "sent by", "header", "body", "checksum", "since", "meaning"),
-        rows,
-    )
+    reserved = [f"{key} (`{name}`)" for key, name in sorted(framing.reserved_frames().items())]
+    return [
+        *table(
+            (
+                *("id", "frame", "direction", "sent by", "header"),
+                *("body", "checksum", "since", "meaning"),
+            ),
+            rows,
+        ),
+        "",
+        f"Reserved ids, which no frame has and which end the connection: {', '.join(reserved)}.",
+    ]
 
 
 def _split_direction(frame: type[framing.Frame]) -> tuple[str, str]:
@@ -167,6 +175,8 @@ def _marker_and_event_lines() -> list[str]:
         "Codes of `Error` frames:",
         "",
         *table(("code", "meaning"), codes),
+        "",
+        "Code 6 is reserved.",
         "",
     ]
 

@@ -99,14 +99,13 @@ def partition_kinds() -> str:
             f"`{kind.value}`",
             kind.traits.consuming.value,
             _yes(kind.traits.is_reconsumable),
-            _yes(kind.traits.is_bounded),
             kind.traits.release_by.value,
             _yes(kind.traits.is_compressible),
         )
         for kind in ResultPartitionType
     ]
-    headings = ("kind", "consumers run", "read again", "bounded memory", "released by")
-    return "\n".join(table((*headings, "compressed"), rows))
+    headings = ("kind", "consumers run", "read again", "released by", "compressed")
+    return "\n".join(table(headings, rows))
 
 
 def segments_drawing() -> str:

@@ -23,7 +23,6 @@ from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.threads import start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
@@ -118,10 +117,6 @@ class RunningTask(Protocol):
 
     def read_state(self, read: StateRead) -> None:
         """Begin to read the state of an operator; a task that ends meanwhile may leave it without an answer."""
-        ...
-
-    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
-        """Say where a partition is that its gates read; return whether one of them had been waiting for it."""
         ...
 
     def metrics_snapshot(self) -> dict[str, float]:

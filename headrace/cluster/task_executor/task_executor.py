@@ -43,7 +43,6 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.process.failpoints import Failpoint, reach
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
@@ -280,17 +279,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> ClusterPartitionReport:
         self._cluster_partitions.release(data_sets)
         return self._cluster_partitions.report()
-
-    def update_partitions(
-        self,
-        attempt_id: ExecutionAttemptId,
-        job_master_id: JobMasterId,
-        shuffles: tuple[ShuffleDescriptor, ...],
-    ) -> None:
-        entry = self._find(attempt_id, job_master_id)
-        if entry is not None:
-            for shuffle in shuffles:
-                entry.task.update_partition_info(shuffle)
 
     async def send_operator_event(
         self,

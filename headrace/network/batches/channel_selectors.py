@@ -1,4 +1,4 @@
-"""Partitioners: which rows of a batch go to which channel. Order within a channel is the batch's order.
+"""ChannelSelector and its kinds: the channels that the rows of a batch go to, in the order of the batch.
 
 Whole batches are dealt where a batch has at least WHOLE_BATCH_ROWS rows: dealing its rows one by one would divide
 the size of every batch downstream by the number of channels. Smaller batches are dealt row by row, strictly in turn.
@@ -50,7 +50,7 @@ class ChannelSelector(Protocol):
 
     is_broadcast: bool
     deals_rows: bool
-    """Whether the rows of a batch usually go to many channels: then batches are better split several at once."""
+    """True if the rows of a batch usually go to many channels: then several batches are better split at once."""
 
     def select(self, batch: RecordBatch) -> Selection:
         """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
@@ -242,11 +242,11 @@ class CustomSelector:
         self._key_selector = key_selector
 
     def select(self, batch: RecordBatch) -> Selection:
-        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
+        """Return the rows by channel; InvalidChannelError where the user's answer is no channel."""
         return deal(batch, self.channels_of(batch), self._channel_count)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
+        """Return the channel of each row; InvalidChannelError where the user's answer is no channel."""
         channels = [self._channel_of(self._key_selector(row)) for row in batch.rows()]
         return np.array(channels, dtype=np.int32)
 

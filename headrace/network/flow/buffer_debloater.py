@@ -40,7 +40,7 @@ DEBLOAT_THRESHOLD: Final = ConfigOption(
 )  # fmt: skip
 
 ROWS_AT_FIRST: Final = 1024
-"""Of one gate, before anything was measured."""
+"""Rows in flight of one gate before anything was measured."""
 UNLIMITED_ROWS: Final = 1 << 40
 """Announced where memory bounds what is in flight more closely than time does."""
 EDGE_SIDES: Final = 2
@@ -48,11 +48,11 @@ EDGE_SIDES: Final = 2
 BATCHES_IN_FLIGHT: Final = 4
 """Into which producers cut what is wanted: a barrier waits for the whole of a batch that is in work."""
 GROWTH_MAX: Final = 4
-"""By which a sample may exceed the average: a single lucky period must not open the gates."""
+"""Factor by which a sample may exceed the average: a single lucky period must not open the gates."""
 
 
 def is_debloated(settings: Settings) -> bool:
-    """Whether the gates of a job with these options are limited by time."""
+    """Return whether the gates of a job with these options are limited by time."""
     return settings.get_option(DEBLOAT_ENABLED) or settings.duration_ms(LATENCY_TARGET) > 0
 
 
@@ -76,7 +76,7 @@ class BufferDebloater:
         self.announced_rows = round(self._average)
         """Wanted on each side of the connection."""
         self.is_growing = True
-        """Whether nothing has shown yet how fast the task is."""
+        """True until something has shown how fast the task is."""
         self.time_to_consume_ms = 0.0
 
     @classmethod

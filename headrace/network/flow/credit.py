@@ -40,7 +40,7 @@ class SenderAccount:
         self.is_stalled = False
 
     def can_send(self, cost: int) -> bool:
-        """Whether data of `cost` segments may leave now."""
+        """Return whether data of `cost` segments may leave now."""
         return self.credit >= cost
 
     def spend(self, cost: int, backlog: int) -> None:
@@ -57,7 +57,7 @@ class SenderAccount:
         self.credit += credit_count
 
     def must_announce(self, cost: int, backlog: int) -> bool:
-        """Whether the consumer has to be told that its credit does not suffice for the next batch of `cost` segments.
+        """Return whether to tell the consumer that its credit does not suffice for the next batch, of `cost` segments.
 
         It is told at least once for each batch that has to wait although there is credit: it may hold credit back, not
         knowing the batch's cost. Without any credit left it owes us some, and learns of the backlog with the data that
@@ -119,7 +119,7 @@ class ReceiverAccount:
 
     @property
     def granted(self) -> int:
-        """Of these, what the sender knows of or will learn from a credit on its way."""
+        """Segments among these that the sender knows of, or will learn of from a credit on its way."""
         return self.available - self.unannounced
 
     @property
@@ -129,7 +129,7 @@ class ReceiverAccount:
 
     @property
     def has_plenty(self) -> bool:
-        """Whether the sender knows of half of what the channel has, and of enough for all that it told of."""
+        """Return whether the sender knows of half of what the channel has, and of enough for all that it told of."""
         granted = self.granted
         if self.is_stalled or granted < self.backlog:
             return False
@@ -159,11 +159,11 @@ class GateCredits:
 
     @property
     def is_lone(self) -> bool:
-        """Whether the gate has a single channel: all segments are its own."""
+        """Return whether the gate has a single channel: all segments are its own."""
         return len(self.accounts) == 1
 
     def needs_settling(self, index: int) -> bool:
-        """Whether what the task took of this channel is to be counted now: credit, or others, may wait for it.
+        """Return whether what the task took of this channel is to be counted now: credit, or others, may wait for it.
 
         Any thread. Who is told otherwise may let it be until the sender is heard of again. See `has_plenty`.
         """
@@ -172,13 +172,13 @@ class GateCredits:
         return is_wanted or (account.is_open and not account.has_plenty)
 
     def limit_in_flight(self, segment_count: int) -> None:
-        """From now on announce credit to a channel only as long as it has fewer than `segment_count` in flight."""
+        """Announce credit to a channel only as long as it has fewer than `segment_count` in flight."""
         assert segment_count > 0
         self._in_flight_max = segment_count
         self._to_announce.update(dict.fromkeys(range(len(self.accounts))))
 
     def can_open(self, index: int) -> bool:
-        """Whether a closed channel would have credit to begin with: not all of it holds batches of its last time."""
+        """Return whether a closed channel would begin with credit: not all of it holds batches of its last time."""
         share = self.idle_floating if self.is_lone else 0
         return self.accounts[index].held_exclusive < self.exclusive_count or share > 0
 

@@ -34,17 +34,17 @@ LATENCY_TARGET: Final = ConfigOption(
 )  # fmt: skip
 BUDGET_SHARE: Final = 0.8
 WAY_MS: Final = 4.0
-"""What one row in a hundred takes that is not held at all, about: with checkpoints, on a machine that is half busy."""
+"""Time that one row in a hundred takes without being held, about: with checkpoints, on a machine that is half busy."""
 BUDGET_SHARE_MIN: Final = 0.2
-"""Of targets that nothing would be left of. To hold rows for no time at all makes everything slower."""
+"""Least share of the target that is left to hold rows: to hold them for no time at all makes everything slower."""
 HEADROOM: Final = 1.25
 QUEUE_MIN: Final = 0.5
-"""On average: what is less is a batch that has just been handed over."""
+"""Queue length, on average, below which a queue is only a batch that has just been handed over."""
 HOLD_MIN_MS: Final = 1.0
 BATCH_COST_MS: Final = 0.25
-"""What both sides spend on a batch, about, however small."""
+"""Time that both sides spend on a batch, about, however small it is."""
 LATENESS_SHARE_MAX: Final = 0.75
-"""Of the budget. A task that is busy for longer than its target would hold nothing back, and only be busier."""
+"""Share of the budget that late flushes may take: beyond it a busy task would hold nothing back, and only be busier."""
 SMOOTHING_MS: Final = 200.0
 PERIOD_NS: Final = 10_000_000
 
@@ -100,7 +100,7 @@ class LatencyGovernor:
         return cls(target_ms, channel_count, rows_max) if target_ms > 0 else None
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether enough time has passed for a rate to mean something."""
+        """Return whether enough time has passed for a rate to mean something."""
         return self._last is None or now_ns - self._last.now_ns >= PERIOD_NS
 
     def flushed(self, seen: FlushObserved) -> BatchChoice:

@@ -1,25 +1,17 @@
-"""BufferManager: the receiving side of one gate's remote channels, their credits and the thread they live on.
+"""BufferManager: segments and credits of one gate's remote channels, and the transport on whose thread they live.
 
 The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
 lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
-come to lack credit: else what was taken is counted when the producer is heard of again.
+come to lack credit: else what was taken is counted when the producer is heard of again. Source: Flink BufferManager.
 """
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from headrace.network.flow.credit import Charge, GateCredits
 from headrace.network.memory.network_buffer_pool import Reservation
 from headrace.network.sessions.transport import Transport
-
-
-class CreditedChannel(Protocol):
-    """A channel that can tell its producer of credit."""
-
-    def grant(self, credit_count: int) -> None:
-        """Send credit; the transport's thread."""
-        ...
 
 
 class BufferManager:
@@ -38,7 +30,7 @@ class BufferManager:
         self.region: Final = reservation.region
         self.credits: Final = GateCredits(channel_count, exclusive_count, floating_count)
         self._reservation = reservation
-        self._channels: Mapping[int, CreditedChannel] = {}
+        self._grants: Mapping[int, Callable[[int], None]] = {}
         self._taken: deque[tuple[int, Charge]] = (
             deque()
         )  # appended to by the task, emptied by the transport
@@ -71,9 +63,9 @@ class BufferManager:
         """Share of the shared segments that hold batches. Any thread; a moment's reading."""
         return self._held()[1] / self.credits.floating_count if self.credits.floating_count else 0.0
 
-    def serve(self, channels: Mapping[int, CreditedChannel]) -> None:
-        """Name the channels before any of them is opened."""
-        self._channels = channels
+    def serve(self, grants: Mapping[int, Callable[[int], None]]) -> None:
+        """Set how each channel grants credit, on the transport's thread; before any of them is opened."""
+        self._grants = grants
 
     def batch_taken(self, index: int, charge: Charge) -> None:
         """The task took a batch. Task thread."""
@@ -120,7 +112,7 @@ class BufferManager:
     def announce(self) -> None:
         """Send the credit that became available. The transport's thread."""
         for index, credit_count in self.credits.take_announcements():
-            self._channels[index].grant(credit_count)
+            self._grants[index](credit_count)
 
     def close(self) -> None:
         """Give the segments back, behind everything posted before."""

@@ -1,31 +1,19 @@
-"""InputGate: everything one logical input reads, one element at a time, channels in turn.
+"""InputGate and InputChannel: what one logical input reads, and where it reads one subpartition.
 
-Source: Flink InputGate.
-
-InputChannel: where one gate reads one subpartition, wherever its producer is.
-
-All kinds deliver the same elements for the same trace of the producer. Source: Flink InputChannel.
+A gate gives its channels turns, one element at a time. All kinds of channels deliver the same elements for the same
+trace of the producer, wherever it is. Source: Flink InputGate, InputChannel.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 
 from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import PlacedMarker, StreamEvent
 from headrace.core.record_batch import RecordBatch
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
-
-
-class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
-    """Rows (None: only markers) as they left the producer. `size_bytes` is their size on the wire."""
-
-    arrow: pa.RecordBatch | None
-    markers: tuple[PlacedMarker, ...]
-    row_count: int
-    size_bytes: int
 
 
 class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
@@ -39,13 +27,13 @@ class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
 
 
 class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
-    """All that a checkpoint caught on this channel was read. For the gate, never on the wire.
+    """End of the restored rows of a channel. For the gate, never on the wire.
 
     Source: Flink EndOfInputChannelStateEvent.
     """
 
 
-DeliveredElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
+DeliveredElement = SealedBatch | StreamEvent | BarrierAnnouncement
 ChannelElement = DeliveredElement | EndOfInputChannelState
 
 
@@ -54,7 +42,7 @@ class InputChannel(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether it reads a partition of this process."""
+        """Return whether it reads a partition of this process."""
         ...
 
     @property
@@ -69,7 +57,7 @@ class InputChannel(Protocol):
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        """Return whether the next element is an event with priority. Any thread; a moment's reading."""
         ...
 
     def request(self) -> None:
@@ -100,15 +88,11 @@ class InputChannel(Protocol):
         ...
 
     def acknowledge_all_data(self) -> None:
-        """All rows before EndOfData were processed. Once; the task's thread."""
+        """Tell the producer that all rows before EndOfData were processed. Once; the task's thread."""
         ...
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         """Say how many rows there should be between the two tasks; > 0. The task's thread."""
-        ...
-
-    def send_task_event(self, event: bytes) -> None:
-        """Send an event against the stream, at most wire.TEXT_BYTES_MAX bytes. The task's thread."""
         ...
 
     def close(self) -> None:
@@ -144,17 +128,17 @@ class InputGate(Protocol):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every channel has delivered its EndOfPartition."""
+        """Return whether every channel has delivered its EndOfPartition."""
         ...
 
     @property
     def is_available(self) -> bool:
-        """Whether `poll` may have something, or the gate is finished or closed. Any thread."""
+        """Return whether `poll` may have something, or the gate is finished or closed. Any thread."""
         ...
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether `poll` would return an event with priority. Any thread; a moment's reading."""
+        """Return whether `poll` would return an event with priority. Any thread; a moment's reading."""
         ...
 
     def poll(self) -> GateElement | None:
@@ -182,5 +166,5 @@ class InputGate(Protocol):
         ...
 
     def acknowledge_all_data(self, channel_index: int) -> None:
-        """All rows of a channel before its EndOfData were processed. The task's thread."""
+        """Tell a producer that all rows before its EndOfData were processed. The task's thread."""
         ...

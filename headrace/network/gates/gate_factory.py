@@ -3,19 +3,19 @@
 Source: Flink SingleInputGateFactory.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, InputGateDescriptor
-from headrace.network.gates.buffer_manager import BufferManager, CreditedChannel
+from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import InputChannel
 from headrace.network.gates.local_channel import LocalInputChannel
 from headrace.network.gates.partition_requests import PartitionRequestBackoff
 from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.gates.unknown_channel import UnknownInputChannel
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.memory.sizing import (
     BUFFERS_PER_CHANNEL,
@@ -24,7 +24,6 @@ from headrace.network.memory.sizing import (
     wanted_segment_size,
 )
 from headrace.network.partitions.partition_manager import ResultPartitionManager
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Transport
 
 
@@ -37,7 +36,6 @@ class InputGateFactory:
     buffer_pool: NetworkBufferPool
     partitions: ResultPartitionManager
     transport: Transport
-    task_events: TaskEventDispatcher
 
     def create(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
@@ -45,48 +43,30 @@ class InputGateFactory:
         """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
         remote_count = sum(not self._is_local(channel) for channel in descriptor.channels)
         receiver = self._create_receiver(consumer, remote_count) if remote_count else None
-        remote: dict[int, CreditedChannel] = {}
-        gate = SingleInputGate(receiver, partial(self._place_channel, receiver, remote))
+        gate = SingleInputGate(receiver)
+        grants: dict[int, Callable[[int], None]] = {}
+        channels: list[InputChannel] = []
+        for index, channel in enumerate(descriptor.channels):
+            retry = PartitionRequestBackoff.from_settings(self.settings)
+            notify = partial(gate.notify, index)
+            if self._is_local(channel):
+                made = LocalInputChannel(
+                    channel, self.partitions, self.transport, retry, notify, gate.check_producer
+                )
+            else:
+                assert receiver is not None
+                made = RemoteInputChannel(
+                    channel, len(grants), receiver, retry, notify, gate.check_producer
+                )
+                grants[len(grants)] = made.grant
+            channels.append(made)
         if receiver is not None:
-            receiver.serve(remote)
-        gate.serve(descriptor.channels)
+            receiver.serve(grants)
+        gate.serve(channels)
         return gate
 
-    def _place_channel(
-        self,
-        receiver: BufferManager | None,
-        remote: dict[int, CreditedChannel],
-        gate: SingleInputGate,
-        index: int,
-        channel: InputChannelDescriptor,
-    ) -> InputChannel:
-        """Make channel `index` of a gate: local, remote, or unknown as long as nobody knows which."""
-        if channel.shuffle.location is None:
-            return UnknownInputChannel()
-        retry = PartitionRequestBackoff.from_settings(self.settings)
-        notify = partial(gate.notify, index)
-        if self._is_local(channel):
-            return LocalInputChannel(
-                channel,
-                self.partitions,
-                self.transport,
-                self.task_events,
-                retry,
-                notify,
-                gate.check_producer,
-            )
-        assert receiver is not None
-        account = len(remote)
-        remote_channel = RemoteInputChannel(
-            channel, account, receiver, retry, notify, gate.check_producer
-        )
-        remote[account] = remote_channel
-        return remote_channel
-
     def _is_local(self, channel: InputChannelDescriptor) -> bool:
-        """Whether it is known to be; what is unknown may turn out to be remote and needs memory."""
-        location = channel.shuffle.location
-        return location is not None and location.resource_id == self.resource_id
+        return channel.shuffle.location.resource_id == self.resource_id
 
     def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> BufferManager:
         exclusive = self.settings.get_option(BUFFERS_PER_CHANNEL)

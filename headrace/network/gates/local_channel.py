@@ -1,18 +1,13 @@
 """LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
-from headrace.network.errors import (
-    NetworkError,
-    PartitionNotFoundError,
-    TaskEventRefusedError,
-)
-from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.errors import NetworkError, PartitionNotFoundError
+from headrace.network.gates.gate import ChannelElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
@@ -23,11 +18,9 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
+    ResultSubpartitionView,
     Stalled,
-    SubpartitionView,
 )
-from headrace.network.sessions.consumer_session import EARLY_TASK_EVENTS_MAX
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.sessions.transport import Cancellable, Transport
 
 UNLIMITED_CREDIT: Final = 1 << 62
@@ -43,7 +36,6 @@ class LocalInputChannel:
         descriptor: InputChannelDescriptor,
         partitions: ResultPartitionManager,
         transport: Transport,
-        task_events: TaskEventDispatcher,
         retry: PartitionRequestBackoff,
         notify: Callable[[], None],
         check_producer: CheckProducer,
@@ -51,20 +43,14 @@ class LocalInputChannel:
         self._check_producer = check_producer
         self._partition_id: Final = descriptor.shuffle.partition_id
         self._index = descriptor.subpartition_index
-        location = descriptor.shuffle.location
-        assert location is not None
-        self._owner = str(location.resource_id)
+        self._owner = str(descriptor.shuffle.location.resource_id)
         self._partitions = partitions
         self._transport = transport
-        self._task_events = task_events
         self._timeout_ms = retry.total_ms
         self._notify = notify
-        self._view: SubpartitionView | None = None
+        self._view: ResultSubpartitionView | None = None
         # What was said before the producer was there, and is said once it is.
         self._in_flight_rows: int | None = None
-        # The transport's thread only, so that events keep their order whoever finds the producer.
-        self._unsent_events: list[bytes] = []
-        self._is_producer_there = False
         self._error: NetworkError | None = None
         self._timer: Cancellable | None = None
         self._is_closed = False
@@ -89,7 +75,7 @@ class LocalInputChannel:
         return view is not None and view.has_priority_event
 
     def request(self) -> None:
-        """See InputChannel. A producer that is still being deployed is waited for."""
+        """Begin to read; wait for a producer that is still being deployed."""
         if not self._attach():
             self._transport.post(self._wait_for_producer)
 
@@ -108,7 +94,7 @@ class LocalInputChannel:
             sealed = element.sealed
             if self._barrier_id < self._capture_id:
                 self._captured.append(CapturedBatch(sealed.arrow, sealed.markers))
-            return ReceivedBatch(sealed.arrow, sealed.markers, sealed.row_count, sealed.size_bytes)
+            return sealed
         if isinstance(element.event, EndOfPartition):
             self.close()
         elif isinstance(element.event, CheckpointBarrier):
@@ -121,7 +107,7 @@ class LocalInputChannel:
             view.resume()
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel. Its producer is here, and lets its barriers overtake by itself."""
+        """Not supported: the producer is in this process, and lets its barriers overtake by itself."""
         raise AssertionError("a channel of this process announces nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
@@ -145,10 +131,6 @@ class LocalInputChannel:
         if view is not None:
             self._tell_wish(view)
 
-    def send_task_event(self, event: bytes) -> None:
-        if not self._is_closed:
-            self._transport.post(partial(self._send_or_keep, event))
-
     def close(self) -> None:
         self._is_closed = True
         view, self._view = self._view, None
@@ -170,43 +152,18 @@ class LocalInputChannel:
             return True
         self._view = view
         self._tell_wish(view)
-        self._transport.post(self._send_kept_events)
         if self._is_closed:
             self.close()
         else:
             self._notify()
         return True
 
-    def _tell_wish(self, view: SubpartitionView) -> None:
+    def _tell_wish(self, view: ResultSubpartitionView) -> None:
         """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
         told = None
         while (wished := self._in_flight_rows) is not None and wished != told:
             view.notify_in_flight_rows(wished)
             told = wished
-
-    def _send_or_keep(self, event: bytes) -> None:
-        if self._is_producer_there:
-            self._publish(event)
-        elif len(self._unsent_events) < EARLY_TASK_EVENTS_MAX:
-            self._unsent_events.append(event)
-        else:
-            self._refuse_task_event()
-
-    def _send_kept_events(self) -> None:
-        self._is_producer_there = True
-        events, self._unsent_events = self._unsent_events, []
-        for event in events:
-            self._publish(event)
-
-    def _publish(self, event: bytes) -> None:
-        if not self._task_events.publish(self._partition_id, event):
-            self._refuse_task_event()
-
-    def _refuse_task_event(self) -> None:
-        # Who has left by now does not mind, and a producer that is done listens no more.
-        if not self._is_closed:
-            self._error = TaskEventRefusedError(str(self._partition_id))
-            self._notify()
 
     def _wait_for_producer(self) -> None:
         if not self._is_closed:

@@ -1,19 +1,11 @@
-"""PartitionRequestBackoff: how long a consumer asks for a partition that its producer has not registered yet.
+"""Repeated requests of a channel: for a partition that is not registered yet, and after a lost connection.
 
-ReconnectPolicy: whether and when a channel goes on reading a stored result after its connection ended. Pure.
-
-    reading --lost--> waiting --delay--> connecting --connected--> reading, from the element that is next
-                         ^                    |
-                         +-----not reached----+          no element for `retry` in all: the first error is final
-
-Only for results that outlive whoever made them: where the connection with a task manager ends, its results are gone
-with it, and to wait for them would only delay the restart. Source: Flink Remote Shuffle's reads by offset.
-
-Whether to go on asking for a partition that its TaskManager does not have: the state of its producer decides.
-
-A producer that is on its way, runs or has just finished is asked again. Where it was cancelled, failed or belongs to
-an attempt that is over, the consumer is cancelled rather than failed: what became of the producer is the cause, and
-stays the one that is reported. Source: Flink PartitionProducerStateChecker, RemoteChannelStateChecker.
+PartitionRequestBackoff says how long a consumer asks for a partition that its producer has not registered yet,
+ReconnectPolicy whether a channel goes on reading a stored result after its connection ended. ProducerVerdict says
+whether to ask again at all, by the state of the producer: one that is on its way, runs or has just finished is asked
+again. Where it was cancelled, failed or belongs to an attempt that is over, the consumer is cancelled rather than
+failed: the end of the producer is the cause, and stays the one that is reported.
+Source: Flink RemoteInputChannel, PartitionProducerStateChecker, RemoteChannelStateChecker.
 """
 
 import enum
@@ -47,7 +39,9 @@ def to_ms(duration: timedelta) -> float:
 
 
 class PartitionRequestBackoff:
-    """Waits between requests, doubling up to a maximum; ends after `total_ms`, the time parked there included.
+    """Waits between requests for a partition that is not registered yet, doubling up to a maximum.
+
+    Ends after `total_ms`, including the time for which the producer's side keeps a request.
 
     Source: Flink RemoteInputChannel's back-off.
     """
@@ -85,7 +79,15 @@ class PartitionRequestBackoff:
 
 
 class ReconnectPolicy:
-    """Of one channel; on the transport's thread."""
+    """Decides for one channel whether and when it goes on reading a stored result after its connection ended. Pure.
+
+        reading --lost--> waiting --delay--> connecting --connected--> reading, from the element that is next
+                             ^                    |
+                             +-----not reached----+          no element for `retry` in all: the first error is final
+
+    Only for results that outlive whoever made them: where the connection with a task manager ends, its results are gone
+    with it, and to wait for them would only delay the restart. Source: Flink Remote Shuffle's reads by offset.
+    """
 
     def __init__(self, retry: PartitionRequestBackoff, *, is_external: bool) -> None:
         self._retry = retry
@@ -96,7 +98,7 @@ class ReconnectPolicy:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a connection was lost: who never had one is told at once that there is none."""
+        """Return whether a connection was lost: who never had one is told at once that there is none."""
         return self._first_error is not None
 
     def lost(self, error: NetworkError, next_sequence: int) -> float | NetworkError:
@@ -113,7 +115,7 @@ class ReconnectPolicy:
 
 
 def _may_pass(error: NetworkError) -> bool:
-    """Whether another connection may do better: not where the peer breaks the protocol or does not know us."""
+    """Return whether another connection may do better: not where the peer breaks the protocol or does not know us."""
     if isinstance(error, CorruptFrameError):
         return True
     return not isinstance(error, ProtocolError | HandshakeError)

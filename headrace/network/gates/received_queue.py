@@ -1,6 +1,7 @@
-"""ReceivedQueue: what came on a remote channel and its task has not taken yet, and what a checkpoint catches of it.
+"""ReceivedQueue: batches and events that came on a remote channel, until the task takes them.
 
-All that both threads touch: the transport's adds, the task's takes.
+It is all that both threads touch: the transport's adds, the task's takes. It also keeps what a checkpoint catches.
+Source: Flink RemoteInputChannel's queue of received buffers.
 """
 
 from collections import deque
@@ -25,9 +26,9 @@ class QueuedBatch(msgspec.Struct, frozen=True, gc=False):
     charge: Charge
     schema: pa.Schema | None
     segment: Segment | None
-    """That the body lies in."""
+    """Place of the body in network memory."""
     is_verified: bool
-    """Whether a checksum was right."""
+    """True if the checksum was verified."""
 
 
 class _QueuedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +59,7 @@ class ReceivedQueue:
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether something waits that overtakes."""
+        """Return whether something waits that overtakes."""
         return bool(self._priority_events)
 
     def add_batch(self, batch: QueuedBatch) -> None:

@@ -1,35 +1,19 @@
-"""RecoveredInputChannel: what a checkpoint caught on its way on one channel, read before anything new.
+"""RecoveredInputChannel: rows that a checkpoint caught on their way on one channel, read before anything new.
 
     restore -> READING --the last batch, EndOfInputChannelState--> its successor stands in its place
 
 A successor is requested when every channel of its gate is drained: its sender may be another one now, so that what it
 sends belongs behind the restored rows of all channels. Source: Flink RecoveredInputChannel.
-
-UpstreamRecovery: which channels of a task have delivered all that their senders had to send again. Pure.
-
-    sender     restored rows, EndOfOutputChannelState │ blocked │ what is new
-    gates      … until every channel of all gates has delivered the event: then all of them are resumed
-
-Rows that one sender had sent before a checkpoint may be followed by rows of another one, which took over after a
-rescaling: so nothing new is read of any channel before all that was restored.
-
-Flink has a tracker for each gate. Here there is one for all gates of a task that exchange records without storing them:
-else the barrier of the next checkpoint may come on one gate while another one has restored rows still to read. Those
-would be stored beside what is new on their gate by the time its barriers come, and change places in the restart after
-that. Nobody waits in a circle: senders hand over what they restore before they read, whatever becomes of it.
-Source: Flink UpstreamRecoveryTracker.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
 
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import (
     ChannelElement,
     EndOfInputChannelState,
     InputChannel,
-    ReceivedBatch,
 )
 from headrace.network.gates.in_flight_input import CapturedBatch, InFlightInput
 
@@ -39,19 +23,19 @@ class RecoveredInputChannel:
 
     The task's thread, except for metrics, which any thread reads.
 
-    `successor`: the local, remote or unknown channel that reads what is sent from now on.
+    `successor`: the local or remote channel that reads what is sent from now on.
     """
 
     has_priority_event = False
 
     def __init__(self, successor: InputChannel) -> None:
         self.successor = successor
-        self._queue: deque[ReceivedBatch | EndOfInputChannelState] = deque()
+        self._queue: deque[SealedBatch | EndOfInputChannelState] = deque()
         self._capture = InFlightInput()
 
     @property
     def is_local(self) -> bool:
-        """See InputChannel. Counted as what it came on."""
+        """Return whether the restored rows count as local: those of a local channel do."""
         return self.successor.is_local
 
     @property
@@ -60,15 +44,15 @@ class RecoveredInputChannel:
 
     @property
     def queued_bytes(self) -> int:
-        """See InputChannel. What waits here is in nobody's network memory."""
+        """Return 0: restored rows are not in network memory."""
         return 0
 
-    def restore(self, batches: Sequence[ReceivedBatch]) -> None:
+    def restore(self, batches: Sequence[SealedBatch]) -> None:
         """Have `batches` read behind those given before; before `request`."""
         self._queue.extend(batches)
 
     def request(self) -> None:
-        """See InputChannel. Nothing more was caught."""
+        """End the restored rows: there are no more."""
         self._queue.append(EndOfInputChannelState())
 
     def poll(self) -> ChannelElement | None:
@@ -81,10 +65,10 @@ class RecoveredInputChannel:
         raise AssertionError("a recovered channel has announced nothing")
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """See InputChannel. What was restored stands before every barrier of the running job."""
+        """Capture all that waits: restored rows stand before every barrier of the running job."""
         self._capture.start(checkpoint_id)
         for each in self._queue:
-            if isinstance(each, ReceivedBatch):
+            if isinstance(each, SealedBatch):
                 self._capture.add(CapturedBatch(each.arrow, each.markers))
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
@@ -96,54 +80,5 @@ class RecoveredInputChannel:
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         self.successor.request_in_flight_rows(in_flight_rows)
 
-    def send_task_event(self, event: bytes) -> None:
-        self.successor.send_task_event(event)
-
     def close(self) -> None:
         self.successor.close()
-
-
-class UpstreamRecovery:
-    """Of gates with so many channels each."""
-
-    def __init__(self, channel_counts: Sequence[int]) -> None:
-        self._channels = [
-            (gate, channel) for gate, count in enumerate(channel_counts) for channel in range(count)
-        ]
-        self._recovered: set[tuple[int, int]] = set()
-
-    def recovered(self, gate: int, channel: int) -> Sequence[tuple[int, int]]:
-        """A channel has delivered its EndOfOutputChannelState, once; return gates and channels to be resumed now."""
-        place = (gate, channel)
-        assert place not in self._recovered, f"channel {channel} of gate {gate} recovered twice"
-        self._recovered.add(place)
-        return self._channels if len(self._recovered) == len(self._channels) else ()
-
-
-class RecoveringGate(Protocol):
-    """Operations of an input gate that recovery uses. The task's thread."""
-
-    @property
-    def number_of_channels(self) -> int:
-        """Channels, open or ended."""
-        ...
-
-    def resume(self, channel_index: int) -> None:
-        """Have the producer of a channel go on."""
-        ...
-
-    def on_recovered(self, callback: Callable[[int], None]) -> None:
-        """Have `callback` called with each channel whose sender has sent again all that it had to."""
-        ...
-
-
-def recover_together(gates: Sequence[RecoveringGate]) -> None:
-    """Have nothing new read on any of `gates` before all that was restored on all of them. The task's thread."""
-    recovery = UpstreamRecovery([gate.number_of_channels for gate in gates])
-
-    def recovered(gate: int, channel: int) -> None:
-        for number, index in recovery.recovered(gate, channel):
-            gates[number].resume(index)
-
-    for number, gate in enumerate(gates):
-        gate.on_recovered(partial(recovered, number))

@@ -2,13 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
-from headrace.network.batches.sealed_batch import SchemaMemory, decode_event, read_batch
+from headrace.network.batches.sealed_batch import (
+    SchemaMemory,
+    SealedBatch,
+    decode_event,
+    read_batch,
+)
 from headrace.network.errors import (
     CorruptBatchError,
     CreditOverspentError,
@@ -18,11 +22,10 @@ from headrace.network.errors import (
     ProducerFailedError,
     ProtocolError,
     SequenceGapError,
-    TaskEventRefusedError,
 )
 from headrace.network.flow.credit import CreditExceeded
 from headrace.network.gates.buffer_manager import BufferManager
-from headrace.network.gates.gate import ChannelElement, ReceivedBatch
+from headrace.network.gates.gate import ChannelElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import (
     CheckProducer,
@@ -32,11 +35,7 @@ from headrace.network.gates.partition_requests import (
 )
 from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.memory.segments import Segment
-from headrace.network.sessions.consumer_session import (
-    EARLY_TASK_EVENTS_MAX,
-    ConsumerSession,
-    PendingChannelMessages,
-)
+from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
 from headrace.network.sessions.transport import Cancellable
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
@@ -69,10 +68,8 @@ class RemoteInputChannel:
         self._check_producer = check_producer
         self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
         self._subpartition_index = descriptor.subpartition_index
-        location = descriptor.shuffle.location
-        assert location is not None
-        self._location = location
-        self._peer = str(location.resource_id)
+        self._location = descriptor.shuffle.location
+        self._peer = str(self._location.resource_id)
         self._index = index
         self._receiver = receiver
         self._retry = retry
@@ -81,10 +78,8 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
-        self._early = PendingChannelMessages()
-        # Said since the channel was opened, until something comes of it: nobody has heard them where there turns out
-        # to be no partition. One more than may be early, so that it shows where some are missing.
-        self._told_events: list[bytes] = []
+        # What the task wished for last; told anew on each connection.
+        self._in_flight_rows: int | None = None
         self._read_on = ReconnectPolicy(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
@@ -133,13 +128,13 @@ class RemoteInputChannel:
                 self._error = error
                 self._receiver.transport.post(lambda: self._end(tell_producer=True))
                 raise
-        return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
+        return SealedBatch(arrow, frame.markers, len(frame.body))
 
     def resume(self) -> None:
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))
 
     def prioritise(self, sequence: int) -> None:
-        """See InputChannel. No effect where it was handed out already."""
+        """Have an announced barrier handed out first; no effect where it was handed out already."""
         self._queue.prioritise(sequence)
         self._notify()
 
@@ -154,22 +149,11 @@ class RemoteInputChannel:
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         def request() -> None:
-            self._early.in_flight_rows = in_flight_rows
+            self._in_flight_rows = in_flight_rows
             if self._session is not None:
                 self._session.consumer.request_in_flight_rows(self._channel, in_flight_rows)
 
         self._receiver.transport.post(request)
-
-    def send_task_event(self, event: bytes) -> None:
-        def send() -> None:
-            if self._session is not None:
-                self._session.consumer.send_task_event(self._channel, event)
-                if not self._next_sequence and len(self._told_events) <= EARLY_TASK_EVENTS_MAX:
-                    self._told_events.append(event)
-            elif self._channel == _NOT_REQUESTED:
-                self._keep_task_event(event)
-
-        self._receiver.transport.post(send)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -236,9 +220,6 @@ class RemoteInputChannel:
         partition_text = str(self._partition_id)
         if code == ErrorCode.PARTITION_NOT_FOUND:
             self._channel = _NOT_REQUESTED
-            unheard, self._told_events = self._told_events, []
-            for event in unheard:
-                self._keep_task_event(event)
             self._check_producer(self._partition_id, self._producer_checked)
         elif code == ErrorCode.PRODUCER_FAILED:
             self._fail(ProducerFailedError(partition_text, text))
@@ -296,14 +277,8 @@ class RemoteInputChannel:
             segment_size=self._receiver.segment_size,
             first_sequence=self._next_sequence,
         )
-        self._told_events = self._early.tell(
-            partial(session.consumer.request_in_flight_rows, self._channel),
-            partial(session.consumer.send_task_event, self._channel),
-        )
-
-    def _keep_task_event(self, event: bytes) -> None:
-        if not self._early.keep_task_event(event):
-            self._fail(TaskEventRefusedError(str(self._partition_id)))
+        if self._in_flight_rows is not None:
+            session.consumer.request_in_flight_rows(self._channel, self._in_flight_rows)
 
     def _not_connected(self, reason: str) -> None:
         error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
@@ -325,8 +300,6 @@ class RemoteInputChannel:
         if sequence != self._next_sequence:
             raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
         self._next_sequence += 1
-        if self._told_events:
-            self._told_events = []
 
     def _announce_arrival(self) -> None:
         # Also where the queue was not empty: the task may have emptied it since, and would not look again.

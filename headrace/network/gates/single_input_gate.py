@@ -1,22 +1,19 @@
-"""SingleInputGate: the channels of one edge of one subtask. Source: Flink SingleInputGate.
+"""SingleInputGate: the channels of one edge of one subtask, read in turn, and their recovery after a restart.
 
-ChannelTurns: which channel of a gate is read next, and who is to be told that one can be.
-
-Each channel stands in line once at most, those with priority events in front. A gate over gates keeps them in such a
-line, too. Source: Flink SingleInputGate, the queue of its channels with data; UnionInputGate, that of its gates.
+ChannelTurns keeps the line of channels that have something to read. UpstreamRecovery tracks which channels have
+delivered all that their senders had to send again. Source: Flink SingleInputGate, UpstreamRecoveryTracker.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
-
-import msgspec
 
 from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
+from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.flow.buffer_debloater import BATCHES_IN_FLIGHT
 from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.gates.gate import (
@@ -26,16 +23,21 @@ from headrace.network.gates.gate import (
     EventElement,
     GateElement,
     InputChannel,
-    ReceivedBatch,
 )
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.partition_requests import AnswerVerdict, CheckProducer, ProducerVerdict
-from headrace.network.gates.recovered_channel import RecoveredInputChannel, recover_together
-from headrace.network.gates.unknown_channel import UnknownInputChannel
+from headrace.network.gates.recovered_channel import RecoveredInputChannel
+
+LOCAL_CAPACITY_BYTES: Final = 2 << 20
+"""Bytes that count as the capacity of a local channel, which no credit bounds."""
 
 
 class ChannelTurns:
-    """The line of one gate. `next` is for the task's thread, the rest for any."""
+    """Keeps the channels of a gate that have something to read in line, and calls whoever waits for one.
+
+    Each channel stands in line once at most, those with priority events in front. A union of gates keeps its gates in
+    such a line, too. `next` is for the task's thread, the rest for any.
+    """
 
     def __init__(self, channel_count: int) -> None:
         # Channels notify from the transport's and from producers' threads.
@@ -50,12 +52,12 @@ class ChannelTurns:
 
     @property
     def is_available(self) -> bool:
-        """Whether a channel stands in line, or none ever will again."""
+        """Return whether a channel stands in line, or none ever will again."""
         return bool(self._ready) or self._is_over
 
     @property
     def has_priority(self) -> bool:
-        """Whether one stands in front for its priority events."""
+        """Return whether one stands in front for its priority events."""
         return bool(self._priority_channels)
 
     def add(self, index: int, *, has_priority: bool) -> None:
@@ -122,25 +124,16 @@ class ChannelTurns:
         return callbacks
 
 
-LOCAL_CAPACITY_BYTES: Final = 2 << 20
-"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
-
-PlaceChannel = Callable[["SingleInputGate", int, InputChannelDescriptor], InputChannel]
-"""Makes the channel of a gate with this index."""
-
-
 class SingleInputGate:
     """Channels of one edge. See InputGate.
 
-    `read_as`, `request_partitions`, `update_channel` and `poll` are for the task's thread, the rest for any.
+    `read_as`, `request_partitions` and `poll` are for the task's thread, the rest for any.
     """
 
-    def __init__(self, receiver: BufferManager | None, place_channel: "PlaceChannel") -> None:
+    def __init__(self, receiver: BufferManager | None) -> None:
         self._batch_type: BatchType | None = None
         self._check_producer: CheckProducer | None = None
         self._receiver = receiver
-        self._place_channel = place_channel
-        self._descriptors: tuple[InputChannelDescriptor, ...] = ()
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
         self._recovered_count = 0
@@ -148,8 +141,7 @@ class SingleInputGate:
         self._capture_id: int | None = None
         # Of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
-        # Guards which channel stands in which place, and whether the gate is closed: channels become known from the
-        # control thread, and a task is cancelled from there.
+        # Guards `_is_closed`: the task and whoever cancels it may both close the gate.
         self._lock = threading.Lock()
         self._turns = ChannelTurns(0)
         self._open_count = 0
@@ -160,64 +152,40 @@ class SingleInputGate:
         self.buffers_in_local = 0
         self.buffers_in_remote = 0
 
-    def serve(self, channels: Sequence[InputChannelDescriptor]) -> None:
-        """Make the channels, in the order of their indices, before anything else."""
-        self._descriptors = tuple(channels)
+    def serve(self, channels: Sequence[InputChannel]) -> None:
+        """Set the channels, in the order of their indices, before anything else."""
+        self._channels = list(channels)
         self._turns = ChannelTurns(len(channels))
         self._open_count = len(channels)
-        self._channels = [
-            self._place_channel(self, index, channel) for index, channel in enumerate(channels)
-        ]
         recover_together([self])
 
-    def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
+    def restore(self, index: int, batches: Sequence[SealedBatch]) -> None:
         """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
 
         See RecoveredInputChannel. Before partitions are requested; the task's thread.
         """
         if not batches:
             return
-        with self._lock:
-            channel = self._channels[index]
-            if not isinstance(channel, RecoveredInputChannel):
-                channel = self._channels[index] = RecoveredInputChannel(channel)
-                self._recovered_count += 1
+        channel = self._channels[index]
+        if not isinstance(channel, RecoveredInputChannel):
+            channel = self._channels[index] = RecoveredInputChannel(channel)
+            self._recovered_count += 1
         channel.restore(batches)
         self.notify(index)
 
     def on_recovered(self, callback: Callable[[int], None]) -> None:
-        """See upstream_recovery.RecoveringGate. Before partitions are requested; until then by itself."""
-        self._on_recovered = callback
+        """Have `callback` called with each channel whose sender has sent again all that it had to.
 
-    def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
-        """Say where the producer of unknown channels is; return whether there were any. Any thread."""
-        updated = False
-        for index, descriptor in enumerate(self._descriptors):
-            if descriptor.shuffle.partition_id != shuffle.partition_id:
-                continue
-            placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
-            with self._lock:
-                channel = self._channels[index]
-                recovered = channel if isinstance(channel, RecoveredInputChannel) else None
-                unknown = channel if recovered is None else recovered.successor
-                # `close` closes what it finds once it has said so under the lock: what came later would stay open.
-                if self._is_closed or not isinstance(unknown, UnknownInputChannel):
-                    continue
-                successor = self._place_channel(self, index, placed)
-                if recovered is not None:
-                    recovered.successor = successor
-                else:
-                    self._put_in_place(index, successor)
-            unknown.hand_over(successor)
-            updated = True
-        return updated
+        Before partitions are requested; until then the gate recovers by itself.
+        """
+        self._on_recovered = callback
 
     def check_producers_with(self, check: CheckProducer) -> None:
         """Have `check` asked before a partition that was not found is requested again; before anything is."""
         self._check_producer = check
 
     def check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
-        """For channels: ask what to do about a partition that was not found. Any thread."""
+        """Ask, for a channel, what to do about a partition that was not found. Any thread."""
         if self._check_producer is None:
             answer(ProducerVerdict.ASK_AGAIN)
         else:
@@ -238,7 +206,7 @@ class SingleInputGate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody reads it any more."""
+        """Return whether nobody reads it any more."""
         return self._is_closed
 
     @property
@@ -307,13 +275,7 @@ class SingleInputGate:
                 self.notify(index)
 
     def _request_channels(self) -> None:
-        for index in range(len(self._channels)):
-            # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
-            with self._lock:
-                channel = self._channels[index]
-                if isinstance(channel, UnknownInputChannel):
-                    channel.request()
-                    continue
+        for channel in self._channels:
             channel.request()
 
     def poll(self) -> GateElement | None:
@@ -374,10 +336,8 @@ class SingleInputGate:
         When its first barrier is here, before anything else is polled.
         """
         self._captured_of_recovered = []
-        with self._lock:
-            self._capture_id = checkpoint_id
-            channels = list(self._channels)
-        for channel in channels:
+        self._capture_id = checkpoint_id
+        for channel in self._channels:
             channel.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int) -> list[tuple[int, CapturedBatch]]:
@@ -388,10 +348,8 @@ class SingleInputGate:
         if checkpoint_id != self._capture_id:
             return []
         captured, self._captured_of_recovered = self._captured_of_recovered, []
-        with self._lock:
-            self._capture_id = None
-            channels = list(self._channels)
-        for index, channel in enumerate(channels):
+        self._capture_id = None
+        for index, channel in enumerate(self._channels):
             captured += [(index, batch) for batch in channel.stop_capture(checkpoint_id)]
         return captured
 
@@ -415,7 +373,7 @@ class SingleInputGate:
         self._turns.end()
 
     def _to_element(self, index: int, is_local: bool, received: DeliveredElement) -> GateElement:
-        if not isinstance(received, ReceivedBatch):
+        if not isinstance(received, SealedBatch):
             if isinstance(received, EndOfPartition):
                 self._open_count -= 1
                 if not self._open_count:
@@ -436,18 +394,55 @@ class SingleInputGate:
 
     def _channel_recovered(self, index: int) -> None:
         """Have the successor of a recovered channel that is drained stand in its place."""
-        with self._lock:
-            recovered = self._channels[index]
-            assert isinstance(recovered, RecoveredInputChannel)
-            if self._capture_id is not None:
-                captured = recovered.stop_capture(self._capture_id)
-                self._captured_of_recovered += [(index, batch) for batch in captured]
-            self._put_in_place(index, recovered.successor)
-            self._recovered_count -= 1
+        recovered = self._channels[index]
+        assert isinstance(recovered, RecoveredInputChannel)
+        successor = self._channels[index] = recovered.successor
+        if self._capture_id is not None:
+            captured = recovered.stop_capture(self._capture_id)
+            self._captured_of_recovered += [(index, batch) for batch in captured]
+            successor.start_capture(self._capture_id)
+        self._recovered_count -= 1
         if not self._recovered_count:
             self._request_channels()
 
-    def _put_in_place(self, index: int, successor: InputChannel) -> None:
-        self._channels[index] = successor
-        if self._capture_id is not None:
-            successor.start_capture(self._capture_id)
+
+class UpstreamRecovery:
+    """Tracks which channels of a task have delivered all that their senders had to send again. Pure.
+
+        sender     restored rows, EndOfOutputChannelState │ blocked │ what is new
+        gates      … until every channel of all gates has delivered the event: then all of them are resumed
+
+    Rows that one sender had sent before a checkpoint may be followed by rows of another one, which took over after a
+    rescaling: so nothing new is read of any channel before all that was restored.
+
+    Flink has a tracker for each gate. Here there is one for all gates of a task that exchange records without storing
+    them: else the barrier of the next checkpoint may come on one gate while another one has restored rows still to
+    read. Those would be stored beside what is new on their gate by the time its barriers come, and change places in the
+    restart after that. Nobody waits in a circle: senders hand over what they restore before they read, whatever becomes
+    of it. Source: Flink UpstreamRecoveryTracker.
+    """
+
+    def __init__(self, channel_counts: Sequence[int]) -> None:
+        self._channels = [
+            (gate, channel) for gate, count in enumerate(channel_counts) for channel in range(count)
+        ]
+        self._recovered: set[tuple[int, int]] = set()
+
+    def recovered(self, gate: int, channel: int) -> Sequence[tuple[int, int]]:
+        """A channel has delivered its EndOfOutputChannelState, once; return gates and channels to be resumed now."""
+        place = (gate, channel)
+        assert place not in self._recovered, f"channel {channel} of gate {gate} recovered twice"
+        self._recovered.add(place)
+        return self._channels if len(self._recovered) == len(self._channels) else ()
+
+
+def recover_together(gates: Sequence["SingleInputGate"]) -> None:
+    """Have nothing new read on any of `gates` before all that was restored on all of them. The task's thread."""
+    recovery = UpstreamRecovery([gate.number_of_channels for gate in gates])
+
+    def recovered(gate: int, channel: int) -> None:
+        for number, index in recovery.recovered(gate, channel):
+            gates[number].resume(index)
+
+    for number, gate in enumerate(gates):
+        gate.on_recovered(partial(recovered, number))

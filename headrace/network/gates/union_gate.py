@@ -66,7 +66,7 @@ class UnionInputGate:
         self._turns.on_available(callback)
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
-        """See InputGate; called once for each gate that has one."""
+        """Call `callback` once for each gate that has an event with priority, as soon as it has one."""
         for gate in self._gates:
             gate.on_priority_event(callback)
 

@@ -1,10 +1,9 @@
-"""The door for pushed DataFrames: Spark tasks connect, prove themselves, and push partitions into source subtasks.
+"""IngestServer: Spark tasks connect, prove themselves, and push partitions of a DataFrame into source subtasks.
 
 Rows are numbered within their partition. A partition that is pushed again, by a retried Spark task, is told how many
 of its rows are here already; what it sends of them nevertheless is dropped, so that each row enters once however the
-batches were cut. A newer attempt closes the connection of an older one.
-
-Connections live on the transport's thread; a source subtask polls its receiver from its own.
+batches were cut. A newer attempt closes the connection of an older one. Connections live on the transport's thread; a
+source subtask polls its receiver from its own.
 """
 
 import threading
@@ -38,7 +37,7 @@ INGEST_CREDIT: Final = ConfigOption(
     "Batches that a Spark task may push into a source before the source has taken the first of them.",
 )  # fmt: skip
 INGEST_NAME: Final = "ingest"
-"""How a pusher introduces itself; no resource id may be equal to it."""
+"""Name with which a pusher introduces itself; no resource id may be equal to it."""
 INGEST_BODY_BYTES_MAX: Final = 256 << 20
 
 IngestTarget = tuple[JobId, OperatorId, int]

@@ -33,7 +33,7 @@ class BlockingWait:
 
 
 class NeverWait:
-    """For tasks that share one thread, where waiting for another task would wait for ever."""
+    """Refuses to wait: for tasks that share one thread, where waiting for another task would never end."""
 
     def wait(self, condition: threading.Condition) -> None:
         raise AssertionError(
@@ -91,7 +91,7 @@ class LocalBufferPool:
 
     @property
     def is_available(self) -> bool:
-        """Whether the next batch finds a segment; also once destroyed, so that waiters look and see."""
+        """Return whether the next batch finds a segment; also once destroyed, so that waiters look and see."""
         return self.is_destroyed or (
             self.used < self.size and self._full_channel_count == 0 and self._has_pages_for(1)
         )
@@ -223,7 +223,7 @@ class LocalBufferPool:
         return is_alone and self._network_pool.idle_pages >= count * self.pages
 
     def _has_pages_for(self, count: int) -> bool:
-        """Whether the network memory has so many segments for this pool.
+        """Return whether the network memory has so many segments for this pool.
 
         Those that a pool requires it always gets: whoever was lent what belongs to others waits for them to go on. More
         than that is lent, and not of what others require, or two tasks would wait for each other.

@@ -1,11 +1,9 @@
-"""Network memory: one NetworkBufferPool per TaskManager, a reservation per gate.
+"""NetworkBufferPool: all network memory of a TaskManager, with a reservation for each gate.
 
-The pools of partitions are in local_buffer_pool.py.
-
-A partition's segments are accounts: a sealed batch occupies as many as its bytes need, while the bytes themselves lie
-where Arrow allocated them, and are written to the socket, or handed over, from there. A gate's segments are places, in
-which batches of other processes are received (see segments.py). Both are paid from the same pages, so that the sum of
-all batches on their way stays below network memory.
+The pools of partitions are in local_buffer_pool.py. A partition's segments are accounts: a sealed batch occupies as
+many as its bytes need, while the bytes themselves lie where Arrow allocated them, and are written to the socket, or
+handed over, from there. A gate's segments are places, in which batches of other processes are received (see
+segments.py). Both are paid from the same pages, so that the sum of all batches on their way stays below network memory.
 Segments of one gate or partition have one size, a power of two of pages (`taskmanager.memory.segment-size`): large
 where few channels share the budget, small where many do or memory becomes scarce, before any task is refused.
 
@@ -35,7 +33,7 @@ left: what is comfortable for the first tasks must not be missing to the last.""
 
 
 class NetworkBufferPool:
-    """All network memory of a TaskManager, counted in pages. Never grows; thread-safe."""
+    """Network memory of a TaskManager, counted in pages. Never grows; thread-safe."""
 
     def __init__(self, total_bytes: int, page_bytes: int) -> None:
         self.page_bytes: Final = page_bytes

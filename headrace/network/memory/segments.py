@@ -4,16 +4,9 @@ A large body is read from the socket straight into a segment and becomes an Arro
 The batch may live as long as user code likes: the segment is free again when the last array, slice or view of it is
 gone. So that kept batches cannot starve the gate, only `pin_budget` of its segments may be out with the task at once;
 a batch beyond that is copied when it is handed over. Credit is therefore returned at the hand-over in any case and
-never waits for a finaliser.
-
-A finaliser may run on any thread and within garbage collection: all it does is to append to a deque.
-Source: Flink NetworkBuffer and its recyclers.
-
-BuddyAllocator: which pages of a range are free, in blocks of a power of two. Pure arithmetic, no memory.
-
-A block of size 2^k begins at a multiple of 2^k; its buddy is the other half of the block of twice the size, with which
-it is united as soon as both are free. Taking and freeing costs a few dictionary steps, and what is left over never
-falls into pieces smaller than those in use. Source: Knowlton 1965; Knuth, The Art of Computer Programming, 2.5.
+never waits for a finaliser. A finaliser may run on any thread and within garbage collection: all it does is to append
+to a deque. BuddyAllocator says which pages are free.
+Source: Flink NetworkBuffer and its recyclers; Knowlton 1965; Knuth, The Art of Computer Programming, 2.5.
 """
 
 import mmap
@@ -24,9 +17,16 @@ import pyarrow as pa
 
 from headrace.network.memory.sizing import NetworkMemoryError
 
+_ALIGNMENT: Final = 64
+
 
 class BuddyAllocator:
-    """Pages 0 … `page_count` - 1, given out in aligned blocks of 2^`order` pages, up to 2^`order_max`."""
+    """Gives out pages 0 … `page_count` - 1 in aligned blocks of 2^`order` pages, up to 2^`order_max`. Pure.
+
+    A block of size 2^k begins at a multiple of 2^k; its buddy is the other half of the block of twice the size, with
+    which it is united as soon as both are free. Taking and freeing costs a few dictionary steps, and the rest never
+    falls into pieces smaller than those in use.
+    """
 
     def __init__(self, page_count: int, order_max: int) -> None:
         self.page_count: Final = page_count
@@ -65,9 +65,6 @@ class BuddyAllocator:
         self._free[order][page] = None
 
 
-_ALIGNMENT: Final = 64
-
-
 class SegmentMemory:
     """One anonymous mapping, made when something is to be received. Guarded by the pool's lock.
 
@@ -85,7 +82,7 @@ class SegmentMemory:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether there is memory to receive into."""
+        """Return whether there is memory to receive into."""
         return self._mapping is not None
 
     @property
@@ -95,7 +92,7 @@ class SegmentMemory:
 
     @property
     def is_closing(self) -> bool:
-        """Whether a closed region has segments out."""
+        """Return whether a closed region has segments out."""
         return bool(self._closing)
 
     def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":

@@ -46,7 +46,7 @@ PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
 )  # fmt: skip
 
 SEGMENTS_MIN: Final = 2
-"""What the smallest exchange takes: one of a channel of the same process, and one that its writer fills."""
+"""Segments of the smallest exchange: one of a channel of the same process, and one that its writer fills."""
 GATE_BUDGET_BYTES: Final = 32 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 20
 

@@ -23,15 +23,15 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
 
     def create_view(
         self, listener: Callable[[], None], segment_size: int
-    ) -> "ApproximateSubpartitionView":
+    ) -> "PipelinedApproximateSubpartitionView":
         """Attach a consumer in place of the one before, which will find nothing more."""
         with self._lock:
             self._is_blocked = False
             if self._end_of_data is not None:
                 self._queue.insert(self._priority_count, QueuedEvent(self._end_of_data))
                 self._end_of_data = None
-            view = ApproximateSubpartitionView(self, listener)
-            calls = self._attach(view, segment_size)
+            view = PipelinedApproximateSubpartitionView(self)
+            calls = self._attach(view, listener, segment_size)
         for call in calls:
             call()
         return view
@@ -41,17 +41,17 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
         self._end_of_data = event
 
     def acknowledge_all_data(self) -> None:
-        """See PipelinedSubpartition: only the first consumer that says so counts."""
+        """Take note that all rows were processed; only the first consumer that says so counts."""
         with self._lock:
             is_first, self._is_acknowledged = not self._is_acknowledged, True
         if is_first:
             super().acknowledge_all_data()
 
-    def is_current(self, view: "ApproximateSubpartitionView") -> bool:
-        """Whether `view` was not replaced."""
+    def is_current(self, view: "PipelinedApproximateSubpartitionView") -> bool:
+        """Return whether `view` was not replaced."""
         return self._view is view
 
-    def detach(self, view: "ApproximateSubpartitionView") -> None:
+    def detach(self, view: "PipelinedApproximateSubpartitionView") -> None:
         """The consumer is gone before its end: what waits is for the next one."""
         with self._lock:
             if self._view is view:
@@ -59,15 +59,12 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
                 self._is_blocked = False
 
 
-class ApproximateSubpartitionView:
-    """A SubpartitionView of the queue, until another one replaces it."""
+class PipelinedApproximateSubpartitionView:
+    """A ResultSubpartitionView of the queue, until another one replaces it."""
 
-    def __init__(
-        self, subpartition: PipelinedApproximateSubpartition, listener: Callable[[], None]
-    ) -> None:
+    def __init__(self, subpartition: PipelinedApproximateSubpartition) -> None:
         self._subpartition = subpartition
         self._has_ended = False
-        self.listener: Final = listener
         self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
         self.notify_in_flight_rows: Final = subpartition.notify_in_flight_rows
 
@@ -88,7 +85,7 @@ class ApproximateSubpartitionView:
         return self._subpartition.backlog if self._is_current else 0
 
     def poll(self, credit: int) -> Element | Stalled | None:
-        """See SubpartitionView; nothing once it was replaced."""
+        """Return the next element; None once this view was replaced."""
         if not self._is_current:
             return None
         element = self._subpartition.poll(credit)
@@ -103,7 +100,7 @@ class ApproximateSubpartitionView:
             self._subpartition.resume()
 
     def release(self) -> None:
-        """See SubpartitionView. Only a consumer that has read to the end takes the subpartition with it."""
+        """Let go; only a consumer that has read to the end takes the subpartition with it."""
         if self._has_ended:
             self._subpartition.release()
         else:

@@ -27,12 +27,12 @@ class InFlightOutput:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come."""
+        """Return whether nothing more will come."""
         return self._open_count == 0 or self._is_abandoned
 
     @property
     def is_complete(self) -> bool:
-        """Whether every subpartition has answered."""
+        """Return whether every subpartition has answered."""
         return self._open_count == 0
 
     def answer(self, index: int, batches: Sequence[SealedBatch]) -> None:

@@ -16,7 +16,7 @@ from headrace.network.errors import (
     ProducerFailedError,
 )
 from headrace.network.partitions.result_partition import ResultPartition
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 FAILURES_KEPT_MAX: Final = 1000
 
@@ -55,7 +55,7 @@ class ResultPartitionManager:
         listener: Callable[[], None],
         segment_size: int,
         first_element: int = 0,
-    ) -> SubpartitionView:
+    ) -> ResultSubpartitionView:
         """Attach a consumer. PartitionNotFoundError; ProducerFailedError where the producer is known to have failed."""
         with self._lock:
             partition = self._partitions.get(partition_id)
@@ -101,7 +101,7 @@ class ResultPartitionManager:
             watcher()
 
     def forget(self, partition: ResultPartition) -> None:
-        """All users of `partition` have let go."""
+        """Forget a partition of which all users have let go."""
         with self._lock:
             self._partitions.pop(partition.partition_id, None)
 
@@ -115,7 +115,7 @@ class ResultPartitionManager:
             partition.release()
 
     def holds(self, partition_id: ResultPartitionId) -> bool:
-        """Whether a partition is registered."""
+        """Return whether a partition is registered."""
         with self._lock:
             return partition_id in self._partitions
 

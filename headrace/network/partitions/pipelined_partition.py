@@ -13,16 +13,17 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.in_flight_output import InFlightOutput
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import (
     ResultPartition,
     cannot_read_on,
     describe_cause,
 )
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 
-class PipelinedResultPartition:
+class PipelinedResultPartition(ResultPartition):
     """Subpartitions and the pool that bounds them. Written to by one task; closed or failed from any thread."""
 
     def __init__(
@@ -31,22 +32,18 @@ class PipelinedResultPartition:
         subpartition_count: int,
         pool: LocalBufferPool,
         max_queued: int,
-        on_released: Callable[[ResultPartition], None],
-        on_failed: Callable[[ResultPartition, str], None],
+        manager: ResultPartitionManager,
         subpartition_class: type[PipelinedSubpartition] = PipelinedSubpartition,
     ) -> None:
-        self.partition_id: Final = partition_id
-        self.pool: Final = pool
+        super().__init__(partition_id, subpartition_count, pool)
         self.subpartitions: Final = tuple(
             subpartition_class(
                 str(partition_id), index, pool, max_queued, self._let_go, self._acknowledged
             )
             for index in range(subpartition_count)
         )
-        self.is_finished = False
         self._batch_writer = BatchWriter()
-        self._on_released = on_released
-        self._on_failed = on_failed
+        self._manager = manager
         # Guards the fields below: consumers, the task and its canceller may let go in any order.
         self._lock = threading.Lock()
         self._user_count = subpartition_count + 1
@@ -54,10 +51,6 @@ class PipelinedResultPartition:
         self._is_failed = False
         self._unacknowledged_count = subpartition_count
         self._on_all_data_processed: list[Callable[[], None]] = []
-
-    @property
-    def subpartition_count(self) -> int:
-        return len(self.subpartitions)
 
     @property
     def queued_count(self) -> int:
@@ -73,8 +66,8 @@ class PipelinedResultPartition:
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
-    ) -> SubpartitionView:
-        """See ResultPartition. What the first consumer of a subpartition read is gone, so a second one is refused.
+    ) -> ResultSubpartitionView:
+        """Attach a consumer; a second one is refused, as what the first one read is gone.
 
         Except where the partition is approximate.
         """
@@ -102,13 +95,11 @@ class PipelinedResultPartition:
             subpartition.limit_at_first(in_flight_rows)
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
-        """See ResultPartition. On the task's thread, so that the network thread only moves bytes."""
+        """Serialise on the task's thread, so that the network thread only moves bytes."""
         if self.subpartitions[index].wants_bytes:
             sealed.write(self._batch_writer)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Give a batch to one subpartition."""
-        self.prepare(index, sealed)
         self.subpartitions[index].add_data(sealed, lease)
 
     def emit_event(
@@ -136,11 +127,8 @@ class PipelinedResultPartition:
                 return
         callback()
 
-    def make_room(self) -> None:
-        """See ResultPartition. Only consumers make room here."""
-
     def finish(self) -> None:
-        """Everything was emitted."""
+        """End the partition: everything was emitted."""
         if not self.is_finished:
             self.is_finished = True
             self.emit_event(EndOfPartition())
@@ -152,7 +140,7 @@ class PipelinedResultPartition:
                 return
             self._is_failed = True
         text = describe_cause(cause)
-        self._on_failed(self, text)
+        self._manager.record_failure(self, text)
         for subpartition in self.subpartitions:
             subpartition.fail(text)
         self.close()
@@ -188,4 +176,4 @@ class PipelinedResultPartition:
             assert self._user_count >= 0, f"partition {self.partition_id} was released twice"
             is_released = self._user_count == 0
         if is_released:
-            self._on_released(self)
+            self._manager.forget(self)

@@ -1,16 +1,14 @@
 """PipelinedSubpartition: the queue between one producer and one consumer, and the consumer's view of it.
 
 A sealed batch is finished by definition, so that the backlog is exact and a flush is nothing but sealing. Once a
-consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition.
-
-A consumer's view of a pipelined subpartition: what it returns is gone. Source: Flink PipelinedSubpartitionView.
+consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition, PipelinedSubpartitionView.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.core.barriers import CheckpointBarrier
 from headrace.core.elements import EndOfOutputChannelState, StreamEvent
@@ -23,26 +21,19 @@ from headrace.network.partitions.result_subpartition import (
     DataElement,
     Element,
     QueuedEvent,
+    ResultSubpartitionView,
     Stalled,
-    SubpartitionView,
 )
 
 
-class AttachedView(SubpartitionView, Protocol):
-    """A view that can be told that there is something."""
-
-    @property
-    def listener(self) -> Callable[[], None]:
-        """To be called when data comes to an empty queue."""
-        ...
-
-
 class PipelinedSubpartitionView:
-    """Gives one consumer the elements queued in a pipelined subpartition."""
+    """Gives one consumer the elements queued in a pipelined subpartition; each is handed out once.
 
-    def __init__(self, subpartition: "PipelinedSubpartition", listener: Callable[[], None]) -> None:
+    Source: Flink PipelinedSubpartitionView.
+    """
+
+    def __init__(self, subpartition: "PipelinedSubpartition") -> None:
         self._subpartition = subpartition
-        self.listener: Final = listener
         self.poll: Final = subpartition.poll
         self.resume: Final = subpartition.resume
         self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
@@ -65,7 +56,7 @@ class PipelinedSubpartitionView:
         return self._subpartition.backlog
 
     def release(self) -> None:
-        """See SubpartitionView. The subpartition drops what it holds and whatever is added."""
+        """Let go; the subpartition drops what it holds and whatever is added."""
         self._subpartition.release()
 
 
@@ -90,7 +81,9 @@ class PipelinedSubpartition:
         # Guards the queue: the producer's task adds, another thread takes, cancellation may come from a third.
         self._lock = threading.Lock()
         self._queue: deque[Element] = deque()
-        self._view: AttachedView | None = None
+        self._view: ResultSubpartitionView | None = None
+        # Of the consumer that has the view: called when data comes to an empty queue.
+        self._listener: Callable[[], None] = _nobody
         self._segment_size = LOCAL_SEGMENT_BYTES
         self._data_count = 0
         self._backlog = 0
@@ -112,7 +105,7 @@ class PipelinedSubpartition:
 
     @property
     def wants_bytes(self) -> bool:
-        """Whether its consumer is in another process: then the producer's thread serialises before adding."""
+        """Return whether its consumer is in another process: then the producer's thread serialises before adding."""
         return self._segment_size != LOCAL_SEGMENT_BYTES
 
     @property
@@ -132,7 +125,7 @@ class PipelinedSubpartition:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an event that blocks upstream was handed out and its consumer has not resumed yet."""
+        """Return whether an event that blocks upstream was handed out and its consumer has not resumed yet."""
         return self._is_blocked
 
     @property
@@ -142,7 +135,7 @@ class PipelinedSubpartition:
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether one is at the head of the queue."""
+        """Return whether one is at the head of the queue."""
         return self._priority_count > 0
 
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
@@ -232,7 +225,7 @@ class PipelinedSubpartition:
             held, self._held = self._held, []
             for barrier in held:
                 self._insert_with_priority(barrier)
-            calls = [self._view.listener] if self._view and self._queue else []
+            calls = [self._listener] if self._view and self._queue else []
         for call in calls:
             call()
 
@@ -251,7 +244,9 @@ class PipelinedSubpartition:
         for call in calls:
             call()
 
-    def create_view(self, listener: Callable[[], None], segment_size: int) -> "AttachedView":
+    def create_view(
+        self, listener: Callable[[], None], segment_size: int
+    ) -> ResultSubpartitionView:
         """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
 
         PartitionError where there has been one already: what it read is gone.
@@ -262,8 +257,8 @@ class PipelinedSubpartition:
                     self._partition_text,
                     f"subpartition {self.index} of {self._partition_text} had a consumer already",
                 )
-            view = PipelinedSubpartitionView(self, listener)
-            calls = self._attach(view, segment_size)
+            view = PipelinedSubpartitionView(self)
+            calls = self._attach(view, listener, segment_size)
         for call in calls:
             call()
         return view
@@ -287,7 +282,7 @@ class PipelinedSubpartition:
             leases = self._drop_queue()
             calls = self._fullness_changes()
             if self._view is not None:
-                calls.append(self._view.listener)
+                calls.append(self._listener)
         if timeoutable is not None:
             timeoutable[1].abandon()
         self._pool.release(leases)
@@ -344,16 +339,18 @@ class PipelinedSubpartition:
             call()
         return head
 
-    def _attach(self, view: AttachedView, segment_size: int) -> list[Callable[[], None]]:
+    def _attach(
+        self, view: ResultSubpartitionView, listener: Callable[[], None], segment_size: int
+    ) -> list[Callable[[], None]]:
         """Make `view` the consumer's; whom to call once the lock is free. Lock held."""
         is_other_size = segment_size != self._segment_size
         self._segment_size = segment_size
-        self._view = view
+        self._view, self._listener = view, listener
         if is_other_size:
             self._cut_again()
         calls = self._fullness_changes()
         if self._queue or self._failure is not None:
-            calls.append(view.listener)
+            calls.append(listener)
         return calls
 
     def _insert_with_priority(self, element: QueuedEvent) -> list[Callable[[], None]]:
@@ -362,7 +359,7 @@ class PipelinedSubpartition:
             self._held.append(element)
             return []
         # Also where data waits: its reader may be blocked, or without credit.
-        calls = [self._view.listener] if self._view and not self._priority_count else []
+        calls = [self._listener] if self._view and not self._priority_count else []
         self._queue.insert(self._priority_count, element)
         self._priority_count += 1
         return calls
@@ -385,14 +382,14 @@ class PipelinedSubpartition:
         return next(ends, 0)
 
     def _listener_if_empty(self) -> list[Callable[[], None]]:
-        return [self._view.listener] if self._view is not None and not self._queue else []
+        return [self._listener] if self._view is not None and not self._queue else []
 
     def _listener_if_much_more(self) -> list[Callable[[], None]]:
-        stalled, view = self._stalled_backlog, self._view
-        if stalled is None or view is None or self._backlog <= 2 * stalled + 1:
+        stalled = self._stalled_backlog
+        if stalled is None or self._view is None or self._backlog <= 2 * stalled + 1:
             return []
         self._stalled_backlog = self._backlog
-        return [view.listener]
+        return [self._listener]
 
     def _fullness_changes(self) -> list[Callable[[], None]]:
         """Return the calls that tell the pool of a change of fullness; to be made once the lock is free."""
@@ -441,3 +438,7 @@ class PipelinedSubpartition:
         self._data_count = self._data_bytes = self._data_rows = 0
         self._backlog = self._priority_count = 0
         return leases
+
+
+def _nobody() -> None:
+    """Do nothing: no consumer is attached."""

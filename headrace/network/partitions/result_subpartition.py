@@ -1,6 +1,7 @@
-"""Views of a subpartition for its consumer, or the connection that serves it, for every kind of partition.
+"""ResultSubpartitionView: one consumer's way through a subpartition, and the elements that it hands out.
 
-Source: Flink ResultSubpartitionView.
+Every kind of result partition has views; a local channel, or the connection that serves a remote one, reads through
+them. Source: Flink ResultSubpartition, ResultSubpartitionView.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from headrace.network.errors import RecordTooLargeError
 from headrace.network.memory.local_buffer_pool import SegmentLease
 
 LOCAL_SEGMENT_BYTES: Final = 1 << 62
-"""For a consumer in this process: it takes references, which are never cut."""
+"""Segment size of a consumer in this process: it takes references, which are never cut."""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Stalled:
     backlog: int
 
 
-class SubpartitionView(Protocol):
+class ResultSubpartitionView(Protocol):
     """One consumer's way through one subpartition. Used by one thread."""
 
     def poll(self, credit: int) -> Element | Stalled | None:
@@ -70,7 +71,7 @@ class SubpartitionView(Protocol):
 
     @property
     def has_priority_event(self) -> bool:
-        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        """Return whether the next element is an event with priority. Any thread; a moment's reading."""
         ...
 
     @property

@@ -1,21 +1,65 @@
 """ConnectionProtocol: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
 
-Pure: sockets and the simulation drive the same object.
+Pure: sockets and the simulation drive the same object. ControlFrameLimiter bounds what a peer may send for nothing.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.sessions.peer_session import Session, last_words
 from headrace.network.sessions.transport import Link, TransportHost
-from headrace.network.wire.control_frame_limiter import ControlFrameLimiter
 from headrace.network.wire.frame_decoder import FrameDecoder
-from headrace.network.wire.frames import Close, Feature, KeepAlive
-from headrace.network.wire.framing import Body, encode
+from headrace.network.wire.frames import Close, Data, Feature, IngestData, KeepAlive, PushData
+from headrace.network.wire.framing import Body, Frame, encode
 from headrace.network.wire.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.wire.keepalive import Liveness, LivenessAction
+
+FREE_FRAMES_PER_S: Final = 2_000
+FREE_FRAMES_BURST: Final = 2_048
+"""Frames that may come at once, as requests for all channels of a few large gates; as many earned ones may be saved."""
+EARNED_FRAMES_PER_S_MAX: Final = 18_000
+"""Whoever takes many rows may not send more for that either: this is what batches of one row each come to."""
+BYTES_PER_EARNED_FRAME: Final = 64
+"""Bytes that earn a frame; no batch is smaller, so each earns the credit that answers it."""
+_PAID: Final = (Data, IngestData, PushData)
+
+
+class ControlFrameLimiter:
+    """Limits the frames that a peer may send at no cost to itself. Pure; times are monotonic nanoseconds.
+
+    All connections of a TaskManager share one network thread, and that thread shares the interpreter with its tasks. A
+    peer can send no more rows than it was granted credit for. Credits, requests and signs of life it could send without
+    end, and each takes some microseconds. Those of an honest peer answer rows, one way or the other, so they are earned
+    with rows; for the rest there is a low rate. Frames beyond it wait in the peer's own socket, until it blocks.
+    Source: token bucket (Turner 1986).
+    """
+
+    __slots__ = ("_earned", "_left", "_since_ns")
+
+    def __init__(self, now_ns: int) -> None:
+        self._left = float(FREE_FRAMES_BURST)
+        self._earned = 0.0
+        self._since_ns = now_ns
+
+    def sent(self, byte_count: int) -> None:
+        """Take note that so many bytes went to the peer."""
+        self._earned += byte_count / BYTES_PER_EARNED_FRAME
+
+    def spend(self, frames: Sequence[Frame], now_ns: int) -> float:
+        """Take note of what came; return for how many ms nothing more is to be read, 0 where there is budget left."""
+        # By their exact types, without a step of Python for each: a peer that chatters sends thousands at once.
+        types = list(map(type, frames))
+        paid_count = sum(map(types.count, _PAID))
+        elapsed_s = (now_ns - self._since_ns) / 1e9
+        self._since_ns = now_ns
+        earned = min(self._earned + paid_count, elapsed_s * EARNED_FRAMES_PER_S_MAX)
+        self._earned = min(FREE_FRAMES_BURST, self._earned + paid_count - earned)
+        gained = elapsed_s * FREE_FRAMES_PER_S + earned
+        self._left = min(FREE_FRAMES_BURST, self._left + gained) - (len(frames) - paid_count)
+        return 0.0 if self._left >= 0 else math.ceil(-self._left / FREE_FRAMES_PER_S * 1000)
 
 
 class ConnectionProtocol:
@@ -56,7 +100,7 @@ class ConnectionProtocol:
         self._liveness: Liveness | None = None
         self._budget: ControlFrameLimiter | None = None
         self.read_pause_ms = 0.0
-        """For how long nothing is to be read after the last `received`: the peer sends more than its share."""
+        """Time for which to read nothing after the last `received`, as the peer sends more than its share."""
         self.session: Session | None = None
         opening = self._handshake.opening()
         if opening:
@@ -64,12 +108,12 @@ class ConnectionProtocol:
 
     @property
     def is_established(self) -> bool:
-        """Whether the peer has proved itself."""
+        """Return whether the peer has proved itself."""
         return self.session is not None
 
     @property
     def is_spent(self) -> bool:
-        """Whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether nobody needs the connection any more, and this side is to close it."""
         return self.session is not None and self.session.is_spent
 
     @property

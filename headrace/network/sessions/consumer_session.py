@@ -1,10 +1,4 @@
-"""PendingChannelMessages: what the consumer of a channel says before there is anybody to hear it.
-
-Either side may be early: the consumer before its connection stands, the producer's connection before the partition is
-there. The newest wish for rows in flight counts; task events are told in their order. Source: Flink
-UnknownInputChannel, which replays task events.
-
-ConsumerSession: the receiving half of a connection, the remote channels here that read from the peer.
+"""ConsumerSession: the receiving half of a connection, the remote channels here that read from the peer.
 
 Frames for a channel that was closed meanwhile are dropped: the peer has been told, and what it had sent before is of
 no use to anybody. What a channel cannot accept, a gap in its sequence or data without credit, ends that channel: it has
@@ -12,7 +6,6 @@ its error, the producer is told to cancel it, and the others go on. What cannot 
 requested ends the connection. Source: Flink CreditBasedPartitionRequestClientHandler.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from headrace.network.errors import NetworkError, ProtocolError
@@ -32,46 +25,13 @@ from headrace.network.wire.frames import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import PREFIX, Body, Frame, encode
-
-EARLY_TASK_EVENTS_MAX: Final = 64
-
-
-class PendingChannelMessages:
-    """Of one channel. The transport's thread."""
-
-    __slots__ = ("_task_events", "in_flight_rows")
-
-    def __init__(self) -> None:
-        self.in_flight_rows: int | None = None
-        """What should be between the two tasks, as it was wished for last. Told again on a new connection."""
-        self._task_events: list[bytes] = []
-
-    def keep_task_event(self, event: bytes) -> bool:
-        """Keep an event until `tell`; False where so many wait that this one is lost."""
-        is_kept = len(self._task_events) < EARLY_TASK_EVENTS_MAX
-        if is_kept:
-            self._task_events.append(event)
-        return is_kept
-
-    def tell(
-        self, request_in_flight_rows: Callable[[int], None], send_event: Callable[[bytes], None]
-    ) -> list[bytes]:
-        """Say it all to who is there now; return the events, which are not kept any longer."""
-        if self.in_flight_rows is not None:
-            request_in_flight_rows(self.in_flight_rows)
-        events, self._task_events = self._task_events, []
-        for event in events:
-            send_event(event)
-        return events
-
 
 UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
 """The largest body that is taken for something else than an open channel, whose own bound is its credit."""
 REFUSED_BYTES_MAX: Final = 32 << 20
-"""What still comes for a channel after its data was refused: far more than is on its way until the peer is told."""
+"""Bytes that may still come for a channel that refused data: far more than is on its way until the peer is told."""
 
 
 class ChannelReceiver(Protocol):
@@ -146,17 +106,12 @@ class ConsumerSession:
         self._send_for(ResumeConsumption(channel))
 
     def acknowledge_all_data(self, channel: int) -> None:
-        """All rows before EndOfData were processed."""
+        """Tell the producer that all rows before EndOfData were processed."""
         self._send_for(AckAllUserRecordsProcessed(channel))
 
     def request_in_flight_rows(self, channel: int, in_flight_rows: int) -> None:
         """Say how many rows the channel should hold between the two tasks."""
         self._send_for(NewBufferSize(channel, in_flight_rows))
-
-    def send_task_event(self, channel: int, event: bytes) -> None:
-        """Send an event against the stream."""
-        assert len(event) <= TEXT_BYTES_MAX
-        self._send_for(TaskEvent(channel, event))
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         if isinstance(frame, Data):
@@ -168,7 +123,7 @@ class ConsumerSession:
                     return receiver.place_data(frame, body_length)
                 except ProtocolError as error:
                     self._refuse(frame.channel, receiver, error)
-        is_small = isinstance(frame, Error | TaskEvent | Event)
+        is_small = isinstance(frame, Error | Event)
         if body_length > (TEXT_BYTES_MAX if is_small else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
                 self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
@@ -182,25 +137,21 @@ class ConsumerSession:
             self._drop(frame)
             return
         try:
-            self._give(frame, receiver)
+            match frame:
+                case Data():
+                    receiver.data_received(frame)
+                case Event():
+                    receiver.event_received(frame)
+                case Schema():
+                    receiver.schema_received(frame)
+                case Backlog():
+                    receiver.backlog_received(frame)
+                case Error():
+                    del self._channels[frame.channel]
+                    text = bytes(frame.body).decode(errors="replace")
+                    receiver.error_received(frame.code, text)
         except ProtocolError as error:
             self._refuse(frame.channel, receiver, error)
-
-    def _give(
-        self, frame: Data | Event | Schema | Backlog | Error, receiver: ChannelReceiver
-    ) -> None:
-        match frame:
-            case Data():
-                receiver.data_received(frame)
-            case Event():
-                receiver.event_received(frame)
-            case Schema():
-                receiver.schema_received(frame)
-            case Backlog():
-                receiver.backlog_received(frame)
-            case Error():
-                del self._channels[frame.channel]
-                receiver.error_received(frame.code, bytes(frame.body).decode(errors="replace"))
 
     def take_output(self) -> list[Body]:
         """Return the control frames that wait."""

@@ -4,7 +4,7 @@ A connection is used in both directions, whoever dialled. Nothing here knows of 
 TCP, Unix sockets and the simulation.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
@@ -29,7 +29,6 @@ from headrace.network.wire.frames import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import Body, Frame, encode
 
@@ -38,16 +37,16 @@ class Session(Protocol):
     """Session on an established connection; all calls on the transport's thread."""
 
     is_kept_alive: bool
-    """Whether both sides send signs of life, and are given up without."""
+    """True if both sides send signs of life, and are given up without them."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether nobody needs the connection any more, and this side is to close it."""
         ...
 
     @property
     def has_output_left(self) -> bool:
-        """Whether the budget of the last `take_output` ended before what could be sent.
+        """Return whether the budget of the last `take_output` ended before what could be sent.
 
         For whatever comes later the link is woken.
         """
@@ -77,6 +76,7 @@ class PeerSession:
         self._link = link
         self.producer = producer
         self.consumer = consumer
+        self.check_body: Final = consumer.check_body
         self._is_retired = False
         self._has_peer_retired = False
         self._words: list[Body] = []
@@ -103,9 +103,6 @@ class PeerSession:
             self._words += encode(Close())
             self._link.wake()
 
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
-        return self.consumer.check_body(cls, frame, body_length)
-
     def frame_received(self, frame: Frame) -> None:
         match frame:
             case Error() if frame.channel == NO_CHANNEL:
@@ -113,9 +110,9 @@ class PeerSession:
                 raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
             case Data() | Event() | Schema() | Backlog() | Error():
                 self.consumer.frame_received(frame)
-            case AddCredit() | Cancel() | ResumeConsumption() | AckAllUserRecordsProcessed():
+            case AddCredit() | Cancel() | ResumeConsumption():
                 self.producer.channel_message_received(frame)
-            case NewBufferSize() | TaskEvent():
+            case AckAllUserRecordsProcessed() | NewBufferSize():
                 self.producer.channel_message_received(frame)
             case PartitionRequest():
                 self.producer.partition_requested(frame)

@@ -1,95 +1,48 @@
-"""ProducerSession: the sending half of a connection, one reader per channel that the peer consumes here.
+"""ProducerSession: the sending half of a connection, with one reader for each channel that the peer consumes here.
 
 Readers that have data and credit take turns; a turn is worth QUANTUM_BYTES (deficit round robin), so that a channel
 with small batches gets the same share as one with large ones. The last frame of a turn may go beyond it: that debt is
 paid by the next turns, which the reader skips if it is larger than they are worth. So a reader whose largest frame has
 `L` bytes waits for at most ceil(L / quantum) turns of each other. Control frames go first.
-Source: Flink PartitionRequestQueue, CreditBasedSequenceNumberingViewReader; Shreedhar and Varghese 1995.
+Source: Flink PartitionRequestQueue; Shreedhar and Varghese 1995.
 """
 
 from collections import deque
 from functools import partial
 from typing import Final
 
-from headrace.core.elements import EndOfData, EndOfPartition
-from headrace.core.process.failpoints import Failpoint, reach
-from headrace.network.batches.sealed_batch import SchemaAnnouncer, encode_event
+from headrace.core.elements import EndOfPartition
 from headrace.network.errors import (
     NetworkError,
     PartitionNotFoundError,
     ProtocolError,
     RecordTooLargeError,
-    TaskEventRefusedError,
 )
 from headrace.network.flow.credit import SenderAccount
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.partition_manager import ResultPartitionManager
-from headrace.network.partitions.result_subpartition import (
-    DataElement,
-    QueuedEvent,
-    Stalled,
-    SubpartitionView,
-    refuse_if_too_large,
-)
-from headrace.network.sessions.consumer_session import PendingChannelMessages
+from headrace.network.partitions.result_subpartition import DataElement, QueuedEvent, Stalled
 from headrace.network.sessions.partition_request_listener import PartitionRequestListener
-from headrace.network.sessions.task_events import TaskEventDispatcher
+from headrace.network.sessions.sequence_numbering_view_reader import SequenceNumberingViewReader
 from headrace.network.sessions.transport import Link, Transport
 from headrace.network.wire.frames import (
     TEXT_BYTES_MAX,
     AckAllUserRecordsProcessed,
     AddCredit,
-    Backlog,
     Cancel,
     ChannelMessage,
     Data,
     Error,
     ErrorCode,
-    Event,
-    EventTrait,
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
-    Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import PREFIX, Body, encode
 
 QUANTUM_BYTES: Final = 256 * 1024
 FRAME_BYTES: Final = PREFIX.size + Data.LAYOUT.size
-"""What a frame takes beside its body: a channel of tiny batches, or of events, pays for its turns too."""
-
-
-class _Reader:
-    """One channel of the peer."""
-
-    __slots__ = (
-        "account",
-        "announcer",
-        "awaits_acknowledgement",
-        "deficit",
-        "early",
-        "is_blocked",
-        "is_queued",
-        "parked",
-        "request",
-        "sequence",
-        "view",
-    )
-
-    def __init__(self, request: PartitionRequest) -> None:
-        self.request: Final = request
-        self.account: Final = SenderAccount(request.initial_credit)
-        self.announcer: Final = SchemaAnnouncer()
-        self.view: SubpartitionView | None = None
-        self.sequence = request.first_sequence
-        self.deficit = 0
-        self.is_queued = False
-        # As the consumer knows it: such an event was sent, and no resume has come.
-        self.is_blocked = False
-        self.awaits_acknowledgement = False
-        self.early = PendingChannelMessages()
-        self.parked: PartitionRequestListener | None = None
+"""Bytes of a frame without its body: a channel of tiny batches, or of events, pays for its turns too."""
 
 
 class ProducerSession:
@@ -101,20 +54,19 @@ class ProducerSession:
         transport: Transport,
         link: Link,
         request_timeout_ms: float,
-        task_events: TaskEventDispatcher,
         quantum_bytes: int = QUANTUM_BYTES,
         has_checksums: bool = False,
     ) -> None:
         self._has_checksums = has_checksums
         self._quantum_bytes = quantum_bytes
         self._partitions = partitions
-        self._task_events = task_events
         self._transport = transport
         self._link = link
         self._request_timeout_ms = request_timeout_ms
-        self._readers: dict[int, _Reader] = {}
-        self._ready: deque[_Reader] = deque()
-        self._notified: deque[_Reader] = deque()  # appended to by any thread
+        self._readers: dict[int, SequenceNumberingViewReader] = {}
+        self._ready: deque[SequenceNumberingViewReader] = deque()
+        # Appended to by any thread.
+        self._notified: deque[SequenceNumberingViewReader] = deque()
         self._control: list[Body] = []
         self._last_channel = -1
         self.ignored_frame_count = 0
@@ -128,17 +80,24 @@ class ProducerSession:
     def has_output_left(self) -> bool:
         return bool(self._ready)
 
+    def account_of(self, channel: int) -> SenderAccount | None:
+        """Return the account of a channel that is served here, for observers."""
+        reader = self._readers.get(channel)
+        return None if reader is None else reader.account
+
     def partition_requested(self, request: PartitionRequest) -> None:
-        """Attach a reader; one that comes before its partition is parked for a while."""
+        """Attach a reader; one that comes before its partition waits for a while."""
         if request.channel <= self._last_channel:
             raise ProtocolError(self._link.peer, f"channel {request.channel} was requested twice")
         self._last_channel = request.channel
         if request.segment_size < 1 or request.initial_credit < 1:
             raise ProtocolError(self._link.peer, f"an impossible request: {request}")
-        reader = _Reader(request)
+        reader = SequenceNumberingViewReader(
+            request, self._link.peer, has_checksums=self._has_checksums
+        )
         self._readers[request.channel] = reader
         if not self._attach(reader):
-            self._park(reader)
+            self._await_partition(reader)
 
     def channel_message_received(self, frame: ChannelMessage) -> None:
         """Take what the consumer says of one of its channels; of one that has ended meanwhile it means nothing."""
@@ -147,64 +106,19 @@ class ProducerSession:
             self.ignored_frame_count += 1
             return
         match frame:
+            case AddCredit():
+                reader.add_credit(frame.credit_count)
+                self._enqueue(reader)
+            case ResumeConsumption():
+                reader.resume()
+                self._enqueue(reader)
+            case AckAllUserRecordsProcessed():
+                reader.acknowledge_all_data()
+            case NewBufferSize():
+                reader.notify_in_flight_rows(frame.in_flight_rows)
             case Cancel():
                 del self._readers[frame.channel]
-                self._dismiss(reader)
-            case AddCredit():
-                self._credit_added(reader, frame)
-            case ResumeConsumption():
-                self._resumed(reader)
-            case AckAllUserRecordsProcessed():
-                self._acknowledged(reader)
-            case NewBufferSize():
-                self._require(reader, frame.in_flight_rows > 0, "asks for no rows in flight")
-                reader.early.in_flight_rows = frame.in_flight_rows
-                if reader.view is not None:
-                    reader.view.notify_in_flight_rows(frame.in_flight_rows)
-            case TaskEvent():
-                if reader.view is not None:
-                    self._publish(reader, bytes(frame.body))
-                elif not reader.early.keep_task_event(bytes(frame.body)):
-                    self._refuse_task_event(reader)
-
-    def _credit_added(self, reader: _Reader, frame: AddCredit) -> None:
-        self._require(reader, frame.credit_count > 0, "grants no credit")
-        credit, most = reader.account.credit + frame.credit_count, reader.request.credit_max
-        self._require(reader, credit <= most, f"grants {credit} credits and can hold {most}")
-        reader.account.grant(frame.credit_count)
-        self._enqueue(reader)
-
-    def _resumed(self, reader: _Reader) -> None:
-        self._require(reader, reader.is_blocked, "is resumed without being blocked")
-        assert reader.view is not None
-        reader.is_blocked = False
-        reader.view.resume()
-        self._enqueue(reader)
-
-    def _acknowledged(self, reader: _Reader) -> None:
-        is_due = reader.awaits_acknowledgement
-        self._require(reader, is_due, "acknowledges an end of data that it was not sent")
-        assert reader.view is not None
-        reader.awaits_acknowledgement = False
-        reader.view.acknowledge_all_data()
-
-    def _publish(self, reader: _Reader, event: bytes) -> None:
-        if not self._task_events.publish(reader.request.partition_id, event):
-            self._refuse_task_event(reader)
-
-    def _refuse_task_event(self, reader: _Reader) -> None:
-        error = TaskEventRefusedError(str(reader.request.partition_id))
-        self._fail_channel(reader, ErrorCode.TASK_EVENT_REFUSED, error)
-
-    def _require(self, reader: _Reader, condition: bool, otherwise: str) -> None:
-        if not condition:
-            channel = reader.request.channel
-            raise ProtocolError(self._link.peer, f"channel {channel} {otherwise}")
-
-    def account_of(self, channel: int) -> SenderAccount | None:
-        """Return the account of a channel that is served here, for observers."""
-        reader = self._readers.get(channel)
-        return None if reader is None else reader.account
+                reader.release()
 
     def take_output(self, budget_bytes: int) -> list[Body]:
         """Return buffers to write, about `budget_bytes` of data; empty when nothing can be sent now."""
@@ -229,9 +143,10 @@ class ProducerSession:
         """The connection has ended: its consumers are gone."""
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
-            self._dismiss(reader)
+            reader.release()
 
-    def _attach(self, reader: _Reader) -> bool:
+    def _attach(self, reader: SequenceNumberingViewReader) -> bool:
+        """Connect a reader with its subpartition; False where there is none yet."""
         request = reader.request
 
         def data_available() -> None:
@@ -239,7 +154,7 @@ class ProducerSession:
             self._link.wake()
 
         try:
-            reader.view = self._partitions.create_view(
+            view = self._partitions.create_view(
                 request.partition_id,
                 request.subpartition_index,
                 data_available,
@@ -251,151 +166,96 @@ class ProducerSession:
         except NetworkError as error:
             self._fail_channel(reader, ErrorCode.PRODUCER_FAILED, error)
             return True
-        reader.early.tell(reader.view.notify_in_flight_rows, partial(self._publish, reader))
+        reader.attach(view)
         self._enqueue(reader)
         return True
 
-    def _park(self, reader: _Reader) -> None:
-        reader.parked = PartitionRequestListener(
+    def _await_partition(self, reader: SequenceNumberingViewReader) -> None:
+        reader.listener = PartitionRequestListener(
             reader.request.partition_id,
             self._partitions,
             self._transport,
             self._request_timeout_ms,
-            partial(self._attach_parked, reader),
-            partial(self._refuse_parked, reader),
+            partial(self._attach_late, reader),
+            partial(self._refuse, reader),
         )
 
-    def _attach_parked(self, reader: _Reader) -> None:
+    def _attach_late(self, reader: SequenceNumberingViewReader) -> None:
         if self._readers.get(reader.request.channel) is reader and reader.view is None:
-            self._unpark(reader)
+            reader.stop_waiting()
             if self._attach(reader):
                 self._link.wake()
             else:
-                self._refuse_parked(reader)
+                self._refuse(reader)
 
-    def _refuse_parked(self, reader: _Reader) -> None:
-        self._unpark(reader)
+    def _refuse(self, reader: SequenceNumberingViewReader) -> None:
         error = PartitionNotFoundError(str(reader.request.partition_id), "the producer's")
         self._fail_channel(reader, ErrorCode.PARTITION_NOT_FOUND, error)
         self._link.wake()
 
-    def _unpark(self, reader: _Reader) -> None:
-        parked, reader.parked = reader.parked, None
-        if parked is not None:
-            parked.drop()
-
-    def _enqueue(self, reader: _Reader) -> None:
+    def _enqueue(self, reader: SequenceNumberingViewReader) -> None:
         if not reader.is_queued and reader.view is not None:
             reader.is_queued = True
             self._ready.append(reader)
 
     def _serve(
-        self, reader: _Reader, output: list[Body], leases: dict[LocalBufferPool, list[SegmentLease]]
+        self,
+        reader: SequenceNumberingViewReader,
+        output: list[Body],
+        leases: dict[LocalBufferPool, list[SegmentLease]],
     ) -> int:
         """Send what one turn is worth; return how many bytes that was."""
-        view = reader.view
-        if view is None:
+        if reader.view is None:
             return 0
         sent = 0
         reader.deficit += self._quantum_bytes
         while reader.deficit > 0:
             try:
-                element = view.poll(reader.account.credit)
-                if isinstance(element, Stalled):
-                    self._stall(reader, element)
-                    element = None
+                element = reader.poll()
             except RecordTooLargeError as error:
                 self._fail_channel(reader, ErrorCode.RECORD_TOO_LARGE, error)
                 return sent
             except NetworkError as error:
                 self._fail_channel(reader, ErrorCode.PRODUCER_FAILED, error)
                 return sent
-            if element is None:
-                reader.deficit = 0
-                return sent
             if isinstance(element, DataElement):
-                size = self._send_data(reader, element, output)
-                reader.deficit -= size
-                sent += size
+                reader.write_data(element, output)
+                size = FRAME_BYTES + element.sealed.size_bytes
                 if element.lease is not None:
                     leases.setdefault(element.lease.pool, []).append(element.lease)
-                continue
-            self._send_event(reader, element, output)
-            reader.deficit -= FRAME_BYTES
-            sent += FRAME_BYTES
-            if isinstance(element.event, EndOfPartition):
+            elif isinstance(element, QueuedEvent):
+                reader.write_event(element, output)
+                size = FRAME_BYTES
+            else:
+                if isinstance(element, Stalled):
+                    reader.write_backlog(element, self._control)
+                reader.deficit = 0
+                return sent
+            reader.deficit -= size
+            sent += size
+            if isinstance(element, QueuedEvent) and isinstance(element.event, EndOfPartition):
                 self._readers.pop(reader.request.channel, None)
-                self._dismiss(reader)
+                reader.release()
                 return sent
         self._enqueue(reader)
         return sent
 
-    def _send_priority_events(self, reader: _Reader, output: list[Body]) -> None:
+    def _send_priority_events(
+        self, reader: SequenceNumberingViewReader, output: list[Body]
+    ) -> None:
         """Send what is not to wait for the turns of others, nor for credit of its own channel."""
         while reader.view is not None and reader.view.has_priority_event:
             try:
-                element = reader.view.poll(reader.account.credit)
+                element = reader.poll()
             except NetworkError:
                 return  # Its turn will find the same.
             assert isinstance(element, QueuedEvent)
-            self._send_event(reader, element, output)
+            reader.write_event(element, output)
 
-    def _send_data(self, reader: _Reader, element: DataElement, output: list[Body]) -> int:
-        assert reader.view is not None
-        channel, sealed = reader.request.channel, element.sealed
-        fingerprint = 0
-        if sealed.arrow is not None:
-            schema_message = reader.announcer.changed(sealed.arrow.schema)
-            fingerprint = reader.announcer.fingerprint
-            if schema_message is not None:
-                schema = Schema(channel, fingerprint, schema_message)
-                output += encode(schema, with_checksum=self._has_checksums)
-        if reader.sequence == 1:
-            reach(Failpoint.FIRST_FRAME_SENT)
-        backlog = reader.view.backlog
-        reader.account.spend(element.cost, backlog)
-        output += encode(
-            Data(
-                channel,
-                reader.sequence,
-                element.cost,
-                backlog,
-                sealed.row_count,
-                fingerprint,
-                sealed.markers,
-                sealed.body(),
-            ),
-            with_checksum=self._has_checksums,
-        )
-        reader.sequence += 1
-        return FRAME_BYTES + sealed.size_bytes
-
-    def _send_event(self, reader: _Reader, element: QueuedEvent, output: list[Body]) -> None:
-        assert reader.view is not None
-        traits = element.is_priority * EventTrait.PRIORITY
-        traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM
-        kind, value, body = encode_event(element.event)
-        channel, backlog = reader.request.channel, reader.view.backlog
-        event = Event(channel, reader.sequence, backlog, kind, traits, value, body)
-        output += encode(event, with_checksum=self._has_checksums)
-        reader.sequence += 1
-        reader.is_blocked |= element.blocks_upstream
-        reader.awaits_acknowledgement |= isinstance(element.event, EndOfData)
-
-    def _stall(self, reader: _Reader, stalled: Stalled) -> None:
-        request = reader.request
-        refuse_if_too_large(stalled, request.credit_max, request.segment_size)
-        if reader.account.must_announce(stalled.cost, stalled.backlog):
-            self._control += encode(Backlog(request.channel, stalled.backlog))
-
-    def _fail_channel(self, reader: _Reader, code: int, error: NetworkError) -> None:
+    def _fail_channel(
+        self, reader: SequenceNumberingViewReader, code: int, error: NetworkError
+    ) -> None:
         self._readers.pop(reader.request.channel, None)
-        self._dismiss(reader)
+        reader.release()
         text = str(error).encode()[:TEXT_BYTES_MAX]
         self._control += encode(Error(reader.request.channel, code, text))
-
-    def _dismiss(self, reader: _Reader) -> None:
-        self._unpark(reader)
-        view, reader.view = reader.view, None
-        if view is not None:
-            view.release()

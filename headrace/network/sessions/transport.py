@@ -43,7 +43,7 @@ class TransportHost(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """For signs of life."""
+        """Clock of the signs of life."""
         ...
 
     @property
@@ -53,12 +53,12 @@ class TransportHost(Protocol):
 
     @property
     def random(self) -> SeededRandom:
-        """For challenges and names; only the transport's thread draws from it."""
+        """Source of challenges and names; only the transport's thread draws from it."""
         ...
 
     @property
     def features(self) -> int:
-        """Bit set of wire.Feature: what this side is ready for."""
+        """Bit set of Feature: what this side is ready for."""
         ...
 
     def open_session(self, link: Link, peer_name: str, features: int) -> "Session":

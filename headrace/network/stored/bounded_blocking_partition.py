@@ -3,7 +3,7 @@
 The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
 them would gain little. From `taskmanager.network.sort-shuffle.min-parallelism` subpartitions on, sort-merge is used.
 A broadcast batch is stored once. The task assigns the offset of each element; the I/O pool computes the checksums and
-writes, while the task goes on (see writing.py).
+writes, while the task goes on (see chunk_writer.py).
 Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
 """
 
@@ -12,10 +12,12 @@ from typing import Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.stored.chunk_writer import ChunkWriter
 from headrace.network.stored.file_format import (
+    BatchCompressor,
     ElementIndex,
     PreparedElement,
     SchemaTable,
@@ -24,19 +26,17 @@ from headrace.network.stored.file_format import (
     prepare_event,
     split_run,
 )
-from headrace.network.stored.reading import Stretch
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.writing import ChunkWriter
+from headrace.network.stored.stored_view import Stretch
 
 CHUNK_BYTES: Final = 1 << 20
-"""What is handed to the I/O pool in one go."""
+"""Bytes that are handed to the I/O pool in one go."""
 BEHIND_BYTES: Final = 4 << 20
-"""What may be on its way to the disk besides: the task waits rather than having more."""
+"""Bytes that may be on their way to the disk besides; the task waits rather than having more."""
 
 
 class BoundedBlockingPartition(StoredPartition):
@@ -48,10 +48,10 @@ class BoundedBlockingPartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._compressor = compressor
         self._batch_writer = BatchWriter()
         self._schemas = SchemaTable()
@@ -62,14 +62,14 @@ class BoundedBlockingPartition(StoredPartition):
         )
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError, as on a full disk, of this or an earlier batch."""
+        """Store a batch. StorageError, as on a full disk, of this or an earlier batch."""
         try:
             self._append(self._indexes[index : index + 1], self._encode(sealed))
         finally:
             lease.release()
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: stored once, found by all."""
+        """Store a batch once, for all subpartitions. StorageError."""
         try:
             self._append(self._indexes, self._encode(sealed))
         finally:
@@ -127,17 +127,17 @@ class _Cursor:
 
     @property
     def next_offset(self) -> int | None:
-        """See SubpartitionCursor: nothing before the partition is finished."""
+        """File offset of the next element; None before the partition is finished."""
         if not self._partition.is_finished or self._position == len(self._index):
             return None
         return self._index.offset_of(self._position)
 
     def next_length(self, limit_bytes: int) -> int:
-        """See SubpartitionCursor: consumers' elements are mixed, and each has its own read."""
+        """Return 0: elements of several consumers are mixed, and each consumer has its own read."""
         return 0
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """See SubpartitionCursor. CorruptFileError."""
+        """Return about `limit_bytes` of elements. CorruptFileError."""
         count, size = self._index.run_from(self._position, limit_bytes)
         data = self._file.read(self._index.offset_of(self._position), size)
         elements = split_run(data, count, self._schemas, str(self._file.path))

@@ -3,21 +3,12 @@
     header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
                         stored bytes u32 · CRC-32 u32 of all the rest · zero u32; where the file is sealed, 8 bytes of
                         its seal in place of the last two
-    markers             as in a data frame (see markers.py)
+    markers             as in a data frame (see framing.py)
     body                `stored bytes` of an Arrow message without schema, or kind and value of an event
 
 Header with markers, and the body, are each padded to 8 bytes, so that the columns of a batch that is read into aligned
-memory are aligned. Schemas are numbered per file. Pure: nothing here touches a file.
-Source: Flink BufferReaderWriterUtil.
-
-ElementIndex: where the elements of one subpartition lie in a file that holds those of others in between.
-
-FileSeal: shows that a stored result is what somebody with the cluster's secret wrote, there and under that name.
-
-A checksum tells damage; whoever may write to a file can make it anew. What is stored is rows, some of them pickled,
-which run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead.
-Each element is bound to its file and to its place in it, the index to its file. Pure.
-Source: RFC 7693.
+memory are aligned. Schemas are numbered per file. Bodies may be compressed, files may be sealed against forgery. Pure:
+nothing here touches a file. Source: Flink BufferReaderWriterUtil.
 """
 
 import hashlib
@@ -30,24 +21,83 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from headrace.core.config import ConfigOption, Settings
 from headrace.core.elements import StreamEvent
-from headrace.network.batches.compression import (
-    CODEC_NUMBERS,
-    UNCOMPRESSED,
-    BatchCompressor,
-    decompress,
-)
 from headrace.network.batches.sealed_batch import SealedBatch, decode_event, encode_event
 from headrace.network.errors import CorruptFileError, ProtocolError
-from headrace.network.wire.framing import Body, BodyParts, crc32
-from headrace.network.wire.markers import decode_markers, encode_markers
+from headrace.network.wire.framing import Body, BodyParts, crc32, decode_markers, encode_markers
 
+COMPRESSION_CODEC: Final = ConfigOption(
+    "taskmanager.network.compression.codec", str, "LZ4",
+    "How batches of blocking and hybrid results are compressed on disk: NONE, LZ4 or ZSTD.",
+    choices=("NONE", "LZ4", "ZSTD"),
+)  # fmt: skip
+
+UNCOMPRESSED: Final = 0
+# Numbers stand in files: they are never given to another codec.
+_NUMBERS: Final = {"NONE": UNCOMPRESSED, "LZ4": 1, "ZSTD": 2}
+_ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
+CODEC_NUMBERS: Final = frozenset({UNCOMPRESSED, *_ARROW_NAMES})
+COMPRESSED_BYTES_MIN: Final = 512
+"""Below this the call costs more than the bytes."""
 NOT_STORED: Final = (1 << 64) - 1
 """The offset of an element that is not in the file."""
+ELEMENT_SEAL_BYTES: Final = 8
+"""Takes the place of an element's checksum. Whoever guesses has one try for each reading of the file."""
+INDEX_SEAL_BYTES: Final = 32
+_PLACE: Final = struct.Struct("!Q")
+_HEADER: Final = struct.Struct("!HBBIIIIIII")
+_EVENT: Final = struct.Struct("!Bq")
+_CHECKSUM: Final = struct.Struct("!II")
+_MAGIC: Final = 0x4842  # "HB"
+_DATA, _EVENT_KIND = 1, 2
+_NO_SCHEMA: Final = 0xFFFFFFFF
+_NO_CHECKSUM: Final = bytes(_CHECKSUM.size)
+_ALIGNMENT: Final = 8
+HEADER_BYTES: Final = _HEADER.size
+StoredElement = SealedBatch | StreamEvent
+
+
+class BatchCompressor:
+    """Compresses the bodies of one partition's batches; a body that would not become smaller is stored as it is.
+
+    Pipelined edges are never compressed: within a host it costs more than the bytes it saves. Used by one thread.
+    Source: Flink BufferCompressor, BufferDecompressor.
+    """
+
+    def __init__(self, codec_number: int) -> None:
+        self._number = codec_number
+        self._codec: Any = pa.Codec(_ARROW_NAMES[codec_number]) if codec_number else None
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "BatchCompressor":
+        """Read the option; ConfigurationError for a codec that is not there."""
+        return cls(_NUMBERS[settings.get_option(COMPRESSION_CODEC)])
+
+    def compress(self, body: Body) -> tuple[int, Body]:
+        """Return the codec's number and the bytes to store: `body` itself where it would not become smaller."""
+        size = len(body)
+        if self._codec is None or size < COMPRESSED_BYTES_MIN:
+            return UNCOMPRESSED, body
+        joined = b"".join(body.parts) if isinstance(body, BodyParts) else body
+        compressed = self._codec.compress(joined)
+        if compressed.size >= size:
+            return UNCOMPRESSED, body
+        return self._number, compressed
+
+
+def decompress(codec_number: int, stored: pa.Buffer, raw_length: int) -> pa.Buffer:
+    """Return the body of `raw_length` bytes; OSError or ValueError (Arrow's) where `stored` is not what it was."""
+    if codec_number == UNCOMPRESSED:
+        return stored
+    return pa.Codec(_ARROW_NAMES[codec_number]).decompress(stored, decompressed_size=raw_length)
 
 
 class ElementIndex:
-    """16 bytes per element. Appended to by one thread, read by any."""
+    """Places of one subpartition's elements in a file that holds those of others in between.
+
+    16 bytes per element. Appended to by one thread, read by any.
+    """
 
     def __init__(self) -> None:
         self._offsets = array("Q")
@@ -68,7 +118,7 @@ class ElementIndex:
         self._offsets[position] = offset
 
     def is_stored(self, position: int) -> bool:
-        """Whether element `position` is in the file."""
+        """Return whether element `position` is in the file."""
         return self._offsets[position] != NOT_STORED
 
     def offset_of(self, position: int) -> int:
@@ -88,14 +138,14 @@ class ElementIndex:
         return count, size
 
 
-ELEMENT_SEAL_BYTES: Final = 8
-"""Takes the place of an element's checksum. Whoever guesses has one try for each reading of the file."""
-INDEX_SEAL_BYTES: Final = 32
-_PLACE: Final = struct.Struct("!Q")
-
-
 class FileSeal:
-    """Of one file, called `name` unlike any other that the secret seals. Any thread."""
+    """Shows that a stored result is what somebody with the cluster's secret wrote, there and under that name.
+
+    A checksum tells damage; whoever may write to a file can make it anew. Stored rows are partly pickled, and pickles
+    run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead. Each
+    element is bound to its file and to its place in it, the index to its file. No two files that the secret seals have
+    the same `name`. Any thread. Source: RFC 7693.
+    """
 
     def __init__(self, secret: bytes, name: str) -> None:
         self._key: Final = hashlib.blake2b(
@@ -116,23 +166,10 @@ class FileSeal:
         return hashlib.blake2b(key=self._key, digest_size=INDEX_SEAL_BYTES, person=b"index")
 
     def fits_index(self, index: Any, seal: bytes) -> bool:
-        """Whether `seal` was made of exactly this index."""
+        """Return whether `seal` was made of exactly this index."""
         made = self.begin_index()
         made.update(index)
         return hmac.compare_digest(made.digest(), seal)
-
-
-_HEADER: Final = struct.Struct("!HBBIIIIIII")
-_EVENT: Final = struct.Struct("!Bq")
-_CHECKSUM: Final = struct.Struct("!II")
-_MAGIC: Final = 0x4842  # "HB"
-_DATA, _EVENT_KIND = 1, 2
-_NO_SCHEMA: Final = 0xFFFFFFFF
-_NO_CHECKSUM: Final = bytes(_CHECKSUM.size)
-_ALIGNMENT: Final = 8
-HEADER_BYTES: Final = _HEADER.size
-
-StoredElement = SealedBatch | StreamEvent
 
 
 class SchemaTable:
@@ -145,7 +182,7 @@ class SchemaTable:
 
     @property
     def schemas(self) -> tuple[pa.Schema, ...]:
-        """All of them, in the order of their numbers."""
+        """Schemas in the order of their numbers."""
         return tuple(self._schemas)
 
     def number_of(self, schema: pa.Schema) -> int:
@@ -264,11 +301,11 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
     schemas: SchemaTable
     place: str
     file_offset: int = 0
-    """Where `data` begins in the file."""
+    """File offset of `data`."""
 
     @property
     def is_compressed(self) -> bool:
-        """Whether to decode it is work for a processor, and not only a checksum."""
+        """Return whether to decode it is work for a processor, and not only a checksum."""
         return self.header.codec != UNCOMPRESSED
 
     @property

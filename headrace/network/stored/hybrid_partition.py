@@ -3,17 +3,10 @@
     HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
     HYBRID_SELECTIVE   the file has only the batches that memory did not take: read once
 
-Source: Flink TieredResultPartition, HsResultPartition.
-
-HybridSubpartition: one consumer's batches in the order of emission, each in memory, in the file, or in both.
-
-Source: Flink TieredStorage's nettyConnectionReader and SubpartitionConsumerMemoryDataManager, in one.
-
-Choice of the tier for each batch of a hybrid partition: memory, disk, or both. Pure.
-
 Memory takes the batches that a consumer which keeps up will fetch at once; the disk takes the rest, so that a slow or
-absent consumer never stops the producer. A full partition also has every batch on disk, to be read again.
-Source: Flink TierProducerAgent, MemoryTierProducerAgent, DiskTierProducerAgent.
+absent consumer never stops the producer (`choose_tiers`). A HybridSubpartition has one consumer's batches in the order
+of emission, each in memory, in the file, or in both.
+Source: Flink TieredResultPartition, HsResultPartition, TierProducerAgent and its memory and disk tiers.
 """
 
 import threading
@@ -23,13 +16,14 @@ from typing import Any, Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_partition import cannot_read_on
 from headrace.network.stored.file_format import (
     NOT_STORED,
+    BatchCompressor,
     ElementIndex,
     SchemaTable,
     StoredElement,
@@ -37,14 +31,17 @@ from headrace.network.stored.file_format import (
     encode_stored_event,
     split_run,
 )
-from headrace.network.stored.reading import Stretch
 from headrace.network.stored.spill_files import SpillFile
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.stored_view import StoredView
+from headrace.network.stored.stored_view import StoredView, Stretch
+
+MEMORY_QUEUED_MAX: Final = 3
+"""A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
+SEGMENTS_KEPT_FREE: Final = 2
+"""Segments that are kept free, so that the next batch can be sealed whatever consumers do."""
 
 
 class HybridSubpartition:
@@ -61,7 +58,7 @@ class HybridSubpartition:
 
     @property
     def has_consumer(self) -> bool:
-        """Whether somebody reads now."""
+        """Return whether somebody reads now."""
         return self._consumer_count > 0
 
     @property
@@ -140,7 +137,7 @@ class HybridSubpartition:
         _release(dropped)
 
     def withdraw(self, *, at_once: bool) -> None:
-        """Nobody else will come: let go of memory, `at_once` or with the last consumer."""
+        """Let go of memory, `at_once` or with the last consumer: no other will come."""
         with self._lock:
             self._is_withdrawn = True
             dropped = self._drop() if at_once or not self._consumer_count else []
@@ -164,12 +161,6 @@ class HybridSubpartition:
 def _release(leases: Sequence[SegmentLease]) -> None:
     if leases:
         leases[0].pool.release(leases)
-
-
-MEMORY_QUEUED_MAX: Final = 3
-"""A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
-SEGMENTS_KEPT_FREE: Final = 2
-"""So that the next batch can be sealed, whatever consumers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +205,13 @@ class HybridPartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
         *,
         is_full: bool,
         policy: TierPolicy = choose_tiers,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._is_full = is_full
         self._policy = policy
         self._compressor = compressor
@@ -235,7 +226,7 @@ class HybridPartition(StoredPartition):
         return super().queued_count + sum(each.held_count for each in self._subpartitions)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError, as on a full disk."""
+        """Store a batch in memory, in the file or in both. StorageError, as on a full disk."""
         subpartition = self._subpartitions[index]
         placement = self._policy(
             TierState(
@@ -262,7 +253,7 @@ class HybridPartition(StoredPartition):
         self._serve(index)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: stored once, found by all. StorageError."""
+        """Store a batch once, for all subpartitions. StorageError."""
         try:
             self._share(self._encode(sealed))
         finally:
@@ -272,18 +263,18 @@ class HybridPartition(StoredPartition):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. StorageError."""
+        """Store an event for all subpartitions. StorageError."""
         self._share(encode_stored_event(event))
 
     def make_room(self) -> None:
-        """See ResultPartition. StorageError."""
+        """Move batches from memory to the file, as far as consumers do not read them next. StorageError."""
         for subpartition in self._subpartitions:
             subpartition.spill(self._store_held)
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """See ResultPartition. A selective one is read once."""
+        """Attach a consumer; a selective partition is read once."""
         if first_element:
             raise cannot_read_on(self.partition_id)
         view = super().create_view(index, listener, segment_size)
@@ -367,7 +358,7 @@ class _Cursor:
         return self._subpartition.offset_of(self._position)
 
     def next_length(self, limit_bytes: int) -> int:
-        """See SubpartitionCursor: memory and file are mixed, and each consumer has its own read."""
+        """Return 0: memory and file are mixed, and each consumer has its own read."""
         return 0
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[StoredElement]:

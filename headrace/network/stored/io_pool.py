@@ -21,7 +21,7 @@ class IoExecutor(Protocol):
     """Runs what may wait for a disk."""
 
     is_concurrent: bool
-    """Whether jobs run while their submitter waits: only then may it wait for one."""
+    """True if jobs run while their submitter waits: only then may it wait for a job."""
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` soon, on a thread that may block. Any thread; jobs handle their own errors."""
@@ -89,7 +89,7 @@ class PostingIo:
         self._post(job)
 
     def close(self) -> None:
-        """See IoExecutor; the simulation's loop runs what was posted."""
+        """Do nothing: the simulation's loop runs what was posted."""
 
 
 class InlineIo:
@@ -101,7 +101,7 @@ class InlineIo:
         job()
 
     def close(self) -> None:
-        """See IoExecutor; there is nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class SerialJobs:

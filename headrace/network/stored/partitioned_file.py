@@ -1,19 +1,15 @@
-"""RegionIndex: where in the data file each subpartition of each region lies; and the form of the index file. Pure.
+"""PartitionedFile: the data file and the index file of one sort-merge partition.
 
+    index file
     entries     16 bytes per region and subpartition, regions one after the other: offset u64 · length u64
     schemas     one after the other: length u32 · Arrow schema
     footer      magic u32 · subpartitions u32 · regions u32 · schemas u32 · data bytes u64 · CRC-32 u32 of the
                 schemas and the footer up to here · schema bytes u32
 
 A region that is the same for all subpartitions is stored once, and all its entries name the same place. In a sealed
-file the seal of all this follows, see file_format.py.
-Source: Flink PartitionedFile, PartitionedFileWriter.
-
-PartitionedFile: the data file and the index file of one sort-merge partition.
-
-The index gets its name when everything is written, and by one rename: what has no index is no partition, wherever its
-writer ended. Of the index up to INDEX_MEMORY_BYTES are kept in memory; of a larger one the entries are read as they
-are needed. Source: Flink PartitionedFile, PartitionedFileWriter.
+file the seal of all this follows, see file_format.py. The index gets its name when everything is written, and by one
+rename: what has no index is no partition, wherever its writer ended. Of the index up to INDEX_MEMORY_BYTES are kept in
+memory; of a larger one the entries are read as they are needed. Source: Flink PartitionedFile, PartitionedFileWriter.
 """
 
 import struct
@@ -36,6 +32,9 @@ FOOTER: Final = struct.Struct("!IIIIQII")
 _ENTRY: Final = struct.Struct("!QQ")
 _SCHEMA_LENGTH: Final = struct.Struct("!I")
 _MAGIC: Final = 0x48525849  # "HRXI"
+INDEX_MEMORY_BYTES: Final = 4 << 20
+INDEX_SUFFIX: Final = ".index"
+_UNFINISHED_SUFFIX: Final = ".index.unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +147,6 @@ def _decode_schemas(data: bytes, count: int) -> list[pa.Schema]:
         schemas.append(pa.ipc.read_schema(pa.py_buffer(data[offset : offset + length])))
         offset += length
     return schemas
-
-
-INDEX_MEMORY_BYTES: Final = 4 << 20
-INDEX_SUFFIX: Final = ".index"
-_UNFINISHED_SUFFIX: Final = ".index.unfinished"
 
 
 class PartitionedFile:

@@ -1,32 +1,38 @@
 """ReadScheduler: reads one stored partition for its consumers on the I/O pool, in the best order.
 
-Who waits is looked at once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take
-one after the other. While one of them waits for the disk, another hands over what it has read.
+A disk is fastest when it is read in one direction: among the waiting consumers the one with the lowest offset is served
+first, so that one sweep over the file serves all of them, and consumers of one broadcast region find its pages in
+memory. A consumer with an empty queue is served before one that only reads ahead. The waiting consumers are looked at
+once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take one after the other.
+While one of them waits for the disk, another hands over what it has read.
 Source: Flink SortMergeResultPartitionReadScheduler.
 """
 
+import heapq
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.partitioned_file import Extent
-from headrace.network.stored.reading import (
+from headrace.network.stored.stored_view import (
     STRETCH_BYTES,
+    R,
     ReadCandidate,
+    StoredView,
     Stretch,
-    next_to_read,
-    side_by_side,
 )
-from headrace.network.stored.stored_view import StoredView
 
 _LOG = logging.getLogger(__name__)
 
+STRETCH_PARTS_MAX: Final = 1024
+"""Parts that one call to the operating system reads at most: IOV_MAX."""
 STRETCHES_PER_TURN: Final = 4
 """Then other partitions have the thread."""
 READS_PER_PLAN: Final = 16
-"""So many consumers are planned for ..."""
+"""Consumers that a plan is made for ..."""
 SHARE_PER_PLAN: Final = 2
 """... but at least half of those who wait, as all of them are looked at each time."""
 JOBS_MAX: Final = 2
@@ -125,3 +131,34 @@ class ReadScheduler:
             more = max(0, min(JOBS_MAX, len(self._plan)) - self._job_count)
             self._job_count += more
         return more
+
+
+def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list[ReadCandidate[R]]:
+    """Return whose turn it is, one after the other, at most so many; none if nobody wants to be read for."""
+    return heapq.nsmallest(
+        count_max,
+        candidates,
+        key=lambda candidate: (candidate.queued_bytes > 0, candidate.offset),
+    )
+
+
+def side_by_side(
+    candidates: Iterable[ReadCandidate[R]], limit_bytes: int
+) -> list[list[ReadCandidate[R]]]:
+    """Return the candidates in the same order, those together who follow each other in the file.
+
+    Together they read `limit_bytes` at most, unless one alone reads more, and are STRETCH_PARTS_MAX at most.
+    """
+    groups: list[list[ReadCandidate[R]]] = []
+    size = 0
+    end = -1
+    for candidate in candidates:
+        size += candidate.length
+        follows = bool(candidate.length) and candidate.offset == end
+        if follows and size <= limit_bytes and len(groups[-1]) < STRETCH_PARTS_MAX:
+            groups[-1].append(candidate)
+        else:
+            groups.append([candidate])
+            size = candidate.length
+        end = candidate.offset + candidate.length if candidate.length else -1
+    return groups

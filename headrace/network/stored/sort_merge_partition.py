@@ -1,12 +1,13 @@
 """SortMergePartition: rows are collected in memory, sorted by consumer, and stored in regions.
 
-It has two files, however many consumers there are; each consumer reads long stretches of them. Broadcast rows are
-stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the region before, which
-the I/O pool writes meanwhile (see writing.py). Source: Flink SortMergeResultPartition.
+It has two files, however many consumers there are; each consumer reads long stretches of them, by a RegionCursor.
+Broadcast rows are stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the
+region before, which the I/O pool writes meanwhile (see chunk_writer.py).
+Source: Flink SortMergeResultPartition, PartitionedFileReader.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,20 @@ from headrace.core.config import ConfigOption
 from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches.channel_selectors import Channels
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.errors import CorruptFileError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.stored.file_format import PreparedElement, prepare_event
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.stored.chunk_writer import JOINED_BYTES, RegionWriter
+from headrace.network.stored.file_format import (
+    BatchCompressor,
+    PreparedElement,
+    UndecodedElement,
+    element_bytes,
+    prepare_event,
+    split_elements,
+)
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
-from headrace.network.stored.sort_merge_cursor import RegionCursor
 from headrace.network.stored.sort_merge_regions import (
     SortedRun,
     batches_of,
@@ -29,11 +38,10 @@ from headrace.network.stored.sort_merge_regions import (
     sort_run,
 )
 from headrace.network.stored.stored_partition import (
-    PartitionOwner,
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.writing import JOINED_BYTES, RegionWriter
+from headrace.network.stored.stored_view import Stretch
 
 SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
@@ -47,6 +55,83 @@ SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
 REGION_BYTES_MAX: Final = 256 << 20
 
 
+class RegionSource(Protocol):
+    """A partition as its cursor sees it; its file exists once it is finished."""
+
+    @property
+    def file(self) -> PartitionedFile | None:
+        """The partition's file, or None until it is finished. Any thread."""
+        ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether it may be read. Any thread."""
+        ...
+
+
+class RegionCursor:
+    """Reads the extents of one subpartition, region by region. Implements SubpartitionCursor.
+
+    Source: Flink PartitionedFileReader.
+    """
+
+    def __init__(self, partition: RegionSource, index: int, let_go: Callable[[], None]) -> None:
+        self.close: Final = let_go
+        self._partition = partition
+        self._index = index
+        self._next_region = 0
+        self._extent = Extent(0, 0)
+
+    @property
+    def next_offset(self) -> int | None:
+        """File offset of the next element; None before the partition is finished."""
+        file = self._partition.file
+        if file is None or not self._partition.is_finished:
+            return None
+        if self._extent.length == 0 and self._next_region == file.region_count:
+            return None
+        return self._extent.offset
+
+    def next_length(self, limit_bytes: int) -> int:
+        """Return how much is left of the present extent, within the limit."""
+        return min(limit_bytes, self._extent.length)
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
+        """Return about `limit_bytes` of elements. CorruptFileError."""
+        file = self._partition.file
+        assert file is not None
+        if not self._extent.length:
+            self._go_on(file)
+        if not self._extent.length:
+            return ()
+        place = str(file.data.path)
+        offset, length = self._extent.offset, min(limit_bytes, self._extent.length)
+        data = None if stretch is None else stretch.read(file.data, offset, length)
+        if data is None:
+            data = file.data.read(offset, length)
+        found = list(split_elements(data, file.schemas, place, offset))
+        if not found:
+            # A length is looked at before its checksum: what it says may be far more than anybody has written.
+            size = element_bytes(data, place)
+            if size > self._extent.length:
+                raise CorruptFileError(
+                    place, "an element is longer than the index of the file says"
+                )
+            data = file.data.read(offset, size)
+            found = list(split_elements(data, file.schemas, place, offset))
+        done = found[-1].end
+        self._extent = Extent(self._extent.offset + done, self._extent.length - done)
+        if not self._extent.length:
+            self._go_on(file)
+        return found
+
+    def _go_on(self, file: PartitionedFile) -> None:
+        """Move to the next region that has anything for this subpartition."""
+        while not self._extent.length and self._next_region < file.region_count:
+            self._extent = file.extent(self._next_region, self._index)
+            self._next_region += 1
+
+
 class SortMergePartition(StoredPartition):
     """Stores rows in regions sorted by consumer. Best written by SortingRecordWriter, which does not split batches."""
 
@@ -56,10 +141,10 @@ class SortMergePartition(StoredPartition):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
         compressor: BatchCompressor,
     ) -> None:
-        super().__init__(partition_id, subpartition_count, pool, storage, owner)
+        super().__init__(partition_id, subpartition_count, pool, storage, manager)
         self._region_bytes = min(REGION_BYTES_MAX, pool.maximum * pool.segment_size // 2)
         self._run_bytes = run_bytes(subpartition_count, self._region_bytes)
         self._file: PartitionedFile | None = None
@@ -91,7 +176,7 @@ class SortMergePartition(StoredPartition):
         self._spill_if_full(sealed)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError. A region of its own where it has markers, which are for one alone."""
+        """Collect a batch; one with markers for this subpartition gets a region of its own. StorageError."""
         if not sealed.markers:
             self.collect(sealed, np.full(sealed.row_count, index, dtype=np.int32), lease)
             return
@@ -100,7 +185,7 @@ class SortMergePartition(StoredPartition):
         self._write(lambda: self._write_single_region(index, sealed))
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition: stored once, found by all. StorageError."""
+        """Store a batch once, for all subpartitions. StorageError."""
         self._keep(lease, self.subpartition_count)
         if self._runs or self._batches or self._markers:
             self.spill()
@@ -110,7 +195,7 @@ class SortMergePartition(StoredPartition):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """See ResultPartition. StorageError."""
+        """Store an event for all subpartitions. StorageError."""
         self.spill()
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
 
@@ -137,7 +222,7 @@ class SortMergePartition(StoredPartition):
             _release(leases)
 
     def close(self) -> None:
-        """See ResultPartition. What was collected and is not stored yet never will be."""
+        """Close the partition; what was collected and is not stored yet never will be."""
         super().close()
         _release(self._take_leases())
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.network.batches.channel_selectors import Channels, in_order, order_by_channel
 from headrace.network.batches.sealed_batch import SealedBatch
-from headrace.network.wire.markers import add_marker
+from headrace.network.wire.framing import add_marker
 
 RUN_BYTES: Final = 2 << 20
 """Rows are sorted when there are so many ..."""
@@ -75,7 +75,7 @@ class SortedRun:
     rows: pa.RecordBatch | None
     row_bytes: float
     starts: list[int]
-    """Those of the plan, as numbers that Python need not unpack each time."""
+    """The plan's starts, as numbers that Python need not unpack each time."""
     plan: RegionPlan
     markers: Sequence[tuple[int, StreamMarker]]
 

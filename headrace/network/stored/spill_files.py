@@ -207,7 +207,7 @@ class SpillDirectories:
     """
 
     seal: FileSeal | None = None
-    """What files that outlive their writer are sealed with."""
+    """Seal of files that outlive their writer; None for others."""
 
     def __init__(
         self, parents: Sequence[Path], submit_to_disk: SubmitToDisk, layer: FileLayer

@@ -8,18 +8,15 @@ Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPa
 """
 
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
-from headrace.core.barriers import CheckpointBarrier
-from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
-from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
-from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.partitions.in_flight_output import InFlightOutput
+from headrace.network.memory.local_buffer_pool import LocalBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.result_partition import ResultPartition, describe_cause
 from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.read_scheduler import ReadScheduler
@@ -41,15 +38,7 @@ class PartitionStorage:
         self.directories.close()
 
 
-@dataclass(frozen=True)
-class PartitionOwner:
-    """Callbacks to the partition manager at the end of a partition."""
-
-    on_released: Callable[[ResultPartition], None]
-    on_failed: Callable[[ResultPartition, str], None]
-
-
-class StoredPartition(ABC):
+class StoredPartition(ResultPartition):
     """Written to by one task; closed, failed, released or attached to from any thread.
 
     Kinds say what is written (`emit`, `broadcast`, `emit_event`, `_complete`), where a consumer reads (`_cursor`) and
@@ -62,14 +51,11 @@ class StoredPartition(ABC):
         subpartition_count: int,
         pool: LocalBufferPool,
         storage: PartitionStorage,
-        owner: PartitionOwner,
+        manager: ResultPartitionManager,
     ) -> None:
-        self.partition_id: Final = partition_id
-        self.subpartition_count: Final = subpartition_count
-        self.pool: Final = pool
-        self.is_finished = False
+        super().__init__(partition_id, subpartition_count, pool)
         self._storage = storage
-        self._owner = owner
+        self._manager = manager
         self._read_loop = ReadScheduler(storage.io)
         # Guards the fields below: consumers, the task, its canceller and the master may come in any order.
         self._lock = threading.Lock()
@@ -80,66 +66,26 @@ class StoredPartition(ABC):
 
     @property
     def queued_count(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Elements that were read ahead."""
         return sum(view.queued_count for view in tuple(self._views))
 
     @property
     def longest_queue(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Elements that were read ahead for the consumer that has most of them."""
         return max((view.queued_count for view in tuple(self._views)), default=0)
 
     @property
     def queued_bytes(self) -> int:
-        """See ResultPartition: what was read ahead."""
+        """Bytes that were read ahead."""
         return sum(view.queued_bytes for view in tuple(self._views))
 
     @property
     def is_released(self) -> bool:
-        """Whether no new consumer is admitted. Any thread."""
+        """Return whether no new consumer is admitted. Any thread."""
         return self._is_released
 
-    def in_flight_rows(self, index: int) -> int | None:
-        """See ResultPartition; what is stored is not on its way."""
-        return None
-
-    def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition; what is stored is not on its way."""
-
-    def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition; what is stored is serialised as it is written."""
-
-    @abstractmethod
-    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        pass
-
-    @abstractmethod
-    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        pass
-
-    @abstractmethod
-    def emit_event(
-        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
-    ) -> None:
-        """See ResultPartition. What nobody reads yet neither overtakes nor blocks."""
-
-    def emit_barrier(
-        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
-    ) -> InFlightOutput:
-        """See ResultPartition. Jobs with stored results take no checkpoints."""
-        raise AssertionError(f"{barrier} for a stored result")
-
-    def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what all kinds do: nothing)
-        """See ResultPartition. No barrier waits here."""
-
-    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """See ResultPartition: its task need not wait for consumers."""
-        callback()
-
-    def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """See ResultPartition. Nothing where batches are stored as they come."""
-
     def finish(self) -> None:
-        """See ResultPartition. StorageError where the last of it cannot be written."""
+        """Store the rest and end the partition. StorageError."""
         if self.is_finished:
             return
         self.emit_event(EndOfPartition())
@@ -150,7 +96,7 @@ class StoredPartition(ABC):
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """See ResultPartition. Any number of consumers; before the end of the task they wait for it."""
+        """Attach a consumer, of which there may be any number; before the end of the task they wait for it."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -170,7 +116,7 @@ class StoredPartition(ABC):
         return view
 
     def serve_views(self) -> None:
-        """There is more to read than there was."""
+        """Have consumers read on: there is more than there was."""
         for view in tuple(self._views):
             self._read_loop.request(view)
 
@@ -179,7 +125,7 @@ class StoredPartition(ABC):
         self._end(ProducerFailedError(str(self.partition_id), text), text)
 
     def close(self) -> None:
-        """See ResultPartition. What was finished stays, for any number of consumers, until it is released."""
+        """Let the task go; what was finished stays, for any number of consumers, until it is released."""
         with self._lock:
             if self._is_closed:
                 return
@@ -187,7 +133,7 @@ class StoredPartition(ABC):
         self.pool.destroy()
 
     def release(self) -> None:
-        """See ResultPartition. Who reads a finished one may go on; nobody waits for one that will not be finished."""
+        """Withdraw the partition; consumers of a finished one may go on, those of an unfinished one are told."""
         if not self.is_finished:
             text = "the partition was released"
             self._end(ProducerFailedError(str(self.partition_id), text), None)
@@ -198,7 +144,7 @@ class StoredPartition(ABC):
                 return
             self._is_released = True
         self._discard()
-        self._owner.on_released(self)
+        self._manager.forget(self)
 
     def _end(self, failure: NetworkError, recorded: str | None) -> None:
         """End without a result; `recorded` is what consumers that come late are to be told."""
@@ -209,9 +155,9 @@ class StoredPartition(ABC):
             self._failure = failure
             views = tuple(self._views)
         if recorded is None:
-            self._owner.on_released(self)
+            self._manager.forget(self)
         else:
-            self._owner.on_failed(self, recorded)
+            self._manager.record_failure(self, recorded)
         for view in views:
             view.fail(failure)
         self.close()

@@ -1,14 +1,18 @@
 """StoredView: one consumer of a partition that lies in files, with the few batches that were read ahead for it.
 
-The consumer's thread only takes from a queue; the I/O pool fills it. What is in memory counts against one budget for
-the whole TaskManager. Source: Flink SortMergeSubpartitionReader.
+The consumer's thread only takes from a queue; the I/O pool fills it, through the consumer's SubpartitionCursor. What is
+in memory counts against one budget for the whole TaskManager, by which `may_read` and `read_size` decide.
+Source: Flink SortMergeSubpartitionReader.
 """
 
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
 
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.network.batches.sealed_batch import SealedBatch
@@ -21,14 +25,8 @@ from headrace.network.partitions.result_subpartition import (
     Stalled,
 )
 from headrace.network.stored.file_format import StoredElement, UndecodedElement
-from headrace.network.stored.reading import (
-    READ_AHEAD_BYTES,
-    STRETCH_BYTES,
-    ReadCandidate,
-    Stretch,
-    may_read,
-    read_size,
-)
+from headrace.network.stored.partitioned_file import Extent
+from headrace.network.stored.spill_files import SpillFile
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,9 +35,67 @@ BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
     "Memory for batches that were read from blocking results ahead of their consumers, for the whole TaskManager.",
 )  # fmt: skip
 
-
+READ_AHEAD_BYTES: Final = 4 << 20
+"""Bytes that one consumer may have waiting in memory before it is read for again."""
+READ_BYTES: Final = 1 << 20
+"""Bytes that are read in one go, where they lie together."""
+SHORT_READ_BYTES: Final = 528 << 10
+"""The same where memory is short: a little more than one stored batch."""
+STRETCH_BYTES: Final = 2 << 20
+"""Bytes that are read in one go for consumers whose parts lie side by side."""
 ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
 """A consumer asks for more when it has so much left: in large steps, as asking has its price too."""
+R = TypeVar("R")
+
+
+class ReadCandidate(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A consumer that can be read for: bytes that wait for it, and where in the file it goes on.
+
+    `length`: bytes that it would read there, or 0 where nobody can read them with it.
+
+    Made for every consumer in every sweep, which is why it is no dataclass: those of 512 took a tenth of the reading.
+    """
+
+    reader: R
+    queued_bytes: int
+    offset: int
+    length: int
+
+
+class Stretch:
+    """Adjacent parts of one file, `extents`, that are read together for several consumers. By one thread.
+
+    With hundreds of consumers each has little of a region. The adjacent parts of those that wait are read by one system
+    call, when the first of them is asked for, into separate memory for each consumer, so that none holds the memory of
+    another. Source: Flink PartitionedFileReader, which reads a region buffer by buffer.
+    """
+
+    def __init__(self, extents: Sequence[Extent]) -> None:
+        self._extents: Final = tuple(extents)
+        self._parts: dict[Extent, pa.Buffer] | None = None
+
+    def read(self, file: SpillFile, offset: int, length: int) -> pa.Buffer:
+        """Return `length` bytes from `offset` on, in aligned memory. StorageError.
+
+        By itself where that is not one of the extents, or where not all of them can be read: nobody is to suffer
+        from the bad sector of another.
+        """
+        wanted = Extent(offset, length)
+        if self._parts is None:
+            self._parts = {}
+            if wanted in self._extents and len(self._extents) > 1:
+                self._read_all(file, self._parts)
+        part = self._parts.pop(wanted, None)
+        return file.read(offset, length) if part is None else part
+
+    def _read_all(self, file: SpillFile, parts: dict[Extent, pa.Buffer]) -> None:
+        try:
+            found = file.read_parts(
+                self._extents[0].offset, [extent.length for extent in self._extents]
+            )
+        except StorageError:
+            return
+        parts.update(zip(self._extents, found, strict=True))
 
 
 class SubpartitionCursor(Protocol):
@@ -85,7 +141,7 @@ class ReadMemory:
 
 
 class StoredView:
-    """A SubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
+    """A ResultSubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
 
     def __init__(
         self,
@@ -116,7 +172,7 @@ class StoredView:
 
     @property
     def queued_count(self) -> int:
-        """See SubpartitionView. A failure waits behind what was read before it, and counts."""
+        """Elements that were read ahead; a failure waits behind them, and counts."""
         return len(self._queue) + (self._failure is not None)
 
     @property
@@ -126,12 +182,12 @@ class StoredView:
 
     @property
     def has_priority_event(self) -> bool:
-        """See SubpartitionView; nothing can overtake what is stored."""
+        """Return False: nothing overtakes stored elements."""
         return False
 
     @property
     def backlog(self) -> int:
-        """See SubpartitionView: of what was read ahead."""
+        """Segments of what was read ahead."""
         return self._backlog
 
     def poll(self, credit: int) -> Element | Stalled | None:
@@ -154,14 +210,14 @@ class StoredView:
         return self._decoded(head) if isinstance(head, UndecodedElement) else head
 
     def resume(self) -> None:
-        """See SubpartitionView; nothing that is stored blocks."""
+        """Not supported: no stored event blocks."""
         raise AssertionError("a stored partition has no event that blocks upstream")
 
     def acknowledge_all_data(self) -> None:
-        """See SubpartitionView; the producer is long done."""
+        """Do nothing: the producer does not wait for it."""
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
-        """See SubpartitionView; what is in flight is bounded by the read memory."""
+        """Do nothing: the read memory bounds what is in flight."""
 
     def candidate(self) -> ReadCandidate["StoredView"] | None:
         """Return this view as a candidate for the read scheduler, or None while nothing is to be read for it."""
@@ -319,3 +375,17 @@ def _measure(element: Element | UndecodedElement) -> tuple[int, int]:
     if isinstance(element, UndecodedElement) and element.size_bytes:
         return 1, element.size_bytes
     return 0, 0
+
+
+def read_size(used_bytes: int, limit_bytes: int) -> int:
+    """Return how much to read in one go: less where memory is short, though one element in any case."""
+    return READ_BYTES if used_bytes + READ_BYTES <= limit_bytes else SHORT_READ_BYTES
+
+
+def may_read(queued_bytes: int, used_bytes: int, limit_bytes: int) -> bool:
+    """Return whether to read for a consumer with `queued_bytes` waiting; `used_bytes` of `limit_bytes` are in use.
+
+    Who has nothing may always read: memory is bounded by the limit and one short read for each consumer, and nobody
+    waits for memory that another one holds.
+    """
+    return queued_bytes == 0 or (queued_bytes < READ_AHEAD_BYTES and used_bytes < limit_bytes)

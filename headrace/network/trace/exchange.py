@@ -53,7 +53,7 @@ from headrace.network.trace.steps import CONSUMER, PRODUCER, Reading, TraceStep,
 from headrace.network.trace.wire_tap import TappedTransport, WireTap
 from headrace.network.wire.handshake import Role
 from headrace.network.wire.keepalive import KEEPALIVE_INTERVAL
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 
 _SECRET: Final = bytes(32)
 _NUMBERS: Final = BatchType(Types.LONG())
@@ -240,7 +240,7 @@ class TracedExchange:
         )
 
     def _is_pool_whole(self) -> bool:
-        """Whether every floating segment, and every exclusive one of an open channel, is somewhere."""
+        """Return whether every floating segment, and every exclusive one of an open channel, is somewhere."""
         credits = self._receiver.credits
         floating = credits.idle_floating + sum(
             account.idle_floating + account.held_floating for account in credits.accounts
@@ -288,7 +288,7 @@ class TracedExchange:
         selector = create_selector(
             PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(number)
         )
-        return RecordWriter(partition, selector, 0, self._time.clock)
+        return create_record_writer(partition, selector, 0, self._time.clock)
 
     def _create_gate(self, location: TaskManagerLocation) -> SingleInputGate:
         channels = tuple(

@@ -1,9 +1,7 @@
-"""FrameSplitter: a stream of bytes becomes frames, each with the bytes it was: for whoever stands between two sides.
+"""WireTap: stands between the two TaskManagers of a trace; frames wait in it until somebody lets the next one arrive.
 
-Endpoints read with FrameDecoder, which keeps no bytes and copies no bodies; an observer (the trace, the fault proxy)
-wants both, and does not mind a copy. Pure.
-
-WireTap: between the two TaskManagers of a trace; frames wait in it until somebody lets the next one arrive.
+FrameSplitter makes frames of a stream of bytes, each with the bytes it was. Endpoints read with FrameDecoder, which
+keeps no bytes and copies no bodies; an observer (the trace, the fault proxy) wants both, and does not mind a copy.
 """
 
 from collections import deque
@@ -60,7 +58,7 @@ class SplitFrame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_opening(self) -> bool:
-        """Whether it belongs to the proof of the secret, which covers its bytes."""
+        """Return whether it belongs to the proof of the secret, which covers its bytes."""
         return isinstance(self.frame, Hello | Proof)
 
 
@@ -118,7 +116,7 @@ _NAMES: Final = {Role.DIALLER: CONSUMER, Role.ACCEPTOR: PRODUCER}
 
 
 class WireTap:
-    """One connection. See simulated_transport.Relay."""
+    """Holds the frames of the only connection of a trace. Implements Relay."""
 
     def __init__(self) -> None:
         self._cutters = {role: FrameSplitter(name) for role, name in _NAMES.items()}
@@ -127,7 +125,7 @@ class WireTap:
         self._sent: list[SentFrame] = []
 
     def create_relay(self, dialler: str, acceptor: str, deliver: LetArrive) -> "WireTap":
-        """See simulated_transport.CreateRelay. There is only one connection."""
+        """Return the relay of the only connection."""
         assert self._deliver is None, f"{dialler} dials {acceptor} a second time"
         self._deliver = deliver
         return self

@@ -59,7 +59,7 @@ class BlockingConnection:
 
     @property
     def has_frames(self) -> bool:
-        """Whether `receive` returns without waiting."""
+        """Return whether `receive` returns without waiting."""
         return bool(self._frames)
 
     def receive(self, timeout_s: float | None = None) -> Frame:
@@ -144,7 +144,7 @@ class BlockingConnection:
 
 
 def _is_own_timeout(error: OSError) -> bool:
-    """Whether we waited long enough; where the TCP stack gave the peer up, there is a number."""
+    """Return whether we waited long enough; where the TCP stack gave the peer up, there is a number."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 

@@ -19,9 +19,9 @@ a channel may go beyond it (see producer_session.QUANTUM_BYTES)."""
 ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 LINGER_S: Final = 1.0
-"""How long a peer that was told the end is read on, unless it closes before."""
+"""Time for which a peer that was told the end is read on, unless it closes before."""
 LINGER_BYTES: Final = 32 << 20
-"""What of such a peer is read and dropped at most: far more than can be on its way, and not all that it could send."""
+"""Bytes of such a peer that are dropped at most: far more than can be on their way, less than it could send."""
 LINGER_PAUSE_MS: Final = 25.0
 """After each `_LINGER_STEP_BYTES` of it, so that others have their turn and nobody gains by coming back at once."""
 _LINGER_STEP_BYTES: Final = 1 << 20
@@ -72,7 +72,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         # Once it has ended, what still comes is read into this and dropped.
         self._drop: bytearray | None = None
         self.host = "this host"
-        """Where the peer is; an address, unless it came over a Unix socket."""
+        """Address of the peer, unless it came over a Unix socket."""
         self.refusal = ""
         """Why the peer was refused, before it had proved itself."""
         self._dropped_bytes = 0
@@ -116,7 +116,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def abandon(self) -> None:
-        """Its dial was given up, whether it was made by then or not; whoever dials tells those who wait for it."""
+        """Drop a connection whose dial was given up, made or not; whoever dials tells those who wait for it."""
         self.expected_name = None
         self._error = ConnectionLostError(self._peer, "it was not made in time")
         self.abort()

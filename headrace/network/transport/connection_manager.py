@@ -1,13 +1,10 @@
 """ConnectionManager: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
 
-Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains.
+Whoever needs a connection first dials; the other side then uses it too. If both dial at once, both sides keep the
+connection that the lower TaskManager id dialled (PeerConnections). Whoever knows that it is on its way waits for it,
+with all its channels. Only a side that could not know has used the other one by then: that one opens no more channels,
+and ends with the last that it has.
 Source: Flink PartitionRequestClientFactory, with one connection for both directions instead of two.
-
-PeerConnections: which connection with a TaskManager is used, where both sides dial each other at once. Pure.
-
-Of two connections both sides keep the one that the lower TaskManager id dialled. Whoever knows that it is on its way
-waits for it, with all its channels. Only a side that could not know has used the other one by then: that one opens no
-more channels, and ends with the last that it has. Source: Flink PartitionRequestClientFactory, for the waiting.
 """
 
 import asyncio
@@ -27,6 +24,8 @@ from headrace.network.transport.http_tunnel import HttpTunnel
 
 OnReady = Callable[[PeerSession], None]
 OnError = Callable[[str], None]
+Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
+"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
 class PeerConnection(Protocol):
@@ -85,7 +84,7 @@ class PeerConnections:
         self._use(name, connection, session)
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """This side cannot reach a peer."""
+        """Take note that this side cannot reach a peer."""
         self._fall_back(name, reason)
 
     def ended(self, connection: PeerConnection, dialled_name: str | None, reason: str) -> None:
@@ -123,10 +122,6 @@ class PeerConnections:
             return
         for _, on_error in self._waiting.pop(name, []):
             on_error(reason)
-
-
-Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
-"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
 class ConnectionManager:

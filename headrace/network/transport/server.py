@@ -40,7 +40,7 @@ def host_id() -> str:
 
 
 def is_of_own_user(connection: socket.socket) -> bool:
-    """Whether a process of this user is at the other end of a Unix socket, as far as the kernel can tell; else true."""
+    """Return whether a process of this user is at the other end of a Unix socket; True where the kernel cannot tell."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None or connection.family != socket.AF_UNIX:
         return True

@@ -106,7 +106,7 @@ class FrameDecoder:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether nothing of an unfinished frame is held."""
+        """Return whether nothing of an unfinished frame is held."""
         return self._body is None and self._start == self._end
 
     def _move_to_front(self) -> None:

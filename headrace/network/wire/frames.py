@@ -1,11 +1,8 @@
 """Every frame of the data plane: id, layout, meaning; stated once and used both to write and to read.
 
 Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
-is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py; frames 30 to
-35, with which results are pushed to a shuffle service, in push_frames.py.
-Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
-
-The frames with which a result is pushed to a shuffle service; the wire's other frames stand in frames.py.
+is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py. Frames 20 to
+23 push a DataFrame into a source; frames 30 to 34 push a result to a shuffle service:
 
     producer                                  shuffle service
     PushOpen ─────────────────────────────►   gives it memory
@@ -16,7 +13,8 @@ The frames with which a result is pushed to a shuffle service; the wire's other 
              ◄───────────────────────────── PushCommit
 
 One connection pushes one partition; what ends without a commit was never there. Error refuses at any time.
-Source: Flink Remote Shuffle's write side (handshake, credit, region, finish, commit); the service makes the regions.
+Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for; Flink Remote Shuffle's
+write side (handshake, credit, region, finish, commit), where here the service makes the regions.
 """
 
 from typing import Any, Final, Self
@@ -31,11 +29,13 @@ from headrace.core.ids import (
     OperatorId,
     ResultPartitionId,
 )
-from headrace.network.wire.framing import Body, Frame, frame
+from headrace.network.wire.framing import Body, Frame, frame, reserve
 
 TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
 """Stands for the whole connection in an Error frame."""
+ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
+"""Stands for all subpartitions in a PushData frame."""
 
 
 @frame(id=1, layout="!BBI32s")
@@ -140,7 +140,7 @@ class Event(Frame, frozen=True, gc=False):
     channel: int  # u32
     sequence: int  # u64
     backlog: int  # segments, u32; 0 where the event blocks upstream
-    kind: int  # u8, see `batches.encode_event`
+    kind: int  # u8, see sealed_batch.py, `encode_event`
     traits: int  # u8, bit set, see EventTrait
     value: int  # i64
     body: Body = b""  # msgpack of a checkpoint barrier, at most TEXT_BYTES_MAX; else empty
@@ -212,29 +212,20 @@ class NewBufferSize(Frame, frozen=True, gc=False):
     in_flight_rows: int  # u64, > 0
 
 
-@frame(id=25, layout="!I")
-class TaskEvent(Frame, frozen=True, gc=False):
-    """Consumer → producer: an event against the stream, for the task that produces it. Since version 1."""
+reserve(25, "TaskEvent")
 
-    channel: int  # u32
-    body: Body  # opaque here, at most TEXT_BYTES_MAX
-
-
-ChannelMessage = (
-    AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize | TaskEvent
-)
-"""What a consumer says of a channel after it has requested it."""
+ChannelMessage = AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize
+"""Frames with which a consumer speaks of a channel that it has requested."""
 
 
 class ErrorCode:
-    """Codes of Error frames."""
+    """Codes of Error frames. 6 is reserved."""
 
     PARTITION_NOT_FOUND: Final = 1
     PRODUCER_FAILED: Final = 2
     RECORD_TOO_LARGE: Final = 3
     PROTOCOL: Final = 4
     INGEST_REFUSED: Final = 5
-    TASK_EVENT_REFUSED: Final = 6
     PUSH_REFUSED: Final = 7
 
 
@@ -358,7 +349,7 @@ class PushEvent(Frame, frozen=True, gc=False):
 
     channel: int  # u32
     sequence: int  # u64
-    kind: int  # u8, see `batches.encode_event`
+    kind: int  # u8, see sealed_batch.py, `encode_event`
     value: int  # i64
 
 
@@ -371,7 +362,3 @@ class PushCommit(Frame, frozen=True, gc=False):
 
     channel: int  # u32
     element_count: int  # u64
-
-
-ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
-"""Stands for all subpartitions in a PushData frame."""

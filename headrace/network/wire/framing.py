@@ -6,29 +6,32 @@
     body                opaque bytes: an Arrow message, a schema, UTF-8 text
 
 The header has a checksum of its own, so that no field is trusted, no credit charged and no memory allocated before the
-header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py and
-push_frames.py.
+header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py.
 
-crc32: the checksum of frames and of stored batches.
-
-CRC-32 of IEEE 802.3, the one that zlib computes, by zlib-ng, which uses the processor's carry-less multiplication:
-three to four times as fast. Each byte that leaves a host or is stored is checksummed twice.
+`crc32`, also the checksum of stored batches, is that of IEEE 802.3, which zlib computes, by zlib-ng, which uses the
+processor's carry-less multiplication: three to four times as fast. Each byte that leaves a host or is stored is
+checksummed twice.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 from zlib_ng.zlib_ng import crc32
 
-from headrace.core.elements import PlacedMarker
+from headrace.core.elements import (
+    LatencyMarker,
+    PlacedMarker,
+    StreamMarker,
+    Watermark,
+    WatermarkStatus,
+)
+from headrace.core.ids import OperatorId
 from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
-from headrace.network.wire.markers import decode_markers, encode_markers
 
 __all__ = ["crc32"]
-
 
 MAGIC: Final = 0x48445257  # "HDRW"
 VERSION: Final = 1
@@ -39,13 +42,15 @@ CHECKSUM_FLAG: Final = 1
 CHECKSUMS: Final = struct.Struct("!II")
 _FLAGS_OFFSET: Final = 6
 _CHECKSUM: Final = struct.Struct("!I")
-
+_MARKER: Final = struct.Struct("!IBq")
+_ORIGIN: Final = struct.Struct("!16sI")
+_WATERMARK, _STATUS, _LATENCY = 0, 1, 3
 Body = Any
 """A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
-
 F = TypeVar("F", bound="Frame")
 
 _FRAMES: dict[int, "type[Frame]"] = {}
+_RESERVED: dict[int, str] = {}
 
 
 class BodyParts(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +72,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     HAS_MARKERS: ClassVar[bool] = False
     HAS_BODY: ClassVar[bool] = False
     HAS_CHECKSUM: ClassVar[bool] = False
-    """Whether it carries checksums where both sides want them."""
+    """True if it carries checksums where both sides want them."""
 
     def header_values(self) -> tuple[Any, ...]:
         """Values of `LAYOUT`, in order."""
@@ -87,7 +92,7 @@ def frame(
     """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
 
     def decorate(cls: type[F]) -> type[F]:
-        assert id not in _FRAMES, f"frame id {id} is declared twice"
+        assert id not in _FRAMES and id not in _RESERVED, f"frame id {id} is declared twice"
         names = list(cls.__struct_fields__)
         cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
         cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
@@ -116,6 +121,17 @@ def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
 
     cls.header_values = header_values  # type: ignore[method-assign]
     cls.from_header = classmethod(from_header)  # type: ignore[method-assign,assignment]
+
+
+def reserve(frame_id: int, name: str) -> None:
+    """Keep an id for a frame that nobody sends: it is given to no other frame, and refused by its name."""
+    assert frame_id not in _FRAMES and frame_id not in _RESERVED, f"frame id {frame_id} is taken"
+    _RESERVED[frame_id] = name
+
+
+def reserved_frames() -> dict[int, str]:
+    """Ids of frames that nobody may send, with the frames' names."""
+    return dict(_RESERVED)
 
 
 def declared_frames() -> list[type[Frame]]:
@@ -161,7 +177,9 @@ def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, 
         raise UnknownFrameError(peer, f"a frame of version {version}, this side speaks {VERSION}")
     cls = _FRAMES.get(frame_id)
     if cls is None:
-        raise UnknownFrameError(peer, f"a frame with the unknown id {frame_id}")
+        name = _RESERVED.get(frame_id)
+        what = f"unknown id {frame_id}" if name is None else f"reserved id {frame_id} ({name})"
+        raise UnknownFrameError(peer, f"a frame with the {what}")
     if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
         raise ProtocolError(peer, f"a {cls.__name__} frame with the unknown flags {flags:#06x}")
     least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)
@@ -229,3 +247,61 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
 def attach_body(header: Frame, body: Body) -> None:
     """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
     msgspec.structs.force_setattr(header, "body", body)
+
+
+def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
+    """Put a marker behind those before it; of watermarks with no row between them the last one counts."""
+    if placed and isinstance(added.marker, Watermark):
+        last = placed[-1]
+        if last.row_offset == added.row_offset and isinstance(last.marker, Watermark):
+            placed[-1] = added
+            return
+    placed.append(added)
+
+
+def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
+    """Return 13 bytes per marker: row offset u32, kind u8, value i64.
+
+    Behind those of a latency marker stand 20 more: the source's operator id, and the index of its subtask, u32.
+    """
+    if not markers:
+        return b""
+    parts: list[bytes] = []
+    for placed in markers:
+        match placed.marker:
+            case Watermark(timestamp_ms):
+                parts.append(_MARKER.pack(placed.row_offset, _WATERMARK, timestamp_ms))
+            case WatermarkStatus(is_idle):
+                parts.append(_MARKER.pack(placed.row_offset, _STATUS, int(is_idle)))
+            case LatencyMarker(marked_time_ms, source_id, subtask_index):
+                parts.append(_MARKER.pack(placed.row_offset, _LATENCY, marked_time_ms))
+                parts.append(_ORIGIN.pack(source_id.value, subtask_index))
+    return b"".join(parts)
+
+
+def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[PlacedMarker, ...]:
+    """Inverse of `encode_markers`."""
+    if not length:
+        return ()
+    end = offset + length
+    markers: list[PlacedMarker] = []
+    while offset < end:
+        if end - offset < _MARKER.size:
+            raise ProtocolError(peer, f"a marker vector of {length} bytes")
+        row_offset, kind, value = _MARKER.unpack_from(data, offset)
+        offset += _MARKER.size
+        marker: StreamMarker
+        if kind == _WATERMARK:
+            marker = Watermark(value)
+        elif kind == _STATUS:
+            marker = WatermarkStatus(bool(value))
+        elif kind == _LATENCY:
+            if end - offset < _ORIGIN.size:
+                raise ProtocolError(peer, f"a marker vector of {length} bytes")
+            source_id, subtask_index = _ORIGIN.unpack_from(data, offset)
+            offset += _ORIGIN.size
+            marker = LatencyMarker(value, OperatorId(source_id), subtask_index)
+        else:
+            raise ProtocolError(peer, f"a marker of the unknown kind {kind}")
+        markers.append(PlacedMarker(row_offset, marker))
+    return tuple(markers)

@@ -40,9 +40,8 @@ from headrace.core.ids import OperatorId
 from headrace.core.key_groups import subtasks_of
 from headrace.network.batches.channel_selectors import order_by_channel
 from headrace.network.batches.sealed_batch import SealedBatch
-from headrace.network.gates.gate import ReceivedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
-from headrace.network.gates.recovered_channel import recover_together
+from headrace.network.gates.single_input_gate import recover_together
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
 from headrace.task.checkpointing.channel_frames import (
@@ -259,7 +258,9 @@ class ChannelStates:
         senders = [channel.shuffle.partition_id.partition_number for channel in channels]
         channel = senders.index(part.sender % len(channels))
         if not is_rescaled:
-            gate_input.gate.restore(channel, [_received(frame) for frame in frames])
+            gate_input.gate.restore(
+                channel, [SealedBatch(frame.rows, frame.markers) for frame in frames]
+            )
             return
         needs_filter = (
             part.mapping is ReceiverMapping.RANGE and part.receiver_count != vertex.parallelism
@@ -270,7 +271,7 @@ class ChannelStates:
                 owners = _owners(rows, vertex.parallelism, vertex.max_parallelism)
                 rows = rows.filter(pa.array(owners == self._environment.attempt_id.subtask_index))
             if rows is not None and rows.num_rows:
-                gate_input.gate.restore(channel, [_received(CapturedFrame(rows, ()))])
+                gate_input.gate.restore(channel, [SealedBatch(rows, ())])
 
     def _restore_output(self, part: ChannelPart, frames: Sequence[CapturedFrame]) -> None:
         found = [
@@ -317,11 +318,6 @@ def _mapping_of(part: ChannelPart, table: FrameTable) -> ReceiverMapping:
     owners = subtasks_of(table.key_hashes, part.receiver_count, part.max_parallelism)
     is_by_key = bool((owners == part.receiver).all())
     return ReceiverMapping.RANGE if is_by_key else ReceiverMapping.ROUND_ROBIN
-
-
-def _received(frame: CapturedFrame) -> ReceivedBatch:
-    sealed = SealedBatch(frame.rows, frame.markers)
-    return ReceivedBatch(frame.rows, frame.markers, sealed.row_count, sealed.size_bytes)
 
 
 def _write(

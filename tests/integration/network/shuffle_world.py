@@ -21,8 +21,7 @@ from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
-from headrace.network.writers.record_writer import RecordWriter
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
 from tests.unit.network.exchange import NUMBERS, SECRET, attempt, numbers, partition_id

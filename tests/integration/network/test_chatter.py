@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from headrace.network.wire.control_frame_limiter import FREE_FRAMES_BURST, FREE_FRAMES_PER_S
+from headrace.network.sessions.connection_protocol import FREE_FRAMES_BURST, FREE_FRAMES_PER_S
 from headrace.network.wire.frame_decoder import STAGING_BYTES
 from headrace.network.wire.frames import Error, ErrorCode, KeepAlive, Proof
 from headrace.network.wire.framing import PREFIX

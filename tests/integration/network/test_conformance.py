@@ -29,7 +29,7 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.threads import start_thread
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
+from headrace.network.errors import ProducerFailedError, RecordTooLargeError
 from headrace.network.gates.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from tests.integration.network.conftest import Edge, wait_until
@@ -429,27 +429,6 @@ def test_the_producer_learns_how_many_bytes_its_consumer_wants_in_flight(
     sink.close()
     drain(source)
     source.close()
-
-
-def test_a_task_event_reaches_the_task_that_produces(edge: Callable[..., Edge]) -> None:
-    ends = edge()
-    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
-    events: list[bytes] = []
-    identity = sink.partition.partition_id
-    ends.producer.task_events.subscribe(identity, events.append)
-    sink.emit(numbers(0, 1))
-    sink.flush_all()
-    source.request_partitions()
-    next_element(source)
-    source.channels[0].send_task_event(b"back to you")
-    wait_until(lambda: events == [b"back to you"])
-    ends.producer.task_events.unsubscribe(identity)
-    source.channels[0].send_task_event(b"nobody there")
-    with pytest.raises(NetworkError, match="nobody listens to task events"):
-        drain(source)
-    source.close()
-    sink.close()
-    sink.partition.release()
 
 
 def test_memory_of_the_minimum_size_is_slow_but_live(edge: Callable[..., Edge]) -> None:

@@ -42,7 +42,6 @@ from headrace.network.wire.frames import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import PREFIX, Frame, encode
 from headrace.network.wire.handshake import Role
@@ -189,7 +188,7 @@ def test_a_channel_error_says_what_the_producer_said(producer: RawProducer) -> N
         [Data(0, 0, 1, 0, 0, 0, (), b"x")],
         [Event(0, 0, 0, 2, 0, 0)],
         [Data(0, 0, 1, 0, 0, 0, (), b"x" * 100_000_000)],
-        [TaskEvent(0, b"x" * 70_000)],
+        [Error(0, ErrorCode.PROTOCOL, b"x" * 70_000)],
     ],
 )
 def test_a_consumer_that_breaks_the_protocol_is_disconnected(

@@ -1,5 +1,6 @@
 """What is said before a connection is closed reaches a peer that is still sending."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,13 @@ from headrace.core.security.tls import TlsIdentity
 from headrace.network.errors import NetworkError
 from headrace.network.transport import connection
 from headrace.network.transport.blocking_connection import BlockingConnection
-from headrace.network.wire.frames import NO_CHANNEL, Close, Error, ErrorCode, Proof, TaskEvent
+from headrace.network.wire.frames import NO_CHANNEL, Close, Error, ErrorCode, Proof
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import SECRET
 
 pytestmark = pytest.mark.integration
-MORE = TaskEvent(99, bytes(60_000))
-"""For a channel that is not there, which is none of a session's business."""
+MORE = Error(99, ErrorCode.PRODUCER_FAILED, bytes(60_000))
+"""A large frame, sent where nobody looks at frames any more."""
 
 
 @pytest.fixture(params=["unix", "tcp", "tls"])
@@ -52,9 +53,17 @@ def test_a_peer_that_goes_on_sending_after_its_mistake_is_told_of_it(
 def test_a_peer_that_sends_while_the_other_leaves_hears_the_farewell(start: Starter) -> None:
     environment = start("a")
     peer = BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"))
-    peer.send(MORE)
     transport = environment.transport
-    transport.post(lambda: [each.close() for each in list(transport._connections)])
+    wait_until(lambda: "raw" in transport._table._peers._used)
+    is_leaving = threading.Event()
+
+    def leave() -> None:
+        for each in list(transport._connections):
+            each.close()
+        is_leaving.set()
+
+    transport.post(leave)
+    is_leaving.wait()
     for _ in range(200):
         peer.send(MORE)
     assert isinstance(peer.receive(), Close)

@@ -18,7 +18,7 @@ from headrace.network.errors import NetworkError
 from headrace.network.partitions.result_subpartition import (
     DataElement,
     QueuedEvent,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import environment, numbers, writer
@@ -53,7 +53,9 @@ class Reader:
         self.values: list[int] = []
         self.has_ended = False
         self.error: NetworkError | None = None
-        self.view: SubpartitionView = sink.partition.create_view(0, self._is_told.set, 1 << 62)
+        self.view: ResultSubpartitionView = sink.partition.create_view(
+            0, self._is_told.set, 1 << 62
+        )
 
     def run(self) -> None:
         while not self.has_ended and self.error is None:

@@ -186,7 +186,6 @@ def test_from_any_element_on_the_same_elements_come(
     service: ShuffleService, task_manager: Opener
 ) -> None:
     shuffle = push(task_manager("tm-1"), service, rows=ROWS // 6)
-    assert service.location is not None
     whole = elements_from(service.location, shuffle, 0)
     assert len(whole) > 4
     for first in range(len(whole)):
@@ -197,7 +196,6 @@ def test_who_wants_to_read_on_behind_the_end_is_refused(
     service: ShuffleService, task_manager: Opener
 ) -> None:
     shuffle = push(task_manager("tm-1"), service)
-    assert service.location is not None
     peer = RawPeer.dial(service.location)
     peer.send(request(shuffle, 1000))
     assert b"behind the end of a stored result" in bytes(peer.expect(Error).body)

@@ -19,7 +19,7 @@ from benchmarks.network.references import (
     reference_table,
 )
 from benchmarks.network.report import reason_of
-from headrace.network.batches.partition_buffer import ChannelShare, PartitionBuffer
+from headrace.network.writers.partition_buffer import ChannelShare, PartitionBuffer
 
 
 def cell(channels: int, timeout_ms: int, mrows_per_s: float, **more: Any) -> dict[str, Any]:

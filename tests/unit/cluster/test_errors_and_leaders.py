@@ -35,7 +35,6 @@ from headrace.network.errors import (
     RecordTooLargeError,
     SequenceGapError,
     StorageError,
-    TaskEventRefusedError,
     UnknownFrameError,
 )
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
@@ -122,7 +121,6 @@ FOLLOWS_FROM_A_PEER = {
     ProducerFailedError: True,
     InsufficientBuffersError: False,
     RecordTooLargeError: False,
-    TaskEventRefusedError: False,
     InvalidChannelError: False,
     StorageError: False,
     CorruptFileError: False,

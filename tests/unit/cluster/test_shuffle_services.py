@@ -1,4 +1,4 @@
-"""Shuffle services are chosen by name; update of unknown channels passes the gateway; secrets that are given."""
+"""Shuffle services are chosen by name; secrets that are given."""
 
 from pathlib import Path
 
@@ -12,15 +12,11 @@ from headrace.cluster.task_executor.shuffle_service_loader import (
 )
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import JobMasterId
 from headrace.core.security.cluster_secret import cluster_secret, given_identity
 from headrace.core.security.tls import generate_identity
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from tests.unit.cluster.cluster_samples import attempt
-from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
+from tests.unit.cluster.data_sets import LOCATION
 from tests.unit.network.exchange import partition_id
-
-UPDATE = ShuffleDescriptor(partition_id(0), None)
 
 
 def test_without_a_choice_results_stay_on_task_managers() -> None:
@@ -36,32 +32,9 @@ def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
 
 def test_the_built_in_master_has_nothing_to_release() -> None:
     master = CreditBasedShuffleMaster()
-    master.release_partitions_externally([UPDATE])
-    assert not UPDATE.is_external
-
-
-@pytest.fixture
-def world():  # type: ignore[no-untyped-def]
-    world = World()
-    yield world
-    world.close()
-
-
-def test_the_place_of_a_producer_reaches_the_task_that_waits_for_it(world: World) -> None:
-    world.request_slot()
-    task = world.submit()
-    world.gateway.update_partitions(attempt(0), JM_ID, (UPDATE,))
-    world.run_for(10)
-    assert task.updates == [UPDATE]
-
-
-def test_an_update_for_a_task_that_is_gone_changes_nothing(world: World) -> None:
-    world.request_slot()
-    task = world.submit()
-    world.gateway.update_partitions(attempt(1), JM_ID, (UPDATE,))
-    world.gateway.update_partitions(attempt(0), JobMasterId(b"x" * 16), (UPDATE,))
-    world.run_for(10)
-    assert task.updates == []
+    kept = ShuffleDescriptor(partition_id(0), LOCATION)
+    master.release_partitions_externally([kept])
+    assert not kept.is_external
 
 
 def test_a_secret_file_is_what_several_clusters_share(tmp_path: Path) -> None:

@@ -16,27 +16,21 @@ from tests.unit.network.exchange import attempt, partition_id
 
 PLACE = TaskManagerLocation(ResourceId("tm-1"), "host", 7, "/run/x.sock", "id")
 KEY = partition_id(3)
-UNKNOWN = ShuffleDescriptor(KEY, None)
 INTERNAL = ShuffleDescriptor(KEY, PLACE)
 EXTERNAL = ShuffleDescriptor(KEY, PLACE, is_external=True)
 
 
 def test_a_partition_is_lost_with_the_task_manager_that_stores_it() -> None:
-    assert INTERNAL.stored_by == ResourceId("tm-1") and not INTERNAL.is_unknown
+    assert INTERNAL.stored_by == ResourceId("tm-1")
 
 
-def test_an_external_partition_is_known_and_stored_by_no_task_manager() -> None:
-    assert EXTERNAL.stored_by is None and not EXTERNAL.is_unknown
-
-
-def test_an_unknown_partition_is_stored_by_nobody_yet() -> None:
-    assert UNKNOWN.is_unknown and UNKNOWN.stored_by is None
+def test_an_external_partition_is_stored_by_no_task_manager() -> None:
+    assert EXTERNAL.stored_by is None
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        UNKNOWN,
         INTERNAL,
         EXTERNAL,
         ResultPartitionDescriptor(KEY, ResultPartitionType.BLOCKING, 4, EXTERNAL),

@@ -38,8 +38,7 @@ from headrace.network.gates.gate import BatchElement, EventElement, GateElement
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.sessions.transport import Transport
 from headrace.network.stored.spill_files import FileLayer
-from headrace.network.writers.record_writer import RecordWriter
-from headrace.network.writers.sorting_writer import create_record_writer
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 
 SECRET = b"s" * 32
 NUMBERS = BatchType(Types.LONG())

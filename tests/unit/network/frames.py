@@ -29,7 +29,6 @@ from headrace.network.wire.frames import (
     PushOpen,
     ResumeConsumption,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import Frame
 from tests.unit.network.exchange import partition_id
@@ -108,10 +107,6 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     "new buffer size": (
         NewBufferSize(7, 1 << 33),
         "48445257 01 18 0000 0000000c 00000000 00000007 0000000200000000",
-    ),
-    "task event": (
-        TaskEvent(7, b"EVENT"),
-        "48445257 01 19 0000 00000004 00000005 00000007 4556454e54",
     ),
     "ingest open": (
         IngestOpen(0, JobId(b"j" * 16), OperatorId(b"o" * 16), 1, 2, 3),

@@ -5,26 +5,20 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace.core.elements import EndOfData, StopMode, StreamEvent
-from headrace.core.ids import ResourceId
 from headrace.core.record_batch import RecordBatch
-from headrace.core.shuffle_descriptors import (
-    InputChannelDescriptor,
-    ShuffleDescriptor,
-    TaskManagerLocation,
-)
-from headrace.network.gates.gate import BatchElement, GateElement, InputChannel, ReceivedBatch
+from headrace.network.batches.sealed_batch import SealedBatch
+from headrace.network.gates.gate import BatchElement, GateElement
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.gates.union_gate import UnionInputGate
-from headrace.network.gates.unknown_channel import UnknownInputChannel
-from tests.unit.network.exchange import NUMBERS, partition_id
+from tests.unit.network.exchange import NUMBERS
 
 BARRIER = EndOfData(StopMode.NO_DRAIN)
 """Stands for an event with priority."""
 
 
-def rows(number: int) -> ReceivedBatch:
-    return ReceivedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 1, 8)
+def rows(number: int) -> SealedBatch:
+    return SealedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 8)
 
 
 class ScriptedChannel:
@@ -35,7 +29,7 @@ class ScriptedChannel:
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
         self.priority: deque[StreamEvent] = deque()
-        self.queue: deque[ReceivedBatch | StreamEvent] = deque()
+        self.queue: deque[SealedBatch | StreamEvent] = deque()
         self.calls: list[str] = []
         self.captured: list[CapturedBatch] = []
 
@@ -51,7 +45,7 @@ class ScriptedChannel:
     def has_priority_event(self) -> bool:
         return bool(self.priority)
 
-    def give(self, element: ReceivedBatch | StreamEvent) -> None:
+    def give(self, element: SealedBatch | StreamEvent) -> None:
         self.queue.append(element)
         self._notify()
 
@@ -62,7 +56,7 @@ class ScriptedChannel:
     def request(self) -> None:
         self.calls.append("request")
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> SealedBatch | StreamEvent | None:
         if self.priority:
             return self.priority.popleft()
         return self.queue.popleft() if self.queue else None
@@ -86,39 +80,21 @@ class ScriptedChannel:
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         self.calls.append(f"bytes {in_flight_rows}")
 
-    def send_task_event(self, event: bytes) -> None:
-        self.calls.append(f"event {event.decode()}")
-
     def close(self) -> None:
         self.calls.append("close")
 
 
-HERE = TaskManagerLocation(ResourceId("here"), "127.0.0.1", 1, None, "host")
-
-
 class Gate:
-    """A SingleInputGate over scripted channels, of which `unknown` ones are not placed yet."""
+    """A SingleInputGate over scripted channels."""
 
-    def __init__(self, channel_count: int, unknown: tuple[int, ...] = ()) -> None:
-        self.scripted: dict[int, ScriptedChannel] = {}
-        self.gate = SingleInputGate(None, self._place)
-        self.gate.serve(
-            [
-                InputChannelDescriptor(
-                    ShuffleDescriptor(partition_id(k), None if k in unknown else HERE), 0
-                )
-                for k in range(channel_count)
-            ]
-        )
+    def __init__(self, channel_count: int) -> None:
+        self.gate = SingleInputGate(None)
+        self.scripted = {
+            index: ScriptedChannel(partial(self.gate.notify, index))
+            for index in range(channel_count)
+        }
+        self.gate.serve(list(self.scripted.values()))
         self.gate.read_as(NUMBERS)
-
-    def _place(
-        self, gate: SingleInputGate, index: int, descriptor: InputChannelDescriptor
-    ) -> InputChannel:
-        if descriptor.shuffle.location is None:
-            return UnknownInputChannel()
-        self.scripted[index] = ScriptedChannel(partial(gate.notify, index))
-        return self.scripted[index]
 
 
 def polled(gate: SingleInputGate | UnionInputGate) -> list[tuple[int, object]]:

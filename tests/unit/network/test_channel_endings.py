@@ -20,7 +20,7 @@ from headrace.network.gates.remote_channel import RemoteInputChannel
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from headrace.network.partitions.result_subpartition import SubpartitionView
+from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Data
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
@@ -107,7 +107,7 @@ def test_a_channel_that_is_closed_while_it_finds_its_producer_lets_go_of_it(
     cluster.loop.run_for(100)
     create_view = producer.partitions.create_view
 
-    def interrupted(*args: Any) -> SubpartitionView:
+    def interrupted(*args: Any) -> ResultSubpartitionView:
         view = create_view(*args)
         source.close()
         return view
@@ -269,7 +269,7 @@ def test_a_channel_that_is_closed_while_it_does_not_find_its_producer_waits_for_
     producer, location = cluster.start("a")
     source = gate(producer, [location])
 
-    def interrupted(*_: Any) -> SubpartitionView:
+    def interrupted(*_: Any) -> ResultSubpartitionView:
         source.close()
         raise PartitionNotFoundError(str(partition_id()), "a")
 
@@ -277,21 +277,3 @@ def test_a_channel_that_is_closed_while_it_does_not_find_its_producer_waits_for_
     source.request_partitions()
     cluster.loop.run_for(100)
     assert watchers == [] and not cluster.loop.step(), "nor for the time to pass"
-
-
-@pytest.mark.parametrize("consumer_name", ["a", "b"])
-def test_an_event_against_the_stream_that_nobody_hears_any_more_is_told_to_its_sender(
-    cluster: SimulatedCluster, consumer_name: str
-) -> None:
-    producer, location = cluster.start("a")
-    consumer = producer if consumer_name == "a" else cluster.start("b")[0]
-    sink, source = writer(producer), gate(consumer, [location])
-    source.request_partitions()
-    cluster.loop.run_for(100)
-    (channel,) = source.channels
-    channel.send_task_event(b"late")
-    cluster.loop.run_for(100)
-    with pytest.raises(NetworkError, match="nobody listens"):
-        source.poll()
-    source.close()
-    sink.close()

@@ -14,7 +14,6 @@ from headrace.core.ids import (
     ExecutionVertexId,
     IntermediateDataSetId,
     JobId,
-    JobMasterId,
     JobVertexId,
     ResourceId,
     ResultPartitionId,
@@ -30,12 +29,9 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
-from headrace.network.writers.sorting_writer import create_record_writer
-from headrace.rpc.contract import gateway_contract
-from headrace.rpc.errors import SerializationError
+from headrace.network.writers.record_writer import create_record_writer
 from tests.unit.network.exchange import NUMBERS, attempt, numbers, values_of
 from tests.unit.network.gate_readers import read_all
 from tests.unit.network.simulated import SimulatedCluster
@@ -55,7 +51,7 @@ places = st.builds(
     st.none() | st.text(),
     st.text(),
 )
-shuffles = st.builds(ShuffleDescriptor, partition_ids, st.none() | places, st.booleans())
+shuffles = st.builds(ShuffleDescriptor, partition_ids, places, st.booleans())
 channels = st.builds(InputChannelDescriptor, shuffles, counts)
 descriptors = st.one_of(
     shuffles,
@@ -65,7 +61,6 @@ descriptors = st.one_of(
     st.builds(InputGateDescriptor, data_sets, counts, st.lists(channels, max_size=4).map(tuple)),
 )
 Described = TypeVar("Described", bound=msgspec.Struct)
-UPDATE = gateway_contract(TaskExecutorGateway).methods["update_partitions"]
 
 
 def gone_round(descriptor: Described) -> Described:
@@ -80,22 +75,7 @@ def test_every_descriptor_comes_back_as_it_was_and_says_the_same_again(
     assert decoded == descriptor and hash(decoded) == hash(descriptor)
     assert msgspec.msgpack.encode(decoded) == msgspec.msgpack.encode(descriptor)
     if isinstance(descriptor, ShuffleDescriptor) and isinstance(decoded, ShuffleDescriptor):
-        assert (decoded.is_unknown, decoded.stored_by) == (
-            descriptor.is_unknown,
-            descriptor.stored_by,
-        )
-
-
-@given(attempts, st.lists(shuffles, max_size=3).map(tuple), st.data())
-def test_what_a_task_manager_is_told_of_places_survives_the_call_and_half_of_it_is_refused(
-    consumer: ExecutionAttemptId, told: tuple[ShuffleDescriptor, ...], data: st.DataObject
-) -> None:
-    arguments = (consumer, JobMasterId(b"m" * 16), told)
-    encoded = UPDATE.encode_arguments(arguments)
-    assert UPDATE.decode_arguments(encoded) == arguments
-    cut = data.draw(st.integers(0, len(encoded) - 1))
-    with pytest.raises(SerializationError):
-        UPDATE.decode_arguments(encoded[:cut])
+        assert decoded.stored_by == descriptor.stored_by
 
 
 @pytest.mark.parametrize("is_local", [True, False])

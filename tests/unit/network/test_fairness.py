@@ -15,7 +15,6 @@ from headrace.network.partitions.result_subpartition import DataElement, QueuedE
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
 from headrace.network.sessions.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
-from headrace.network.sessions.task_events import TaskEventDispatcher
 from headrace.network.wire.frames import AddCredit, Event, PartitionRequest
 from headrace.network.wire.framing import decode_prefix
 from tests.unit.network.exchange import partition_id
@@ -100,7 +99,7 @@ def producer_of(
     """A session whose channels 0, 1, … are all ready."""
     views: Any = Views(sizes)
     nothing: Any = None
-    session = ProducerSession(views, nothing, SilentLink(), 0, TaskEventDispatcher(), quantum)
+    session = ProducerSession(views, nothing, SilentLink(), 0, quantum)
     for index in range(len(sizes)):
         session.partition_requested(
             PartitionRequest(index, partition_id(), index, CREDIT, CREDIT, 1 << 20)

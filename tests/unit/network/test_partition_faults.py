@@ -9,7 +9,7 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError, ProducerFailedError, StorageError
 from headrace.network.partitions.result_subpartition import LOCAL_SEGMENT_BYTES
-from headrace.network.stored.reading import SHORT_READ_BYTES
+from headrace.network.stored.stored_view import SHORT_READ_BYTES
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.faulty_files import FaultyFileLayer

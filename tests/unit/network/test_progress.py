@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.core.randomness import SeededRandom
-from headrace.network.diagnostics import describe_exchange
+from headrace.network.metrics import describe_exchange
 from tests.unit.network.exchange_chains import Chain, Stage, memory_of, minimum_pages
 from tests.unit.network.faulty_cluster import FaultyCluster
 from tests.unit.network.simulated import SimulatedCluster

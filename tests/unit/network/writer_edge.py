@@ -14,15 +14,16 @@ from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.result_partition import ResultPartition
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import numbers, partition_id
 
 PLENTY = 1 << 40
@@ -33,7 +34,7 @@ class Edge:
     """A writer and the views of its consumers."""
 
     writer: RecordWriter
-    views: list[SubpartitionView]
+    views: list[ResultSubpartitionView]
     network: NetworkBufferPool
     released: list[ResultPartition]
     failures: list[str]
@@ -56,6 +57,21 @@ class Edge:
         return found
 
 
+class RecordingManager(ResultPartitionManager):
+    """Keeps how partitions end."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.released: list[ResultPartition] = []
+        self.failures: list[str] = []
+
+    def forget(self, partition: ResultPartition) -> None:
+        self.released.append(partition)
+
+    def record_failure(self, partition: ResultPartition, cause_text: str) -> None:
+        self.failures.append(cause_text)
+
+
 def edge(
     channel_count: int = 1,
     kind: PartitionerKind = PartitionerKind.RESCALE,
@@ -73,23 +89,15 @@ def edge(
         overdraft_max=overdraft,
         wait=NeverWait(),
     )
-    released: list[ResultPartition] = []
-    failures: list[str] = []
-    partition = PipelinedResultPartition(
-        partition_id(),
-        channel_count,
-        pool,
-        10,
-        released.append,
-        lambda _, text: failures.append(text),
-    )
+    manager = RecordingManager("a test")
+    partition = PipelinedResultPartition(partition_id(), channel_count, pool, 10, manager)
     selector = create_selector(PartitionerSpec(kind), channel_count, 0, 128, SeededRandom(0))
     settings = Settings(
         {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     )
     clock = ManualClock()
-    writer = RecordWriter(partition, selector, timeout_ms, clock, settings)
-    made = Edge(writer, [], network, released, failures, clock=clock)
+    writer = create_record_writer(partition, selector, timeout_ms, clock, settings)
+    made = Edge(writer, [], network, manager.released, manager.failures, clock=clock)
     for index, subpartition in enumerate(partition.subpartitions):
 
         def notify(index: int = index) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.security.hmac_handshake import Role
 from headrace.rpc.authentication import Authentication, Proven
-from headrace.rpc.codec import LENGTH, FrameDecoder
+from headrace.rpc.codec import LENGTH, RpcFrameDecoder
 from headrace.rpc.errors import OversizeFrameError, RpcHandshakeError
 
 SECRET = b"s" * 32
@@ -163,7 +163,7 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
     frames: list[bytes], sizes: list[int]
 ) -> None:
     data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
-    assembler = FrameDecoder(30)
+    assembler = RpcFrameDecoder(30)
     received: list[bytes] = []
     for size in [*sizes, len(data)]:
         piece, data = data[:size], data[size:]
@@ -173,4 +173,4 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
 
 def test_a_frame_past_the_limit_ends_the_stream_before_it_is_stored() -> None:
     with pytest.raises(OversizeFrameError, match=r"31 bytes, 30 are taken \('pekko.framesize'\)"):
-        FrameDecoder(30).feed(LENGTH.pack(31))
+        RpcFrameDecoder(30).feed(LENGTH.pack(31))

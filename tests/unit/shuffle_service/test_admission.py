@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.ids import JobId
-from headrace.shuffle_service.admission import JobLeases, WriteBudget
+from headrace.shuffle_service.endpoint import JobLeases
 from headrace.shuffle_service.partition_store import file_stem, parse_stem
+from headrace.shuffle_service.service import WriteBudget
 from tests.unit.network.exchange import partition_id
 
 JOBS = [JobId(bytes([number]) * 16) for number in range(3)]
@@ -20,7 +21,7 @@ def test_every_writer_has_its_minimum_at_once_and_all_together_little_more_than_
     shared: int, sizes: tuple[int, int], steps: list[tuple[bool, int]]
 ) -> None:
     minimum, maximum = sizes[0], sum(sizes)
-    budget: WriteBudget[int] = WriteBudget(shared, minimum, maximum)
+    budget = WriteBudget(shared, minimum, maximum)
     grants: dict[int, int] = {}
     for enters, writer in steps:
         if enters and writer not in grants:
@@ -34,7 +35,7 @@ def test_every_writer_has_its_minimum_at_once_and_all_together_little_more_than_
 
 
 def test_the_first_writers_have_all_they_can_use_and_later_ones_share_what_is_left() -> None:
-    budget: WriteBudget[int] = WriteBudget(shared=1000, minimum=10, maximum=100)
+    budget = WriteBudget(shared=1000, minimum=10, maximum=100)
     grants = [budget.enter(writer) for writer in range(30)]
     assert grants[:7] == [100] * 7 and grants[7] == 75 and grants[-1] == 10
     assert grants == sorted(grants, reverse=True)

@@ -92,7 +92,9 @@ class World:
         self.has_room = True
         self.ended_count = self.lost_count = 0
         self.discards: list[ResultPartitionId] = []
-        self.session = PushSession(cast(Any, self), cast(Any, self), cast(Any, self), self._lost)
+        self.session = PushSession(
+            cast(Any, self), cast(Any, self), cast(Any, self), cast(Any, self), self._lost
+        )
 
     def _lost(self) -> None:
         self.lost_count += 1
@@ -116,9 +118,7 @@ class World:
     def end_push(self, session: PushSession) -> None:
         self.ended_count += 1
 
-    def create_writer(
-        self, key: ResultPartitionId, count: int, grant: WriteGrant
-    ) -> SortMergePartition:
+    def create_writer(self, key: ResultPartitionId, count: int, pages: int) -> SortMergePartition:
         if self.begin_error is not None:
             raise self.begin_error
         return cast(SortMergePartition, self.writer)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.config import Settings
-from headrace.network.diagnostics import describe_exchange
+from headrace.network.metrics import describe_exchange
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.watchdog import STALL_TIMEOUT, StallDetector, TaskWatchdog
 from tests.unit.network.exchange import gate, numbers, writer

@@ -21,7 +21,7 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError, PartitionNotFoundError
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import DATA_SET, NUMBERS, attempt, numbers, partition_id, values_of
 from tests.unit.network.simulated import SimulatedCluster
 
@@ -35,7 +35,7 @@ def sink_of(env: CreditBasedShuffleEnvironment, number: int) -> RecordWriter:
     kind = ResultPartitionType.PIPELINED_BOUNDED
     descriptor = ResultPartitionDescriptor(partition_id(0, number), kind, 1)
     selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(1))
-    return RecordWriter(env.create_result_partition(descriptor), selector, 0, env.clock)
+    return create_record_writer(env.create_result_partition(descriptor), selector, 0, env.clock)
 
 
 def source_of(

@@ -44,7 +44,7 @@ class Gate:
         self.receiver = BufferManager(
             cast(Any, self.transport), channel_count, 2, 8, cast(Reservation, NoReservation())
         )
-        self.receiver.serve(self.channels)
+        self.receiver.serve({index: each.grant for index, each in self.channels.items()})
         for index in range(channel_count):
             self.receiver.credits.open_channel(index)
 

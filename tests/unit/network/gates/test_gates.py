@@ -1,4 +1,4 @@
-"""Gates: whose turn it is, who is told, and channels that begin as something else."""
+"""Gates: whose turn it is and who is told."""
 
 from functools import partial
 
@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.elements import CancelTaskException, EndOfPartition
-from headrace.core.shuffle_descriptors import (
-    ShuffleDescriptor,
-)
 from headrace.network.gates.union_gate import UnionInputGate
-from headrace.network.gates.unknown_channel import UnknownInputChannel
-from tests.unit.network.exchange import partition_id
-from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, told
+from tests.unit.network.scripted_gate import BARRIER, Gate, polled, rows, told
 
 
 def test_channels_are_read_in_turn_one_element_each() -> None:
@@ -145,62 +140,3 @@ def test_no_wake_up_is_lost_and_every_channel_keeps_its_order(
             seen[index].append(element)
     assert seen == given_to
     assert gate.is_finished == (len(ended) == 4)
-
-
-def test_a_channel_that_is_placed_while_others_capture_captures_too() -> None:
-    made = Gate(2, unknown=(1,))
-    made.gate.start_capture(7)
-    made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
-    assert made.scripted[1].calls == ["start 7"]
-
-
-def test_a_channel_becomes_known_before_it_is_requested() -> None:
-    made = Gate(2, unknown=(1,))
-    assert made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
-    assert made.scripted[1].calls == []
-    made.gate.request_partitions()
-    assert made.scripted[1].calls == ["request"]
-
-
-def test_a_channel_that_becomes_known_late_is_requested_then_and_told_what_was_asked() -> None:
-    made = Gate(2, unknown=(1,))
-    made.gate.request_partitions()
-    unknown = made.gate.channels[1]
-    unknown.request_in_flight_rows(4096)
-    unknown.send_task_event(b"again")
-    assert polled(made.gate) == []
-    assert made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
-    assert made.scripted[1].calls == ["request", "bytes 4096", "event again"]
-    made.scripted[1].give(rows(5))
-    assert polled(made.gate) == [(1, 5)]
-    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
-
-
-def test_a_channel_that_becomes_known_after_the_gate_was_closed_is_not_placed() -> None:
-    made = Gate(1, unknown=(0,))
-    made.gate.request_partitions()
-    made.gate.close()
-    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-    assert made.scripted == {}
-
-
-def test_an_update_while_the_gate_is_closed_leaves_no_open_channel() -> None:
-    made = Gate(1, unknown=(0,))
-    made.gate.request_partitions()
-    unknown = made.gate.channels[0]
-
-    class ClosesInBetween(UnknownInputChannel):
-        """The update comes when the gate that closes has taken this channel in hand."""
-
-        def close(self) -> None:
-            made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-
-    unknown.__class__ = ClosesInBetween
-    made.gate.close()
-    assert all("close" in channel.calls for channel in made.scripted.values())
-
-
-def test_a_partition_that_no_unknown_channel_waits_for_changes_nothing() -> None:
-    made = Gate(1, unknown=(0,))
-    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(7), HERE))
-    assert made.scripted == {}

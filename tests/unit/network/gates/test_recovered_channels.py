@@ -1,15 +1,12 @@
 """Recovered channels: what was caught on its way comes first, is caught again, and makes way for what is new."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.recovered_channel import RecoveredInputChannel
 from headrace.network.gates.union_gate import UnionInputGate
-from tests.unit.network.exchange import partition_id
-from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, rows_in, told
+from tests.unit.network.scripted_gate import BARRIER, Gate, polled, rows, rows_in, told
 
 
 def test_what_was_restored_on_all_channels_is_read_before_any_partition_is_requested() -> None:
@@ -81,32 +78,6 @@ def test_a_capture_ends_for_the_checkpoint_that_it_is_of() -> None:
     assert made.gate.stop_capture(7) == []
     assert len(made.gate.stop_capture(8)) == 1
     assert made.gate.stop_capture(8) == []
-
-
-@pytest.mark.parametrize("rows_before_update", [0, 1, 2])
-def test_an_unknown_channel_behind_restored_rows_is_placed(rows_before_update: int) -> None:
-    made = Gate(1, unknown=(0,))
-    made.gate.restore(0, [rows(1), rows(2)])
-    made.gate.request_partitions()
-    first = [made.gate.poll() for _ in range(rows_before_update)]
-    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-    assert made.scripted[0].calls == []
-    read = [told(element) for element in first if element is not None] + polled(made.gate)
-    assert read == [(0, 1), (0, 2)]
-    assert made.scripted[0].calls == ["request"]
-    made.scripted[0].give(rows(3))
-    assert polled(made.gate) == [(0, 3)]
-    assert made.gate.channels[0].is_local
-    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-
-
-def test_an_unknown_channel_that_was_recovered_is_placed_later() -> None:
-    made = Gate(1, unknown=(0,))
-    made.gate.restore(0, [rows(1)])
-    made.gate.request_partitions()
-    assert polled(made.gate) == [(0, 1)]
-    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-    assert made.scripted[0].calls == ["request"]
 
 
 @settings(max_examples=50)

@@ -6,8 +6,8 @@ from headrace.core.barriers import AlignmentMode, CheckpointBarrier, CheckpointO
 from headrace.core.elements import EndOfOutputChannelState
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.gate import BatchElement
-from headrace.network.gates.recovered_channel import UpstreamRecovery, recover_together
-from headrace.network.partitions.result_subpartition import DataElement, SubpartitionView
+from headrace.network.gates.single_input_gate import UpstreamRecovery, recover_together
+from headrace.network.partitions.result_subpartition import DataElement, ResultSubpartitionView
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.scripted_gate import Gate, polled, rows
@@ -42,7 +42,7 @@ def overtaken_by(sink: RecordWriter, barrier: CheckpointBarrier) -> list[int]:
     ]
 
 
-def taken(view: SubpartitionView) -> list[object]:
+def taken(view: ResultSubpartitionView) -> list[object]:
     """All that the view hands out now: rows as their values, events as they are."""
     found: list[object] = []
     while (element := view.poll(1 << 20)) is not None:

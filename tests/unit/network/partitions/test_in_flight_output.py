@@ -14,11 +14,12 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
 from headrace.network.partitions.in_flight_output import InFlightOutput
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
 from headrace.network.writers.record_writer import RecordWriter
 from tests.unit.network.exchange import numbers, partition_id, writer
@@ -46,7 +47,7 @@ class Output:
     """A partition of two subpartitions whose consumers read when the test says so."""
 
     partition: PipelinedResultPartition
-    views: list[SubpartitionView] = field(default_factory=list[SubpartitionView])
+    views: list[ResultSubpartitionView] = field(default_factory=list[ResultSubpartitionView])
 
     def emit(self, index: int, value: int) -> None:
         lease = self.partition.pool.borrow(1)
@@ -71,9 +72,7 @@ def make_output() -> Output:
     pool = memory.create_local_pool(
         "test", required=10, maximum=500, segment_size=1 << 10, overdraft_max=0, wait=NeverWait()
     )
-    partition = PipelinedResultPartition(
-        partition_id(), 2, pool, 1000, lambda _: None, lambda _, __: None
-    )
+    partition = PipelinedResultPartition(partition_id(), 2, pool, 1000, ResultPartitionManager("a"))
     made = Output(partition)
     for index in range(2):
         made.views.append(partition.create_view(index, lambda: None, LOCAL_SEGMENT_BYTES))

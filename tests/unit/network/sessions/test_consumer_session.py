@@ -22,7 +22,6 @@ from headrace.network.wire.frames import (
     Error,
     Event,
     Schema,
-    TaskEvent,
 )
 from headrace.network.wire.framing import Frame, encode
 from tests.unit.network.exchange import partition_id
@@ -37,7 +36,7 @@ class NoLink:
         """Nothing waits."""
 
 
-SMALL = [Event(0, 0, 0, 3, 0, 7), Error(0, 1, b""), TaskEvent(0, b"")]
+SMALL = [Event(0, 0, 0, 3, 0, 7), Error(0, 1, b"")]
 
 
 @pytest.mark.parametrize("frame", SMALL, ids=lambda frame: type(frame).__name__)

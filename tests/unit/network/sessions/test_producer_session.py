@@ -145,9 +145,7 @@ def test_every_order_of_events_ends_without_a_reader_or_a_segment(
 ) -> None:
     cluster = SimulatedCluster()
     environment, _ = cluster.start("a")
-    session = ProducerSession(
-        environment.partitions, environment.transport, NoLink(), 1000, environment.task_events
-    )
+    session = ProducerSession(environment.partitions, environment.transport, NoLink(), 1000)
     sinks = [writer(environment, number=number, buffer_timeout_ms=0) for number in range(2)]
     peer = Peer(session)
     for act, index in acts:
@@ -173,9 +171,7 @@ def test_every_order_of_events_ends_without_a_reader_or_a_segment(
 def test_what_is_asked_of_a_consumer_stays_so_behind_the_next_event() -> None:
     cluster = SimulatedCluster()
     environment, _ = cluster.start("a")
-    session = ProducerSession(
-        environment.partitions, environment.transport, NoLink(), 1000, environment.task_events
-    )
+    session = ProducerSession(environment.partitions, environment.transport, NoLink(), 1000)
     sink = writer(environment)
     processed: list[bool] = []
     sink.partition.on_all_data_processed(lambda: processed.append(True))
@@ -212,11 +208,7 @@ class Served:
         self.environment, _ = self.cluster.start("a")
         self.link = CountingLink()
         self.session = ProducerSession(
-            self.environment.partitions,
-            self.environment.transport,
-            self.link,
-            1000,
-            self.environment.task_events,
+            self.environment.partitions, self.environment.transport, self.link, 1000
         )
         self._cutter = FrameSplitter("a")
 

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.elements import EndOfPartition
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.stored.bounded_blocking_partition import (
     BEHIND_BYTES,
     CHUNK_BYTES,
     BoundedBlockingPartition,
 )
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
-from headrace.network.stored.reading import READ_BYTES
 from headrace.network.stored.spill_files import SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
-from headrace.network.stored.stored_view import ReadMemory
+from headrace.network.stored.stored_partition import PartitionStorage
+from headrace.network.stored.stored_view import READ_BYTES, ReadMemory
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.held_io import HeldIo
@@ -57,9 +57,9 @@ def partition(io: IoExecutor, path: Path, layer: FaultyFileLayer) -> BoundedBloc
     )
     files = SpillDirectories([path], io.submit, layer)
     storage = PartitionStorage(io, files, ReadMemory(1 << 20))
-    owner = PartitionOwner(lambda _: None, lambda *_: None)
+    manager = ResultPartitionManager("a")
     return BoundedBlockingPartition(
-        partition_id(), CHANNELS, pool, storage, owner, BatchCompressor(0)
+        partition_id(), CHANNELS, pool, storage, manager, BatchCompressor(0)
     )
 
 

@@ -18,10 +18,10 @@ from headrace.core.elements import (
     WatermarkStatus,
 )
 from headrace.core.errors import ConfigurationError
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError, StorageError
 from headrace.network.stored.file_format import (
+    BatchCompressor,
     SchemaTable,
     StoredElement,
     element_bytes,

@@ -17,15 +17,15 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.partitions.result_subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     QueuedEvent,
-    SubpartitionView,
+    ResultSubpartitionView,
 )
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.hybrid_partition import (
     MEMORY_QUEUED_MAX,
     SEGMENTS_KEPT_FREE,
@@ -35,9 +35,9 @@ from headrace.network.stored.hybrid_partition import (
     TierState,
     choose_tiers,
 )
-from headrace.network.stored.stored_partition import PartitionOwner, StoredPartition
+from headrace.network.stored.stored_partition import StoredPartition
 from headrace.network.stored.stored_view import StoredView
-from headrace.network.writers.record_writer import RecordWriter
+from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import Consumer, Producer, Step, steps
 from tests.unit.network.simulated import SimulatedCluster
@@ -81,13 +81,12 @@ def hybrid_writer(
     pool = side.buffer_pool.create_local_pool(
         "test", required=64, maximum=64, segment_size=1 << 17, overdraft_max=5, wait=NeverWait()
     )
-    owner = PartitionOwner(side.partitions.forget, side.partitions.record_failure)
     partition = HybridPartition(
         partition_id(),
         channel_count,
         pool,
         side.storage,
-        owner,
+        side.partitions,
         BatchCompressor(1),
         is_full=is_full,
         policy=policy,
@@ -95,7 +94,7 @@ def hybrid_writer(
     side.partitions.register(partition)
     spec = PartitionerSpec(PartitionerKind.REBALANCE)
     selector = create_selector(spec, channel_count, 0, 128, SeededRandom(0))
-    return RecordWriter(partition, selector, -1, side.clock, side.settings)
+    return create_record_writer(partition, selector, -1, side.clock, side.settings)
 
 
 @given(
@@ -232,7 +231,7 @@ def test_a_huge_record_finds_room_instead_of_waiting_for_a_consumer(
     producer.release_partitions([partition_id()])
 
 
-def rows_of(view: SubpartitionView) -> tuple[list[int], list[object]]:
+def rows_of(view: ResultSubpartitionView) -> tuple[list[int], list[object]]:
     """Rows and events that can be had now."""
     values: list[int] = []
     events: list[object] = []

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from headrace.network.errors import StorageError
 from headrace.network.stored.partitioned_file import Extent
-from headrace.network.stored.reading import STRETCH_PARTS_MAX, ReadCandidate, Stretch, side_by_side
+from headrace.network.stored.read_scheduler import STRETCH_PARTS_MAX, side_by_side
 from headrace.network.stored.spill_files import SpillFile
+from headrace.network.stored.stored_view import ReadCandidate, Stretch
 from tests.unit.network.faulty_files import FaultyFileLayer
 
 CONTENT = bytes(range(100))

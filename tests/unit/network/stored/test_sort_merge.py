@@ -10,20 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
-from headrace.network.stored.file_format import encode_batch, pieces_bytes
+from headrace.network.stored.chunk_writer import MESSAGE_BYTES
+from headrace.network.stored.file_format import BatchCompressor, encode_batch, pieces_bytes
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
-from headrace.network.stored.reading import (
-    READ_AHEAD_BYTES,
-    READ_BYTES,
-    SHORT_READ_BYTES,
-    ReadCandidate,
-    may_read,
-    next_to_read,
-    read_size,
-)
+from headrace.network.stored.read_scheduler import next_to_read
 from headrace.network.stored.sort_merge_regions import (
     RUN_BYTES,
     RUN_BYTES_PER_CHANNEL,
@@ -35,7 +27,14 @@ from headrace.network.stored.sort_merge_regions import (
     sort_run,
 )
 from headrace.network.stored.spill_files import SpillDirectories
-from headrace.network.stored.writing import MESSAGE_BYTES
+from headrace.network.stored.stored_view import (
+    READ_AHEAD_BYTES,
+    READ_BYTES,
+    SHORT_READ_BYTES,
+    ReadCandidate,
+    may_read,
+    read_size,
+)
 from tests.unit.network.faulty_files import FaultyFileLayer
 
 ROWS = st.lists(st.integers(0, 6), max_size=60)

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import StorageError
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
+from headrace.network.partitions.partition_manager import ResultPartitionManager
+from headrace.network.stored.chunk_writer import RegionWriter
+from headrace.network.stored.file_format import BatchCompressor
 from headrace.network.stored.io_pool import InlineIo, IoExecutor, ThreadIoPool
 from headrace.network.stored.partitioned_file import Extent, PartitionedFileWriter
-from headrace.network.stored.sort_merge_cursor import RegionCursor
-from headrace.network.stored.sort_merge_partition import SortMergePartition
+from headrace.network.stored.sort_merge_partition import RegionCursor, SortMergePartition
 from headrace.network.stored.spill_files import SpillDirectories
-from headrace.network.stored.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import ReadMemory
-from headrace.network.stored.writing import RegionWriter
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.held_io import HeldIo
@@ -59,8 +59,8 @@ def partition(io: IoExecutor, path: Path, layer: FaultyFileLayer) -> SortMergePa
     )
     files = SpillDirectories([path], io.submit, layer)
     storage = PartitionStorage(io, files, ReadMemory(1 << 20))
-    owner = PartitionOwner(lambda _: None, lambda *_: None)
-    return SortMergePartition(partition_id(), CHANNELS, pool, storage, owner, BatchCompressor(0))
+    manager = ResultPartitionManager("a")
+    return SortMergePartition(partition_id(), CHANNELS, pool, storage, manager, BatchCompressor(0))
 
 
 def collect(sink: SortMergePartition, start: int) -> None:

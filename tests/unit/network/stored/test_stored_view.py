@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.elements import EndOfPartition
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.errors import CorruptFileError, ProducerFailedError
 from headrace.network.partitions.result_subpartition import (
@@ -13,14 +12,14 @@ from headrace.network.partitions.result_subpartition import (
     QueuedEvent,
 )
 from headrace.network.stored.file_format import (
+    BatchCompressor,
     SchemaTable,
     UndecodedElement,
     encode_batch,
     encode_stored_event,
     split_elements,
 )
-from headrace.network.stored.reading import Stretch
-from headrace.network.stored.stored_view import ReadMemory, StoredView
+from headrace.network.stored.stored_view import ReadMemory, StoredView, Stretch
 
 UNLIMITED = 1 << 30
 

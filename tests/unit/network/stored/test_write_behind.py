@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import StorageError
+from headrace.network.stored.chunk_writer import WriteBehind
 from headrace.network.stored.io_pool import InlineIo, ThreadIoPool
-from headrace.network.stored.writing import WriteBehind
 from tests.unit.network.held_io import HeldIo
 
 

@@ -15,10 +15,14 @@ from headrace.network.wire.framing import (
     BodyParts,
     Frame,
     declared_frames,
+    decode_markers,
     decode_prefix,
     encode,
+    encode_markers,
+    frame,
+    reserve,
+    reserved_frames,
 )
-from headrace.network.wire.markers import decode_markers, encode_markers
 from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
 from tests.unit.network.wire_samples import MARKERS, content
 
@@ -133,6 +137,14 @@ def test_unknown_flags_are_refused(frame_id: int, flags: int) -> None:
         decode_prefix(data, 0, "peer")
 
 
+def test_a_reserved_id_is_given_to_no_frame() -> None:
+    assert reserved_frames() == {25: "TaskEvent"}
+    with pytest.raises(AssertionError, match="id 25"):
+        frame(id=25, layout="!")(Close)
+    with pytest.raises(AssertionError, match="id 3 is taken"):
+        reserve(3, "Close")
+
+
 def test_every_frame_has_golden_bytes() -> None:
     assert {type(frame) for frame, _ in GOLDEN.values()} == set(declared_frames())
 
@@ -189,6 +201,7 @@ def test_markers_survive_the_wire(markers: tuple[PlacedMarker, ...]) -> None:
         (PREFIX.pack(0xDEADBEEF, 1, 3, 0, 0, 0), "bytes that are no frame"),
         (PREFIX.pack(0x48445257, 2, 3, 0, 0, 0), "a frame of version 2"),
         (PREFIX.pack(0x48445257, 1, 99, 0, 0, 0), "the unknown id 99"),
+        (PREFIX.pack(0x48445257, 1, 25, 0, 4, 0), r"the reserved id 25 \(TaskEvent\)"),
     ],
 )
 def test_a_frame_that_is_not_ours_is_refused(data: bytes, what: str) -> None:

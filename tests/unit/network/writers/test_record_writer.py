@@ -17,6 +17,12 @@ from headrace.network.errors import ProducerFailedError
 from headrace.network.partitions.result_subpartition import (
     DataElement,
 )
+from headrace.network.writers.record_writer import (
+    BroadcastRecordWriter,
+    ChannelSelectorRecordWriter,
+    PartitioningRecordWriter,
+    RecordWriter,
+)
 from tests.unit.network.exchange import NUMBERS, numbers
 from tests.unit.network.writer_edge import PLENTY, edge, keyed
 
@@ -268,3 +274,19 @@ def test_rows_whose_schema_changes_are_sealed_apart_and_in_order() -> None:
     made.writer.emit(numbers(3, 1))
     made.writer.flush_all()
     assert made.read() == [[0, 1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "channel_count", "expected"),
+    [
+        (PartitionerKind.FORWARD, 1, ChannelSelectorRecordWriter),
+        (PartitionerKind.REBALANCE, 3, ChannelSelectorRecordWriter),
+        (PartitionerKind.HASH, 1, ChannelSelectorRecordWriter),
+        (PartitionerKind.HASH, 3, PartitioningRecordWriter),
+        (PartitionerKind.BROADCAST, 3, BroadcastRecordWriter),
+    ],
+)
+def test_the_edge_decides_which_writer_is_made(
+    kind: PartitionerKind, channel_count: int, expected: type[RecordWriter]
+) -> None:
+    assert type(edge(channel_count, kind).writer) is expected

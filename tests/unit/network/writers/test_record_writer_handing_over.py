@@ -45,3 +45,15 @@ def test_segments_of_what_cannot_be_handed_over_are_given_back(
     with pytest.raises(StorageError):
         made.writer.emit(keyed(0, 100))
     assert partition.pool.used == 2
+
+
+def test_a_batch_that_waited_for_memory_is_handed_over_like_those_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0, overdraft=0)
+    partition = made.writer.partition
+    others = [partition.pool.lease(1) for _ in range(partition.pool.maximum - 2)]
+    monkeypatch.setattr(partition, "make_room", lambda: [each.release() for each in others[:2]])
+    made.writer.emit(keyed(0, 100))
+    found = [row for channel in range(4) for batch in made.read(channel) for row in batch]  # type: ignore[attr-defined]
+    assert sorted(found) == list(range(100))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.network.wire.control_frame_limiter import (
+from headrace.network.sessions.connection_protocol import (
     BYTES_PER_EARNED_FRAME,
     EARNED_FRAMES_PER_S_MAX,
     FREE_FRAMES_BURST,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.core.elements import EndOfPartition
+from headrace.network.stored.chunk_writer import ChunkWriter
 from headrace.network.stored.file_format import pieces_bytes, prepare_event
-from headrace.network.stored.writing import ChunkWriter
 from tests.unit.network.held_io import HeldIo
 
 ELEMENT = prepare_event(EndOfPartition())

@@ -14,8 +14,8 @@ from headrace.core.elements import (
 )
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch
-from headrace.network.batches.batch_builder import BatchBuilder, WireRows
-from headrace.network.batches.partition_buffer import ChannelShare, PartitionBuffer
+from headrace.network.writers.batch_builder import BatchBuilder
+from headrace.network.writers.partition_buffer import ChannelShare, PartitionBuffer
 from tests.unit.network.exchange import NUMBERS, numbers
 
 Step = list[int] | StreamMarker
@@ -62,7 +62,7 @@ def in_order(rows: list[int], markers: tuple[PlacedMarker, ...]) -> list[object]
 
 
 def content(share: ChannelShare) -> list[object]:
-    rows = [] if share.rows is None else share.rows.arrow.column(0).to_pylist()
+    rows = [] if share.rows is None else share.rows.column(0).to_pylist()
     return in_order(rows, share.markers)
 
 
@@ -106,7 +106,7 @@ def test_shares_of_two_splits_follow_each_other_in_what_waits(
                 pending.append_markers(share.markers)
                 if share.rows is not None:
                     assert pending.accepts(share.rows.schema)
-                    pending.append(share.rows)
+                    pending.append(share.rows, share.size_bytes)
     sealed = pending.seal()
     rows = [] if sealed.arrow is None else sealed.arrow.column(0).to_pylist()
     found = in_order(rows, sealed.markers)
@@ -136,10 +136,10 @@ def test_it_is_enough_at_16_kilobytes_for_each_channel() -> None:
 
 def test_rows_with_another_schema_have_to_wait_until_the_others_are_sealed() -> None:
     pending = BatchBuilder()
-    plain = WireRows.of(numbers(0, 2).to_arrow())
-    timed = WireRows.of(numbers(0, 2).with_timestamps(np.array([1, 2])).to_arrow())
+    plain = numbers(0, 2).to_arrow()
+    timed = numbers(0, 2).with_timestamps(np.array([1, 2])).to_arrow()
     assert pending.accepts(plain.schema)
-    pending.append(plain)
+    pending.append(plain, 16.0)
     assert not pending.accepts(timed.schema)
     pending.seal()
     assert pending.accepts(timed.schema)

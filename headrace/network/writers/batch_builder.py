@@ -1,35 +1,14 @@
 """BatchBuilder: rows and markers that wait to be sealed into one batch for one channel."""
 
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.network.batches.sealed_batch import SealedBatch, decode_dictionaries, has_dictionaries
-from headrace.network.wire.markers import add_marker
+from headrace.network.wire.framing import add_marker
 
 MARKERS_MAX: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class WireRows:
-    """Rows in their wire form, with what they take on the wire, about; `exact_bytes` where it is known.
-
-    `schema` is that of `arrow`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
-    """
-
-    arrow: pa.RecordBatch
-    schema: pa.Schema
-    size_bytes: float
-    exact_bytes: int | None = None
-
-    @classmethod
-    def of(cls, arrow: pa.RecordBatch) -> "WireRows":
-        """Look at a whole batch."""
-        # Not `nbytes`, which walks every buffer and takes ten times as long.
-        size_bytes = pa.ipc.get_record_batch_size(arrow)
-        return cls(arrow, arrow.schema, size_bytes, size_bytes)
 
 
 class BatchBuilder:
@@ -57,16 +36,16 @@ class BatchBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to seal."""
+        """Return whether there is nothing to seal."""
         return not self._slices and not self._markers
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it holds as many markers as a frame should."""
+        """Return whether it holds as many markers as a frame should."""
         return len(self._markers) >= MARKERS_MAX
 
     def accepts(self, schema: pa.Schema) -> bool:
-        """Whether rows of `schema` may be added, or what waits has another one and must be sealed before.
+        """Return whether rows of `schema` may be added, or what waits has another one and must be sealed before.
 
         The kinds of rows and the times of timers come and go within a stream.
         """
@@ -80,12 +59,17 @@ class BatchBuilder:
         self._has_dictionaries = has_dictionaries(schema)
         return True
 
-    def append(self, rows: WireRows) -> None:
-        """Add rows, of a schema that it accepts, behind what waits."""
-        self._exact_bytes = None if self._slices else rows.exact_bytes
-        self._slices.append(rows.arrow)
-        self.row_count += rows.arrow.num_rows
-        self.size_estimate += rows.size_bytes
+    def append(
+        self, rows: pa.RecordBatch, size_bytes: float, exact_bytes: int | None = None
+    ) -> None:
+        """Add rows, of a schema that it accepts, behind what waits.
+
+        They take about `size_bytes` on the wire; `exact_bytes` is given where that is known.
+        """
+        self._exact_bytes = None if self._slices else exact_bytes
+        self._slices.append(rows)
+        self.row_count += rows.num_rows
+        self.size_estimate += size_bytes
 
     def append_marker(self, marker: StreamMarker) -> None:
         """Add a marker behind what waits; of watermarks with no row between them the last one counts."""

@@ -5,7 +5,7 @@ import pytest
 from headrace.core.elements import EndOfData, LatencyMarker, PlacedMarker, Watermark
 from headrace.core.ids import OperatorId
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.batches.batch_builder import MARKERS_MAX
+from headrace.network.writers.batch_builder import MARKERS_MAX
 from tests.unit.network.exchange import numbers
 from tests.unit.network.writer_edge import Edge, edge, keyed
 

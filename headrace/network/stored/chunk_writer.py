@@ -1,19 +1,7 @@
-"""ChunkWriter: elements of one file, gathered by their task and written on the I/O pool a chunk at a time.
+"""ChunkWriter and RegionWriter: elements of stored partitions, written on the I/O pool while their task goes on.
 
-Where an element will lie is known when it is added, so that the task goes on while chunks before it are given their
-checksums and written.
-
-WriteBehind: what one task stores is written on the I/O pool, in order, while the task goes on.
-
-The task hands over chunks and is stopped only where more than a limit would be on its way; an error of the disk
-reaches it with its next call, and nothing is written after that. Where jobs do not run beside their submitter, as in
-a simulation or on the I/O pool itself, every chunk is written at once.
-Source: Flink PartitionedFileWriter, whose writes the task does itself.
-
-RegionWriter: the regions of one sort-merge partition, encoded by its task and written on the I/O pool.
-
-Where everything will lie is known when it is encoded, so that the task goes on with the next region while chunks of
-this one are given their checksums and written. Source: Flink PartitionedFileWriter.
+A ChunkWriter gathers the elements of one file and has them written a chunk at a time, by a WriteBehind; a RegionWriter
+does so for the regions of a sort-merge partition. Source: Flink PartitionedFileWriter.
 """
 
 import threading
@@ -21,15 +9,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from headrace.network.batches.compression import BatchCompressor
 from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
-from headrace.network.stored.file_format import FileSeal, PreparedElement, prepare_batch
+from headrace.network.stored.file_format import (
+    BatchCompressor,
+    FileSeal,
+    PreparedElement,
+    prepare_batch,
+)
 from headrace.network.stored.io_pool import IoExecutor, SerialJobs
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
 
+MESSAGE_BYTES: Final = 512 << 10
+"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
+of a processor to read."""
+JOINED_BYTES: Final = 448 << 10
+"""Smaller parts are copied together up to this."""
+WRITE_BYTES: Final = 4 << 20
+"""Bytes that are handed to the operating system in one go."""
+
 
 class WriteBehind:
-    """Chunks of one file. By the task's thread."""
+    """Writes chunks of one file on the I/O pool, in order, while their task goes on. By the task's thread.
+
+    The task is stopped only where more than a limit would be on its way. An error of the disk reaches it with its next
+    call, and nothing is written after that. Where the pool is not concurrent, as in a simulation or on the pool itself,
+    every chunk is written at once. Source: Flink PartitionedFileWriter, whose writes the task does itself.
+    """
 
     def __init__(self, io: IoExecutor, limit_bytes: int) -> None:
         self._limit_bytes: Final = limit_bytes
@@ -110,9 +115,11 @@ class ChunkedFile(Protocol):
 
 
 class ChunkWriter:
-    """By the task's thread, which keeps the file retained meanwhile.
+    """Gathers elements of one file and hands them to the I/O pool a chunk at a time.
 
-    At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    By the task's thread, which keeps the file retained meanwhile. The place of an element is known when it is added, so
+    that the task goes on while chunks before it are given their checksums and written. At most `limit_bytes` are on
+    their way to the disk, one chunk excepted that is larger by itself.
     """
 
     def __init__(
@@ -132,7 +139,7 @@ class ChunkWriter:
         self._chunk: list[PreparedElement] = []
         self._gathered_bytes = 0
         self.position = 0
-        """Where in the file the next element will lie."""
+        """File offset of the next element."""
 
     @property
     def pending_bytes(self) -> int:
@@ -170,7 +177,7 @@ class ChunkWriter:
 def _write_chunk(
     file: ChunkedFile, chunk: Sequence[PreparedElement], seal: FileSeal | None, place: int
 ) -> None:
-    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
+    """Write a chunk, on the I/O pool; nothing where the partition was withdrawn under its task."""
     if not file.retain():
         return
     try:
@@ -183,19 +190,11 @@ def _write_chunk(
         file.let_go()
 
 
-MESSAGE_BYTES: Final = 512 << 10
-"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
-of a processor to read."""
-JOINED_BYTES: Final = 448 << 10
-"""Smaller parts are copied together up to this."""
-WRITE_BYTES: Final = 4 << 20
-"""What is handed to the operating system in one go."""
-
-
 class RegionWriter:
-    """By the task's thread, which keeps the files retained meanwhile.
+    """Encodes the regions of one sort-merge partition and hands them to the I/O pool.
 
-    At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    By the task's thread, which keeps the files retained meanwhile and goes on with the next region while chunks of this
+    one are written. At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
     """
 
     def __init__(

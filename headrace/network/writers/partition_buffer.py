@@ -14,23 +14,28 @@ import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.core.record_batch import RecordBatch, concat_batches
-from headrace.network.batches.batch_builder import WireRows
 from headrace.network.batches.channel_selectors import Channels, in_order, order_by_channel
-from headrace.network.wire.markers import add_marker
+from headrace.network.wire.framing import add_marker
 
 ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256
 SHARE_WEIGHT: Final = 0.25
-"""Of the last split, in what is known of how rows fall to the channels."""
+"""Weight of the last split in the estimate of how rows fall to the channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelShare:
-    """Rows for one channel, with the markers between them; `rows` is None where there are only markers."""
+    """Rows for one channel, with the markers between them; `rows` and `schema` are None where there are only markers.
+
+    `schema` is that of `rows`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
+    The rows take about `size_bytes` on the wire.
+    """
 
     channel: int
-    rows: WireRows | None
+    rows: pa.RecordBatch | None
+    schema: pa.Schema | None
+    size_bytes: float
     markers: tuple[PlacedMarker, ...]
 
 
@@ -61,12 +66,12 @@ class PartitionBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to split."""
+        """Return whether there is nothing to split."""
         return not self._batches and not self._markers
 
     @property
     def is_enough(self) -> bool:
-        """Whether it should be split now."""
+        """Return whether it should be split now."""
         return (
             self._row_count >= self._rows_max
             or self._size_bytes >= self._bytes_max
@@ -74,7 +79,7 @@ class PartitionBuffer:
         )
 
     def limit_rows(self, rows_per_channel: int, rows_of_largest: int) -> None:
-        """From now on so many rows for each channel are enough, or so many for the one that gets most."""
+        """Set how many rows for each channel are enough, and how many for the one that gets most."""
         largest = self.rows_with(rows_of_largest)
         self._rows_max = min(rows_per_channel * self._channel_count, largest)
 
@@ -102,7 +107,7 @@ class PartitionBuffer:
         if not batches:
             for channel in range(self._channel_count):
                 if alone := _place(markers, [0] * len(markers), channel):
-                    yield ChannelShare(channel, None, alone)
+                    yield ChannelShare(channel, None, None, 0.0, alone)
             return
         rows = concat_batches(batches)
         numbers = channels[0] if len(channels) == 1 else np.concatenate(channels)
@@ -130,13 +135,13 @@ class PartitionBuffer:
         for channel, count in enumerate(counts):
             placed: tuple[PlacedMarker, ...] = ()
             if markers:
-                mine = order[start : start + count]
-                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist(), channel)
+                numbers = order[start : start + count]
+                placed = _place(markers, np.searchsorted(numbers, marker_rows).tolist(), channel)
             if count:
-                share = WireRows(arrow.slice(start, count), schema, count * row_bytes)
-                yield ChannelShare(channel, share, placed)
+                mine = arrow.slice(start, count)
+                yield ChannelShare(channel, mine, schema, count * row_bytes, placed)
             elif placed:
-                yield ChannelShare(channel, None, placed)
+                yield ChannelShare(channel, None, None, 0.0, placed)
             start += count
 
 

@@ -1,0 +1,186 @@
+r"""SequenceNumberingViewReader: one channel of a consumer, read from its subpartition and numbered for the wire.
+
+    WAITING for the partition --attach--> READING --EndOfPartition, Cancel or an error: release--> RELEASED
+      \--time-out: release--> RELEASED
+
+It makes frames of what the view of the subpartition hands out, spends the credit that the consumer granted, and does
+what the consumer says of the channel. Its session gives it turns. The transport's thread.
+Source: Flink CreditBasedSequenceNumberingViewReader.
+"""
+
+from typing import Final
+
+from headrace.core.elements import EndOfData
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.network.batches.sealed_batch import SchemaAnnouncer, encode_event
+from headrace.network.errors import ProtocolError
+from headrace.network.flow.credit import SenderAccount
+from headrace.network.partitions.result_subpartition import (
+    DataElement,
+    Element,
+    QueuedEvent,
+    ResultSubpartitionView,
+    Stalled,
+    refuse_if_too_large,
+)
+from headrace.network.sessions.partition_request_listener import PartitionRequestListener
+from headrace.network.wire.frames import (
+    Backlog,
+    Data,
+    Event,
+    EventTrait,
+    PartitionRequest,
+    Schema,
+)
+from headrace.network.wire.framing import Body, encode
+
+
+class SequenceNumberingViewReader:
+    """Reader of the channel that `request` opened on the connection with `peer`."""
+
+    __slots__ = (
+        "_announcer",
+        "_awaits_acknowledgement",
+        "_has_checksums",
+        "_in_flight_rows",
+        "_is_blocked",
+        "_peer",
+        "_sequence",
+        "account",
+        "deficit",
+        "is_queued",
+        "listener",
+        "request",
+        "view",
+    )
+
+    def __init__(self, request: PartitionRequest, peer: str, *, has_checksums: bool) -> None:
+        self.request: Final = request
+        self.account: Final = SenderAccount(request.initial_credit)
+        self.view: ResultSubpartitionView | None = None
+        self.listener: PartitionRequestListener | None = None
+        """Waits for the partition, as long as it is not there."""
+        self.is_queued = False
+        """True if it waits for a turn."""
+        self.deficit = 0
+        """Bytes that it may send in its present turn; below 0 a debt."""
+        self._peer = peer
+        self._has_checksums = has_checksums
+        self._announcer: Final = SchemaAnnouncer()
+        self._sequence = request.first_sequence
+        # As the consumer knows it: such an event was sent, and no resume has come.
+        self._is_blocked = False
+        self._awaits_acknowledgement = False
+        # What the consumer wished for last, also before there was a view to tell.
+        self._in_flight_rows: int | None = None
+
+    def attach(self, view: ResultSubpartitionView) -> None:
+        """Begin to read: the partition is there."""
+        self.view = view
+        if self._in_flight_rows is not None:
+            view.notify_in_flight_rows(self._in_flight_rows)
+
+    def add_credit(self, credit_count: int) -> None:
+        """The consumer grants credit. Like the following three: ProtocolError where the consumer may not say so."""
+        self._require(credit_count > 0, "grants no credit")
+        credit, most = self.account.credit + credit_count, self.request.credit_max
+        self._require(credit <= most, f"grants {credit} credits and can hold {most}")
+        self.account.grant(credit_count)
+
+    def resume(self) -> None:
+        """The consumer wants to go on after an event that blocked the channel."""
+        self._require(self._is_blocked, "is resumed without being blocked")
+        assert self.view is not None
+        self._is_blocked = False
+        self.view.resume()
+
+    def acknowledge_all_data(self) -> None:
+        """The consumer has processed all rows before EndOfData."""
+        is_due = self._awaits_acknowledgement
+        self._require(is_due, "acknowledges an end of data that it was not sent")
+        assert self.view is not None
+        self._awaits_acknowledgement = False
+        self.view.acknowledge_all_data()
+
+    def notify_in_flight_rows(self, in_flight_rows: int) -> None:
+        """The consumer wants so many rows between the two tasks."""
+        self._require(in_flight_rows > 0, "asks for no rows in flight")
+        self._in_flight_rows = in_flight_rows
+        if self.view is not None:
+            self.view.notify_in_flight_rows(in_flight_rows)
+
+    def poll(self) -> Element | Stalled | None:
+        """Return the next element of the view, Stalled where it lacks credit. Raises the producer's failure.
+
+        RecordTooLargeError where no amount of waiting brings enough credit.
+        """
+        assert self.view is not None
+        element = self.view.poll(self.account.credit)
+        if isinstance(element, Stalled):
+            refuse_if_too_large(element, self.request.credit_max, self.request.segment_size)
+        return element
+
+    def write_data(self, element: DataElement, output: list[Body]) -> None:
+        """Append the frames of a batch to `output`: the schema where it has changed, then the data."""
+        assert self.view is not None
+        channel, sealed = self.request.channel, element.sealed
+        fingerprint = 0
+        if sealed.arrow is not None:
+            schema_message = self._announcer.changed(sealed.arrow.schema)
+            fingerprint = self._announcer.fingerprint
+            if schema_message is not None:
+                schema = Schema(channel, fingerprint, schema_message)
+                output += encode(schema, with_checksum=self._has_checksums)
+        if self._sequence == 1:
+            reach(Failpoint.FIRST_FRAME_SENT)
+        backlog = self.view.backlog
+        self.account.spend(element.cost, backlog)
+        output += encode(
+            Data(
+                channel,
+                self._sequence,
+                element.cost,
+                backlog,
+                sealed.row_count,
+                fingerprint,
+                sealed.markers,
+                sealed.body(),
+            ),
+            with_checksum=self._has_checksums,
+        )
+        self._sequence += 1
+
+    def write_event(self, element: QueuedEvent, output: list[Body]) -> None:
+        """Append the frame of an event to `output`."""
+        assert self.view is not None
+        traits = element.is_priority * EventTrait.PRIORITY
+        traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM
+        kind, value, body = encode_event(element.event)
+        channel, backlog = self.request.channel, self.view.backlog
+        event = Event(channel, self._sequence, backlog, kind, traits, value, body)
+        output += encode(event, with_checksum=self._has_checksums)
+        self._sequence += 1
+        self._is_blocked |= element.blocks_upstream
+        self._awaits_acknowledgement |= isinstance(element.event, EndOfData)
+
+    def write_backlog(self, stalled: Stalled, output: list[Body]) -> None:
+        """Append to `output` how much waits for credit, unless the consumer knows it."""
+        if self.account.must_announce(stalled.cost, stalled.backlog):
+            output += encode(Backlog(self.request.channel, stalled.backlog))
+
+    def stop_waiting(self) -> None:
+        """Wait no more for the partition. Idempotent."""
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.drop()
+
+    def release(self) -> None:
+        """Let go of the subpartition, or of the wait for it. Idempotent."""
+        self.stop_waiting()
+        view, self.view = self.view, None
+        if view is not None:
+            view.release()
+
+    def _require(self, condition: bool, otherwise: str) -> None:
+        if not condition:
+            raise ProtocolError(self._peer, f"channel {self.request.channel} {otherwise}")
