@@ -13,6 +13,7 @@ from headrace.operators.columns.local_aggregate import (
 from headrace.operators.columns.row_join import RowJoinOperator, WindowRowJoinOperator
 from headrace.operators.columns.session_aggregate import SessionAggregateOperator
 from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
+from headrace.operators.columns.window_aggregate import WindowAggregateOperator
 from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
 from headrace.operators.joins.interval_join import IntervalJoinOperator
 from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
@@ -49,7 +50,6 @@ from headrace.operators.sources_sinks.sources import (
     SourceReaderOperator,
     TimestampsAndWatermarksOperator,
 )
-from headrace.operators.windowing.aggregate_operator import WindowAggregateOperator
 from headrace.operators.windowing.window_operator import WindowOperator
 
 _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {

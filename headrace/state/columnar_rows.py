@@ -1,10 +1,12 @@
-"""ColumnarRows: keyed state that is a table of Arrow columns, with the hash of each row's key in `$key_hash`.
+"""Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
 
-Tables never change once they are made, so freezing is taking references. Snapshots are COLUMNAR chunks in order of key
-groups, which a restore at another parallelism reads in parts.
+`ColumnarState` is the base: it restores, freezes, writes and shows such a state. `ColumnarRows` is the state of
+operators that keep whole rows or partial results, with the hash of each row's key in `$key_hash`. A restore at another
+parallelism reads only the pieces of its own key groups.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
-from headrace.core.record_batch import KEY_HASH_COLUMN
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
 from headrace.state.backend import SnapshotWriter
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
@@ -30,79 +32,66 @@ from headrace.state.queryable.live_rows import (
 
 _PIECE_ROWS: Final = 65_536
 
+KEY_HASH_FIELD: Final = pa.field(KEY_HASH_COLUMN, pa.int32())
+"""Column with the hash of each row's key, in schemas of state."""
+
 FrozenTables = Callable[[], Sequence[pa.Table]]
-"""Gives the tables as they were when it was made; called once, on any thread."""
+"""Returns the tables as they were when it was made; called once, on any thread."""
 
 
-class ColumnarRows:
-    """Takes snapshots of an operator's tables under `name`. See Snapshotable.
+class ColumnarState(ABC):
+    """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`."""
 
-    `freeze_rows`: returns what gives the rows as they are now; all tables have the columns of `schema`, among them
-    `$key_hash` (int32).
-    """
-
-    def __init__(
-        self, name: str, schema: pa.Schema, freeze_rows: Callable[[], FrozenTables]
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._schema = schema
-        self._freeze_rows = freeze_rows
-        self._max_parallelism = 0
 
-    def restore(self, states: OperatorStates) -> list[pa.Table]:
-        """Be part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
+    @abstractmethod
+    def freeze_tables(self) -> FrozenTables:
+        """Return a function that gives the present rows as tables with the column `key_group`."""
+
+    @abstractmethod
+    def live_rows(self) -> LiveRows:
+        """Return the present rows for a reader that takes them piece by piece."""
+
+    def register(self, states: OperatorStates) -> Iterator[pa.Table]:
+        """Become part of snapshots; return what was restored of the subtask's own keys, without `key_group`."""
         chunks = states.register(self._name, self)
-        self._max_parallelism = states.key_space.max_parallelism
-        tables: list[pa.Table] = []
-        for table in read_tables(chunks, states.reader, states.key_space.key_groups):
-            rows = table.drop_columns([KEY_GROUP])
-            if rows.schema != self._schema:
-                raise StateIncompatibleError(
-                    f"'{self._name}' was stored with the columns {_shown(rows.schema)}, now they are "
-                    f"{_shown(self._schema)}: give the operator another uid to begin anew"
-                )
-            tables.append(rows)
-        return tables
+        tables = read_tables(chunks, states.reader, states.key_space.key_groups)
+        return (table.drop_columns([KEY_GROUP]) for table in tables)
 
     def live_source(self) -> LiveSource:
-        """See LiveReadable. Keys are several columns here, and nobody can ask for some of them."""
-        return LiveSource(StateTable.COLUMNAR, self._name, self._live_rows)
+        """Return the readable state. It is read as a whole: there is no index by key."""
 
-    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
-        refuse_keys(self._name, keys)
-        tables = [table for table in self._freeze_rows()() if table.num_rows]
-        with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
-        return PiecedRows(
-            partial(pieces_of_tables, tables, with_groups),
-            lambda: with_groups(self._schema.empty_table()),
-        )
+        def opened(keys: pa.Array | None) -> LiveRows:
+            refuse_keys(self._name, keys)
+            return self.live_rows()
 
-    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarRows":
-        """See Snapshotable. Copies nothing."""
-        return FrozenColumnarRows(self._name, self._freeze_rows(), self._max_parallelism)
+        return LiveSource(StateTable.COLUMNAR, self._name, opened)
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarState":
+        return FrozenColumnarState(self._name, self.freeze_tables())
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:  # noqa: B027
         pass
 
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
         pass
 
 
-class FrozenColumnarRows:
-    """Frozen rows of a columnar state, written as state chunks by key group."""
+class FrozenColumnarState:
+    """Frozen columnar state, written in order of key groups."""
 
-    def __init__(self, name: str, rows: FrozenTables, max_parallelism: int) -> None:
+    def __init__(self, name: str, tables: FrozenTables) -> None:
         self._name = name
-        self._rows: FrozenTables | None = rows
-        self._max_parallelism = max_parallelism
+        self._tables: FrozenTables | None = tables
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        assert self._rows is not None
-        tables = [table for table in self._rows() if table.num_rows]
+        assert self._tables is not None
+        tables = [table for table in self._tables() if table.num_rows]
         if not tables:
             return ()
         # Once: `take` puts the chunks of texts together again for each piece, which is the whole state each time.
-        rows = _with_groups(pa.concat_tables(tables).combine_chunks(), self._max_parallelism)
+        rows = pa.concat_tables(tables).combine_chunks()
         order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
         files = ChunkFiles(StateTable.COLUMNAR, self._name, {}, writer)
         for offset in range(0, len(order), _PIECE_ROWS):
@@ -111,7 +100,58 @@ class FrozenColumnarRows:
         return files.finish()
 
     def discard(self) -> None:
-        self._rows = None
+        self._tables = None
+
+
+class ColumnarRows(ColumnarState):
+    """The tables of an operator, all with the columns of `schema`, among them `$key_hash` (int32).
+
+    `freeze_rows` returns a function that gives the rows as they are now. Tables never change once they are made, so
+    freezing them is taking references.
+    """
+
+    def __init__(
+        self, name: str, schema: pa.Schema, freeze_rows: Callable[[], FrozenTables]
+    ) -> None:
+        super().__init__(name)
+        self._schema = schema
+        self._freeze_rows = freeze_rows
+        self._max_parallelism = 0
+
+    def restore(self, states: OperatorStates) -> list[pa.Table]:
+        """Become part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
+        self._max_parallelism = states.key_space.max_parallelism
+        tables = list(self.register(states))
+        for rows in tables:
+            if rows.schema != self._schema:
+                raise StateIncompatibleError(
+                    f"'{self._name}' was stored with the columns {_shown(rows.schema)}, now they are "
+                    f"{_shown(self._schema)}: give the operator another uid to begin anew"
+                )
+        return tables
+
+    def freeze_tables(self) -> FrozenTables:
+        rows, max_parallelism = self._freeze_rows(), self._max_parallelism
+        return lambda: [_with_groups(table, max_parallelism) for table in rows()]
+
+    def live_rows(self) -> LiveRows:
+        tables = [table for table in self._freeze_rows()() if table.num_rows]
+        with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
+        return PiecedRows(
+            partial(pieces_of_tables, tables, with_groups),
+            lambda: with_groups(self._schema.empty_table()),
+        )
+
+
+def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) -> pa.Table:
+    """Return the data columns of a keyed batch, and `more` columns behind them, as a table of `schema`.
+
+    The hashes of keys stand where `schema` has KEY_HASH_FIELD.
+    """
+    assert batch.key_hashes is not None
+    arrays = [*batch.columns().columns, *more]
+    arrays.insert(schema.get_field_index(KEY_HASH_COLUMN), pa.array(batch.key_hashes))
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:

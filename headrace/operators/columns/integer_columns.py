@@ -1,14 +1,12 @@
-"""Groups of rows by columns of integers without nulls, for a fraction of what a hash table takes. Pure.
+"""Kernels of vectorised grouping: ordering, merging and counting rows by columns of integers. Pure.
 
-The columns are packed into one number per row. Groups are merged by sorting these: a few runs that are in order each
-are brought together, all else is sorted with its places. They are counted in a table of all numbers that there could
-be, or by sorting where that would be much larger than the rows are.
-
-Integers in order: the places at which they stand in it, and where stretches of equal ones begin. Pure.
-
-Packed integers: rows of columns of integers as one number each, equal and ordered as the rows are. Pure.
-
-Group codes: the rows of a table as small numbers, the same for equal values of some columns. Pure.
+- Order: `stable_order` sorts integers; `begin_stretches` marks the beginnings of stretches of equal ones.
+- Packing: several columns become one integer per row, equal and ordered as the rows are.
+- Groups: `merge_integers` and `count_integers` aggregate rows by packed columns, which takes a fraction of the time of
+  a hash table. They return None for columns with nulls or of other types: Arrow groups those.
+- Group codes: `group_codes` numbers the rows of equal values of any columns.
+- Exact sums: the sum of the values, which may wrap, and the sum of their upper 32 bits give the whole sum of fewer than
+  2**32 values: the two differ by the sum of the lower halves, which are not negative, and that fits into 64 bits.
 """
 
 from collections.abc import Sequence
@@ -23,38 +21,43 @@ Numbers = npt.NDArray[np.integer[Any]]
 Longs = npt.NDArray[np.int64]
 """Values of a column."""
 Indexes = npt.NDArray[np.int64]
-"""Places of rows or numbers, from 0."""
+"""Positions of rows or numbers, from 0."""
+Codes = npt.NDArray[np.int64]
+"""Number of each row's group, shape (num_rows,)."""
 
+HALF_BITS: Final = 32
+PACKED_MAX: Final = 2**62
+"""Limit of different numbers that are packed into one: far below 2**63."""
 _BITS: Final = 63
+_FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+_RUNS_MAX: Final = 8
+_COUNTERS_PER_ROW: Final = 4
+_COUNTERS_MIN: Final = 1024
 
 
 def stable_order(numbers: Numbers) -> Indexes:
-    """Return the places of `numbers`, shape (n,), by number and then by place.
+    """Return the positions of `numbers`, shape (n,), by number and then by position.
 
-    Numbers whose range leaves room for a place beside each are sorted with it, as that sort is vectorised: an eighth of
-    the time of a stable one.
+    Where number and position fit into 64 bits together, they are sorted as one integer: that sort is vectorised and
+    takes an eighth of the time of a stable one.
     """
-    place_bits = len(numbers).bit_length()
+    position_bits = len(numbers).bit_length()
     lowest, highest = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if (highest - lowest).bit_length() + place_bits > _BITS:
+    if (highest - lowest).bit_length() + position_bits > _BITS:
         return np.argsort(numbers, kind="stable")
     packed = numbers.astype(np.int64) - lowest
-    packed <<= place_bits
+    packed <<= position_bits
     packed |= np.arange(len(numbers), dtype=np.int64)
     packed.sort()
-    packed &= (1 << place_bits) - 1
+    packed &= (1 << position_bits) - 1
     return packed
 
 
 def begin_stretches(numbers: Numbers) -> npt.NDArray[np.bool_]:
-    """Return which numbers differ from the one before, shape (n,); the first one does."""
+    """Return whether each number differs from the one before, shape (n,); True for the first one."""
     begins = np.ones(len(numbers), dtype=np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
     return begins
-
-
-PACKED_MAX: Final = 2**62
-"""So many different numbers may be packed into one at most: far below 2**63."""
 
 
 def integers_of(column: pa.ChunkedArray) -> Longs | None:
@@ -66,13 +69,13 @@ def integers_of(column: pa.ChunkedArray) -> Longs | None:
 
 
 def span_of(column: Longs) -> tuple[int, int]:
-    """Return the smallest value, and how many there could be from it to the largest one; at least one value."""
+    """Return the smallest value and the length of the range up to the largest one; `column` is not empty."""
     smallest = int(column.min())
     return smallest, int(column.max()) - smallest + 1
 
 
 def packed_integers(columns: Sequence[Longs]) -> Longs | None:
-    """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
+    """Return one integer per row, equal and ordered as the rows are; None if the columns do not fit into 64 bits."""
     spans = [span_of(column) for column in columns]
     if prod(span for _, span in spans) > PACKED_MAX:
         return None
@@ -80,7 +83,7 @@ def packed_integers(columns: Sequence[Longs]) -> Longs | None:
 
 
 def packed_in_spans(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:
-    """Return the numbers where the spans are known; their product is at most PACKED_MAX."""
+    """Return the packed integers of columns with these spans, whose lengths have a product of at most PACKED_MAX."""
     packed = columns[0] - spans[0][0]
     # In place: memory that is new to the process costs more than these steps.
     for column, (smallest, span) in zip(columns[1:], spans[1:], strict=True):
@@ -91,7 +94,7 @@ def packed_in_spans(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) 
 
 
 def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
-    """Whether rows are in ascending order of `by`; False where these are no integers, or have nulls."""
+    """Whether rows are in ascending order of `by`; False if a column has nulls or is not of integers."""
     columns = [integers_of(table.column(name)) for name in by]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not table.num_rows:
@@ -100,19 +103,13 @@ def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
     return packed is not None and bool((packed[1:] >= packed[:-1]).all())
 
 
-_FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-_RUNS_MAX: Final = 8
-_COUNTERS_PER_ROW: Final = 4
-_COUNTERS_MIN: Final = 1024
-
-
 def merge_integers(
     table: pa.Table, by: Sequence[str], merges: Sequence[tuple[str, str]]
 ) -> pa.Table | None:
     """Return one row per value of the columns `by`, in ascending order, with the other columns merged.
 
-    `merges`: (column, "sum", "min" or "max"). None where a column has nulls or another type, or the values of `by` lie
-    too far apart: Arrow can do that.
+    `merges`: (column, "sum", "min" or "max"). None if a column has nulls or another type, or if the values of `by` lie
+    too far apart.
     """
     if not by or not table.num_rows or any(function not in _FOLDS for _, function in merges):
         return None
@@ -138,11 +135,11 @@ def merge_integers(
 def count_integers(
     table: pa.Table, by: Sequence[str], step: int
 ) -> tuple[list[Longs], Longs] | None:
-    """Return the values of the columns `by`, in ascending order, and how many rows have them; each of shape (groups,).
+    """Return the values of the columns `by`, in ascending order, and the number of their rows; each of shape (groups,).
 
-    `step`: what the values of the first column are multiples of, counted from any of them. Counted in a table of all
-    values that there could be, or by sorting where that would be much larger than the rows are: for a fraction of what
-    a hash table takes. None where `merge_integers` gives none.
+    `step`: distance of the values of the first column, all multiples of it from any of them on. Rows are counted in a
+    table of all possible values, or by sorting if that table were much larger than the rows. None where
+    `merge_integers` returns None.
     """
     columns = [integers_of(table.column(name)) for name in by]
     known: list[Longs] = [column for column in columns if column is not None]
@@ -175,29 +172,26 @@ def count_integers(
 
 
 def _order_of(numbers: Longs) -> Indexes:
-    """Return the places of the numbers (at least one) in ascending order.
+    """Return the positions of the numbers (at least one) in ascending order.
 
-    A sort of few runs that are in order each merges them, which nothing else is as fast as.
+    A few runs that are in order each are merged by numpy's stable sort, which is the fastest for them.
     """
     run_count = 1 + np.count_nonzero(numbers[1:] < numbers[:-1])
     return np.argsort(numbers, kind="stable") if run_count <= _RUNS_MAX else stable_order(numbers)
 
 
 def _firsts_of(ordered: Longs) -> Indexes:
-    """Return where each number stands first; at least one."""
+    """Return the first position of each number; at least one number."""
     return np.flatnonzero(begin_stretches(ordered))
 
 
-Codes = npt.NDArray[np.int64]
-
-
 def group_codes(rows: pa.Table, by: Sequence[str]) -> tuple[Codes, int]:
-    """Return a number in [0, count) for each row, shape (num_rows,), and count; groups by their first row."""
+    """Return the group of each row, in [0, count), and count; groups are numbered by their first row."""
     return finer_codes(rows, by[1:], *_codes_of(rows.column(by[0])))
 
 
 def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> tuple[Codes, int]:
-    """Return the codes of the same groups, each divided by more columns; the same codes without any."""
+    """Return the codes of groups that are divided further by the columns `by`."""
     if by and len(codes):
         columns = [column for name in by if (column := integers_of(rows.column(name))) is not None]
         packed = packed_integers([codes, *columns]) if len(columns) == len(by) else None
@@ -212,7 +206,7 @@ def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> 
 
 
 def first_rows(codes: Codes, count: int) -> Indexes:
-    """Return the first row of each group, shape (count,); -1 where it has none."""
+    """Return the first row of each group, shape (count,); -1 for a group without rows."""
     first: Indexes = np.full(count, -1, dtype=np.int64)
     # Of several values for one group numpy takes the last, so from behind.
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
@@ -220,7 +214,7 @@ def first_rows(codes: Codes, count: int) -> Indexes:
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[Codes, pa.Array]:
-    """Return a number for each row, shape (num_rows,), and the value of each number; values by their first row."""
+    """Return a code for each row, shape (num_rows,), and the value of each code; codes are numbered by first row."""
     values = column.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -231,3 +225,25 @@ def encoded(column: pa.ChunkedArray) -> tuple[Codes, pa.Array]:
 def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
     codes, values = encoded(column)
     return codes, len(values)
+
+
+def upper_halves(values: npt.NDArray[Any]) -> Longs:
+    """Return the integers, of any type, without their lower 32 bits: rounded down."""
+    if values.dtype != np.uint64:
+        values = values.astype(np.int64, copy=False)
+    return (values >> HALF_BITS).astype(np.int64, copy=False)
+
+
+def float_sums(sums: Longs, upper_sums: Longs) -> npt.NDArray[np.float64]:
+    """Return the whole sums, to double precision; that of 64 bits is rounded once."""
+    lower_sums = (sums - (upper_sums << HALF_BITS)).view(np.uint64)
+    carries = (lower_sums >> HALF_BITS).astype(np.int64)
+    rests = lower_sums & np.uint64(2**HALF_BITS - 1)
+    uppers: npt.NDArray[np.float64] = (upper_sums + carries).astype(np.float64)
+    return uppers * 2**HALF_BITS + rests.astype(np.float64)
+
+
+def exact_means(sums: Longs, upper_sums: Longs, counts: Longs) -> npt.NDArray[np.float64]:
+    """Return the whole sums divided by `counts`, all of shape (groups,); 0 for a group without values."""
+    means: npt.NDArray[np.float64] = float_sums(sums, upper_sums) / np.maximum(counts, 1)
+    return means

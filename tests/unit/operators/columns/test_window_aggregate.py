@@ -16,6 +16,7 @@ from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.operators.columns import window_results
 from headrace.testing.operator_harness import (
     HarnessStep,
     OperatorHarness,
@@ -165,7 +166,7 @@ def test_aggregates_are_those_of_the_reference_whatever_the_batches(
     assert [ts for _, ts in harness.output.timed_rows] == [row[2] - 1 for row in rows]
     assert [(row.n, row.x) for row in harness.output.side_rows("late")] == reference.late
     operator: Any = harness.operator
-    assert operator._slots.live_slot_count == 0
+    assert operator._state.slots.live_slot_count == 0
 
 
 def _in_order(firings: list[Firing]) -> list[Firing]:
@@ -268,7 +269,10 @@ def test_rows_without_timestamps_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_many_windows_that_end_at_once_leave_in_several_batches() -> None:
+def test_many_windows_that_end_at_once_leave_in_several_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window_results, "TABLE_ROWS_MAX", 8192)
     harness = _harness(TumblingEventTimeWindows(10, 0), AGGREGATES[:1])
     rows = [Row(key=f"k{index}", n=1, x=1.0) for index in range(5000)]
     for start in (0, 10, 20):

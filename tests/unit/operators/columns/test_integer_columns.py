@@ -1,18 +1,22 @@
-"""Groups of integers by sorting: what Arrow's hash table makes of the same rows, or nothing at all."""
+"""Kernels of grouping: groups of integers are those of Arrow's hash table, and sums pass 64 bits without loss."""
 
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.operators.columns.integer_groups import (
+from headrace.operators.columns.integer_columns import (
     are_in_order,
     count_integers,
+    first_rows,
+    float_sums,
     group_codes,
     merge_integers,
+    upper_halves,
 )
 
 MERGES = [("n", "sum"), ("m", "min"), ("o", "max")]
@@ -129,3 +133,40 @@ def test_rows_with_other_values_are_not_counted_in_a_table(column: Any) -> None:
     assert count_integers(table, [], 1) is None
     far = pa.table({"a": [-(2**62), 2**62]})
     assert count_integers(far, ["a"], 1) is None
+
+
+def test_the_first_row_of_each_group_is_found_and_none_of_a_group_without_rows() -> None:
+    codes = np.array([2, 0, 2, 0, 3], dtype=np.int64)
+    assert first_rows(codes, 5).tolist() == [1, -1, 0, 4, -1]
+    assert first_rows(codes[:0], 2).tolist() == [-1, -1]
+
+
+LARGEST = {np.int64: 2**63 - 1, np.uint64: 2**64 - 1, np.int8: 127}
+
+
+def summed(values: list[int], dtype: Any) -> float:
+    array = np.array(values, dtype=dtype)
+    sums = np.array([np.add.reduce(array.astype(np.int64))])
+    return float(float_sums(sums, np.array([np.add.reduce(upper_halves(array))]))[0])
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+@example([2**63 - 1] * 1000)
+@example([-(2**63)] * 1000)
+@example([2**63 - 1, -(2**63), 2**53 + 1])
+def test_a_sum_is_that_of_python_to_double_precision(values: list[int]) -> None:
+    total = sum(values)
+    made = summed(values, np.int64)
+    assert made == pytest.approx(float(total), rel=2**-52, abs=0)
+    if -(2**63) <= total < 2**63:
+        assert made == float(total)
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+def test_integers_of_every_type_are_added_up(dtype: Any) -> None:
+    assert summed([LARGEST[dtype]] * 3, dtype) == float(3 * LARGEST[dtype])
+    assert summed([0, 0], dtype) == 0
+
+
+def test_numbers_below_zero_cancel_out_to_the_last_one() -> None:
+    assert summed([2**63 - 1, -(2**63 - 1), 3, -1], np.int64) == 2.0

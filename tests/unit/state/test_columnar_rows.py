@@ -1,4 +1,4 @@
-"""Rows with the hash of their key: where the schema of what is kept says it stands."""
+"""Columnar state keeps the hash of each row's key, in the column that its schema names."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.operators.columns.stored_rows import KEY_HASH_FIELD, table_with_hashes
+from headrace.state.columnar_rows import KEY_HASH_FIELD, table_with_hashes
 
 USER = pa.field("user", pa.string())
 COUNT = pa.field("count", pa.int64())
