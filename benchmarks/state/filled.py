@@ -15,7 +15,7 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
 from headrace.state.backend import FrozenState
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 VALUE_BYTES = 100
 """Of a value, up to a million keys; beyond that values are larger instead."""
@@ -50,7 +50,7 @@ class FilledState:
         self.directory = tempfile.mkdtemp(prefix="headrace-bench-")
         self.settings = Settings(BACKENDS[backend])
         pickled = Types.PICKLED_BYTE_ARRAY()
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             key_groups=key_groups,
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(pickled, Types.LONG()),), BatchType(pickled)),

@@ -1,4 +1,9 @@
-"""Interface of keyed state backends: states by descriptor, found under the current key and namespace.
+"""Timer queues of keyed state backends: a set of (time, key, namespace), polled in order of time.
+
+An operator has one queue per time domain. `state.heap.timers` keeps them in memory, `state.rocksdb.timers` on disk.
+Source: Flink KeyGroupedInternalPriorityQueue, PriorityQueueSetFactory.
+
+Interface of keyed state backends: states by descriptor, found under the current key and namespace.
 
 An operator owns one backend. It sets the current key before each record and each timer; the handles that user code
 holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is addressed by
@@ -13,7 +18,7 @@ frozen: that must be cheap and must not see later changes. In the asynchronous o
 is written. Source: Flink SnapshotStrategyRunner, OperatorSnapshotFutures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from headrace.checkpoint.handles import StateChunk
@@ -21,8 +26,65 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
 from headrace.functions.state import State, StateDescriptor
-from headrace.state.timer_queue import TimerQueue
 from headrace.state.ttl import EventClock
+
+Timer = tuple[int, Any, Any]
+"""(time, key, namespace)"""
+
+TimerCallback = Callable[[int, Any, Any], None]
+"""Called with (time, key, namespace) of a timer that fires."""
+
+IsEnough = Callable[[], bool]
+"""Whether the timers that are still due had better wait."""
+
+
+class FrozenTimerQueue(Protocol):
+    """The timers of a queue as they were when it was frozen. Any thread; read once."""
+
+    is_by_key_group: ClassVar[bool]
+    """Whether they come in order of key group."""
+
+    def __iter__(self) -> Iterator[Timer]:
+        """Every timer that a snapshot has to write as a row."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what was held for it. Idempotent."""
+        ...
+
+
+class TimerQueue(Protocol):
+    """Timers of one domain of one operator on one subtask. Ties are in no stated order. Mailbox thread only."""
+
+    def __len__(self) -> int:
+        """Number of timers that wait, for tests: may look at each of them."""
+        ...
+
+    def register(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Add a timer; one that is there already stays one."""
+        ...
+
+    def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Remove a timer; no effect where there is none."""
+        ...
+
+    def next_time_ms(self) -> int | None:
+        """Return the time of the first timer, or None without timers."""
+        ...
+
+    def fire_until(
+        self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
+    ) -> bool:
+        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile.
+
+        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
+        """
+        ...
+
+    def freeze(self, options: CheckpointOptions) -> FrozenTimerQueue:
+        """Return all timers as they are now; none where the backend's own snapshot has them in its files. Cheap."""
+        ...
+
 
 S = TypeVar("S", bound=State)
 

@@ -1,4 +1,6 @@
-"""Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
+"""MergedRows: rows of a columnar state, of which new ones are merged into the others in large steps.
+
+Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
 
 `ColumnarState` is the base: it restores, freezes, writes and shows such a state. `ColumnarRows` is the state of
 operators that keep whole rows or partial results, with the hash of each row's key in `$key_hash`. A restore at another
@@ -21,7 +23,7 @@ from headrace.state.backend import SnapshotWriter
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
@@ -29,6 +31,53 @@ from headrace.state.queryable.live_rows import (
     pieces_of_tables,
     refuse_keys,
 )
+
+_PENDING_SIZE_MIN: Final = 65_536
+
+
+def is_merge_due(pending_size: int, merged_size: int) -> bool:
+    """Whether pending rows are worth a vectorised step, and at least as many as the merged ones."""
+    return pending_size >= max(_PENDING_SIZE_MIN, merged_size)
+
+
+class MergedRows:
+    """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
+
+    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        pending: list[pa.Table],
+        size_of: Callable[[pa.Table], int] = lambda table: table.num_rows,
+    ) -> None:
+        self._size_of = size_of
+        self.merged: pa.Table = schema.empty_table()
+        self.pending = pending
+        self._merged_size = 0
+        self._pending_size = sum(map(size_of, pending))
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """All rows, merged ones first."""
+        return [self.merged, *self.pending]
+
+    @property
+    def is_merge_due(self) -> bool:
+        """Whether it is time to merge."""
+        return is_merge_due(self._pending_size, self._merged_size)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add new rows, at least one."""
+        self.pending.append(rows)
+        self._pending_size += self._size_of(rows)
+
+    def replace(self, merged: pa.Table) -> None:
+        """Hold `merged` in place of all rows."""
+        self.merged, self.pending = merged, []
+        self._merged_size, self._pending_size = self._size_of(merged), 0
+
 
 _PIECE_ROWS: Final = 65_536
 
@@ -53,7 +102,7 @@ class ColumnarState(ABC):
     def live_rows(self) -> LiveRows:
         """Return the present rows for a reader that takes them piece by piece."""
 
-    def register(self, states: OperatorStates) -> Iterator[pa.Table]:
+    def register(self, states: OperatorStateHandler) -> Iterator[pa.Table]:
         """Become part of snapshots; return what was restored of the subtask's own keys, without `key_group`."""
         chunks = states.register(self._name, self)
         tables = read_tables(chunks, states.reader, states.key_space.key_groups)
@@ -118,7 +167,7 @@ class ColumnarRows(ColumnarState):
         self._freeze_rows = freeze_rows
         self._max_parallelism = 0
 
-    def restore(self, states: OperatorStates) -> list[pa.Table]:
+    def restore(self, states: OperatorStateHandler) -> list[pa.Table]:
         """Become part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
         self._max_parallelism = states.key_space.max_parallelism
         tables = list(self.register(states))

@@ -18,7 +18,7 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.key_groups import key_group_range
 from headrace.state.columns import KEY_GROUP, VALUE_ROW_KIND
-from headrace.state_processor.edit_checks import identity_columns
+from headrace.state_processor.edited_rows import identity_columns
 from headrace.state_processor.errors import StateProcessorError, StateSchemaError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_rows
 from headrace.state_processor.stored_state import (

@@ -21,8 +21,8 @@ from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.graph.operator_ids import uid_hash_of
 from headrace.state.columns import KEY
-from headrace.state_processor.edit_checks import EditTarget
 from headrace.state_processor.edited_rows import (
+    EditTarget,
     SubtaskChunk,
     WrittenRows,
     without_keys,

@@ -24,8 +24,8 @@ from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.operators.runtime.timed_operator import LateRecords
 from headrace.operators.runtime.timers import InternalTimerService
-from headrace.operators.sources_sinks.sink_writer import UndecidedCommittables
-from headrace.operators.windowing.merging import MergingWindows
+from headrace.operators.sources_sinks.sinks import UndecidedCommittables
+from headrace.operators.windowing.merging_window_set import MergingWindowSet
 from headrace.state import columns as state_columns
 from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.state.operator_state import HeapBroadcastState
@@ -222,7 +222,7 @@ def lose_broadcast_state_at_restore() -> None:
 
 def merge_too_little() -> None:
     """Of sessions that become one, every third time all but one leave their records behind."""
-    windows: Any = MergingWindows
+    windows: Any = MergingWindowSet
     original = windows._merge
     counts = {"moved": 0}
 

@@ -37,17 +37,16 @@ ROOMS: Final[dict[str, Layers]] = {
         ("store",),
     ),
     "task": (
-        ("environment", "mailbox", "metrics", "time_slicing"),
+        ("environment", "mailbox", "metrics", "paced_rows"),
         ("chain", "input"),
         ("checkpointing",),
     ),
     "operators": (
         ("runtime",),
-        ("async_io", "columns", "record", "sources_sinks", "windowing"),
-        ("joins",),
+        ("columns", "record", "sources_sinks", "windowing"),
     ),
     "state": (
-        ("columns", "evolution", "timer_queue", "ttl"),
+        ("columns", "evolution", "ttl"),
         ("backend", "keyed_chunks"),
         ("restored",),
         ("queryable",),

@@ -30,7 +30,7 @@ from headrace.operators.columns.window_assignment import WindowPairs
 from headrace.state.columnar_rows import ColumnarState, FrozenTables
 from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, KeyGroups, is_opaque
 from headrace.state.evolution import StateIncompatibleError
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import LivePiece, LiveRows, PiecedRows
 from headrace.state.restored import KeySpace
 
@@ -247,7 +247,7 @@ class WindowAggregateState(ColumnarState):
         self,
         accumulators: AccumulatorTable,
         key_fields: Sequence[pa.Field],
-        states: OperatorStates,
+        states: OperatorStateHandler,
     ) -> None:
         super().__init__(_NAME)
         self.slots: Final = SlotTable()

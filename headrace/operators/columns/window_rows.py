@@ -36,7 +36,6 @@ from headrace.operators.columns.integer_columns import (
     group_codes,
 )
 from headrace.operators.columns.local_aggregate import LocalOperator
-from headrace.operators.columns.merged_rows import MergedRows
 from headrace.operators.columns.window_assignment import slices_of, without_late
 from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
@@ -44,6 +43,7 @@ from headrace.state.columnar_rows import (
     KEY_HASH_FIELD,
     ColumnarRows,
     FrozenTables,
+    MergedRows,
     table_with_hashes,
 )
 

@@ -14,8 +14,8 @@ from headrace.core.types.rows import Row
 from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
 from headrace.functions.state import ReducingStateDescriptor
 from headrace.operators.runtime.emission import RowEmitter
-from headrace.operators.runtime.kept_records import own_state, refused_fold
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.record_state import own_state, refused_fold
 from headrace.operators.runtime.user_code import (
     FunctionOperator,
     method_of,

@@ -20,7 +20,7 @@ from headrace.functions.ingest import IngestDoor
 from headrace.functions.runtime_context import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 __all__ = [
     "InputStatus",
@@ -106,7 +106,7 @@ class OperatorContext:
     output: Output
     send_event: Callable[[bytes], None]
     wake: Callable[[], None]
-    state: OperatorStates = field(kw_only=True)
+    state: OperatorStateHandler = field(kw_only=True)
     """What of the operator goes into checkpoints, and what came from one."""
     ingest: IngestDoor | None = None
     attempt_id: ExecutionAttemptId | None = None

@@ -19,7 +19,7 @@ from headrace.operators.runtime.emission import ResultCollector
 from headrace.operators.runtime.operator import TURN_MS, Operator, OperatorContext, Output
 from headrace.operators.runtime.timers import InternalTimerService
 from headrace.operators.runtime.user_code import user_error
-from headrace.state.timer_queue import IsEnough
+from headrace.state.backend import IsEnough
 
 TIMERS: Final = "timers"
 """Name of the operator's timers in snapshots."""

@@ -33,7 +33,7 @@ from headrace.functions.windowing.assigners import WindowAssignerContext
 from headrace.functions.windowing.triggers import OnMergeContext
 from headrace.functions.windows import Window
 from headrace.operators.runtime.contexts import BackendStateStore, NoStateStore
-from headrace.operators.runtime.kept_records import (
+from headrace.operators.runtime.record_state import (
     RecordsDescriptor,
     own_state,
     record_in,

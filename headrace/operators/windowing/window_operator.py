@@ -19,8 +19,8 @@ from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindowSerializer, Window
 from headrace.operators.runtime.contexts import OperatorRuntimeContext
 from headrace.operators.runtime.emission import timestamps_of
-from headrace.operators.runtime.kept_records import own_state
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.record_state import own_state
 from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
 from headrace.operators.runtime.user_code import close_function, open_function, user_error
 from headrace.operators.windowing.contents import (
@@ -36,7 +36,7 @@ from headrace.operators.windowing.contents import (
     WindowTriggerContext,
     window_call,
 )
-from headrace.operators.windowing.merging import MergingWindows
+from headrace.operators.windowing.merging_window_set import MergingWindowSet
 
 _WHOLE_STREAM = 0
 """The key of windows over a stream without keys."""
@@ -49,7 +49,7 @@ class WindowingOperator(TimedOperator):
     """
 
     is_per_record = True
-    _merging: MergingWindows | None = None
+    _merging: MergingWindowSet | None = None
     _is_function_open = False
 
     def __init__(self, spec: WindowSpec | TwoStreamWindowSpec, call: WindowCall) -> None:
@@ -77,7 +77,7 @@ class WindowingOperator(TimedOperator):
             window_type = _type_of_windows(assigner)
             descriptor = MapStateDescriptor("merging-window-set", window_type, window_type)
             mapping = own_state(backend, descriptor, backend.key_scope, context.operator_name)
-            self._merging = MergingWindows(assigner, mapping)
+            self._merging = MergingWindowSet(assigner, mapping)
         runtime_context = OperatorRuntimeContext(context, backend)
         self._assigner_context = AssignerContext(self._timers, runtime_context)
         self._trigger_context = WindowTriggerContext(backend, self._timers, context.metrics)

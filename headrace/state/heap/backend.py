@@ -1,4 +1,8 @@
-"""The heap backend: one dict per state, Python objects in the form that a snapshot gives back.
+"""Live rows of the heap's keyed state: frozen entries in pieces, long lists and maps in parts.
+
+See `live_rows` for who reads them and when.
+
+The heap backend: one dict per state, Python objects in the form that a snapshot gives back.
 
 What `value()` gives is the stored object itself: changing it without `update` changes the state, and is a bug that
 other backends, which store copies, will show. What is emitted is copied on its way out, so that a state which changes
@@ -8,11 +12,13 @@ container, so states may be changed while they are iterated.
 Source: Flink HeapKeyedStateBackend.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk
@@ -30,7 +36,9 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from headrace.state import columns as state_columns
 from headrace.state.backend import NO_KEY, EntryScope, StateAccessError, refuse_other_registration
+from headrace.state.columns import LIST_POS
 from headrace.state.heap.copy_on_write_map import FrozenEntries
 from headrace.state.heap.handles import (
     HeapAggregatingState,
@@ -41,11 +49,18 @@ from headrace.state.heap.handles import (
     HeapState,
     HeapValueState,
 )
-from headrace.state.heap.live_entries import EntryPieces
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.heap.ttl import TTL_HANDLES, TtlHeapState
-from headrace.state.keyed_chunks import Flatten, KeyedStateForm, no_rows, write_keyed_state
+from headrace.state.keyed_chunks import (
+    Flatten,
+    KeyedRows,
+    KeyedStateForm,
+    no_rows,
+    table_of_entries,
+    write_keyed_state,
+)
 from headrace.state.queryable.live_rows import (
+    LivePiece,
     LiveRows,
     LiveSource,
     PiecedRows,
@@ -55,6 +70,97 @@ from headrace.state.queryable.live_rows import (
 )
 from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
 from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
+
+_PART_ROWS: Final = 256
+"""So many elements of one list, or entries of one map, are looked at in one go at most."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The value of an entry, or a part of it. `begin`: position of its first element. `size`: rows, at least 1."""
+
+    entry: Any
+    held: Any
+    begin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class EntryPieces:
+    """Frozen entries of a state, for certain keys or for all (None). Called as PiecedRows asks."""
+
+    form: KeyedStateForm
+    entries: FrozenEntries
+    flatten: Flatten
+    max_parallelism: int
+    keys: Sequence[Any] | None
+
+    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
+        parts = self._parts()
+        is_over = False
+        while not is_over:
+            wanted, looked_at = count(), 0
+            piece: list[_Part] = []
+            while looked_at < wanted:
+                part = next(parts, _END)
+                if part is _END:
+                    is_over = True
+                    break
+                looked_at += 1 if part is None else part.size
+                if part is not None:
+                    piece.append(part)
+            if looked_at:
+                yield LivePiece(self._table(piece) if piece else None, looked_at)
+
+    def _parts(self) -> Iterator[_Part | None]:
+        """Each part of each entry that is wanted, None for those that are not."""
+        for entry, is_wanted in self._candidates():
+            if not is_wanted:
+                yield None
+                continue
+            (held,) = self.entries.values_of((entry,))
+            if self.form.is_list:
+                for begin in range(0, len(held), _PART_ROWS):
+                    part = held[begin : begin + _PART_ROWS]
+                    yield _Part(entry, part, begin, len(part))
+            elif self.form.is_map:
+                items = iter(held.items())
+                while part := dict(islice(items, _PART_ROWS)):
+                    yield _Part(entry, part, 0, len(part))
+            else:
+                yield _Part(entry, held, 0, 1)
+
+    def _candidates(self) -> Iterator[tuple[Any, bool]]:
+        """Entries, and whether they are wanted. Of states without windows single keys are looked up."""
+        if self.keys is None:
+            for entry in self.entries:
+                yield entry, True
+        elif self.form.scope == "key":
+            for key in self.keys:
+                yield key, key in self.entries
+        else:
+            wanted = set(self.keys)
+            for entry in self.entries:
+                yield entry, entry[0] in wanted
+
+    def _table(self, piece: Sequence[_Part]) -> pa.Table:
+        form = self.form
+        entries = [part.entry for part in piece]
+        keys = [entry[0] for entry in entries] if form.scope == "window" else entries
+        groups = state_columns.key_groups(keys, form.key_type, self.max_parallelism)
+        rows = KeyedRows.for_form(form)
+        counts = self.flatten([part.held for part in piece], rows)
+        table = table_of_entries(form, entries, groups, rows, counts)
+        if form.is_list and counts is not None:
+            begins = np.repeat(np.array([part.begin for part in piece], np.int32), counts)
+            positions = table.column(LIST_POS).to_numpy() + begins
+            index = table.schema.get_field_index(LIST_POS)
+            table = table.set_column(index, LIST_POS, pa.array(positions, pa.int32()))
+        return table
+
+
+_END: Final = _Part(None, None, 0, 0)
+
 
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 

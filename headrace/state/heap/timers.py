@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.barriers import CheckpointOptions
-from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
+from headrace.state.backend import IsEnough, Timer, TimerCallback
 
 _LOOKED_AT_ONCE: Final = 256
 _STALE_TIMES_MIN: Final = 64

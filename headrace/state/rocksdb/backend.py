@@ -1,14 +1,20 @@
-"""The RocksDB backend: as much state as the disk holds, memory bounded by an option, checkpoints of what is new.
+"""Live rows of keyed state in RocksDB: an iterator over a state's table sees the rows of the moment it was made.
+
+See `headrace.state.queryable.live_rows` for who reads them and when.
+
+The RocksDB backend: as much state as the disk holds, memory bounded by an option, checkpoints of what is new.
 
 What user code reads is a copy, unlike in the heap backend: a change that is not written back is lost.
 Source: Flink RocksDBKeyedStateBackend.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk
@@ -26,10 +32,17 @@ from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import NO_KEY, EntryScope, FrozenState, refuse_other_registration
+from headrace.state.backend import (
+    NO_KEY,
+    EntryScope,
+    FrozenState,
+    TimerQueue,
+    refuse_other_registration,
+)
 from headrace.state.heap.timers import HeapTimerQueue
-from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows
+from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows, rows_to_table
 from headrace.state.queryable.live_rows import (
+    LivePiece,
     LiveRows,
     LiveSource,
     PiecedRows,
@@ -59,8 +72,6 @@ from headrace.state.rocksdb.keys import (
     position_bytes,
     stored_form,
 )
-from headrace.state.rocksdb.live_rows import TablePieces
-from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
     FORMS,
@@ -72,10 +83,90 @@ from headrace.state.rocksdb.snapshots import (
     Uploaded,
     forms_text,
     pieces_of_rows,
+    restore_databases,
 )
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
-from headrace.state.timer_queue import TimerQueue
 from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
+
+Stored = tuple[bytes, bytes]
+
+
+class TablePieces:
+    """Rows of a state's table, for certain keys or for all (None). Called as PiecedRows asks; read once."""
+
+    def __init__(
+        self,
+        form: KeyedStateForm,
+        table: Any,
+        composites: CompositeKeys,
+        keys: Sequence[Any] | None,
+    ) -> None:
+        self._form = form
+        self._composites = composites
+        self._keys = keys
+        # Made here, and one for all keys: it sees the table as it is now, wherever it is moved to later. (A snapshot of
+        # rocksdict would not do: iterators that are made of it see what was written since.)
+        self._stored: Any = table.iter()
+
+    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
+        looks = self._all() if self._keys is None else self._of_keys(self._keys)
+        found = deque[Stored]()
+        pieces = pieces_of_rows(
+            self._form, _taken(found), self._composites, piece_size=lambda: len(found)
+        )
+        while looked_at := _look(looks, found, count()):
+            if not found:
+                yield LivePiece(None, looked_at)
+                continue
+            rows, groups = next(pieces)
+            table = rows_to_table(self._form, rows, np.array(groups, dtype=np.int32))
+            yield LivePiece(table, looked_at)
+
+    def release(self) -> None:
+        """Let go of the iterator: while it lives, RocksDB keeps old versions of rows."""
+        self._stored = None
+
+    def _all(self) -> Iterator[Stored]:
+        return self._from(b"")
+
+    def _of_keys(self, keys: Sequence[Any]) -> Iterator[Stored | None]:
+        """The rows of each key, or None for one that has none: it was looked for all the same."""
+        for key in keys:
+            is_there = False
+            for row in self._from(self._composites.of_key(key)):
+                is_there = True
+                yield row
+            if not is_there:
+                yield None
+
+    def _from(self, prefix: bytes) -> Iterator[Stored]:
+        """Rows that begin with a prefix, until they are released."""
+        if self._stored is not None:
+            self._stored.seek(prefix)
+        while self._stored is not None and self._stored.valid():
+            composite = self._stored.key()
+            if not composite.startswith(prefix):
+                return
+            yield composite, self._stored.value()
+            if self._stored is not None:
+                self._stored.next()
+
+
+def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> int:
+    """Look `count` times, and put aside what is found. Return how often there was something to look at."""
+    looked_at = 0
+    for one in looks:
+        looked_at += 1
+        if one is not None:
+            found.append(one)
+        if looked_at == count:
+            break
+    return looked_at
+
+
+def _taken(found: deque[Stored]) -> Iterator[Stored]:
+    while True:
+        yield found.popleft()
 
 
 class RocksDBKeyedStateBackend:

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Final
 
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.pickles import pickle_value, unpickle_value
+from headrace.state.backend import IsEnough, Timer, TimerCallback
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys, tells_all
-from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
 
 _TIME: Final = struct.Struct(">Q")
 _TIME_OFFSET: Final = 1 << 63

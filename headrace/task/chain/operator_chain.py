@@ -46,7 +46,7 @@ from headrace.operators.runtime.operator import (
 )
 from headrace.operators.runtime.user_code import user_error
 from headrace.state.backend import FrozenState
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.task.chain.outputs import (
     ChainedTarget,
     ChainEnd,
@@ -59,7 +59,7 @@ from headrace.task.chain.queryable_state import ReadOperator
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 
 class StateInitializer:
@@ -70,7 +70,7 @@ class StateInitializer:
 
     def states_of(
         self, operator: ChainedOperator, types: OperatorTypes, metrics: MetricGroup
-    ) -> OperatorStates:
+    ) -> OperatorStateHandler:
         """Return the states of an operator, as they were or empty, for its key groups."""
         environment, operator_id = self._environment, operator.operator_id
         vertex, restore = environment.vertex, environment.restore
@@ -78,7 +78,7 @@ class StateInitializer:
             # New in the program: a source, say, must begin, and not go on with no splits.
             restore = None
         subtask_index = environment.attempt_id.subtask_index
-        return OperatorStates(
+        return OperatorStateHandler(
             operator_name=operator.name,
             key_groups=key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism),
             max_parallelism=vertex.max_parallelism,
@@ -164,7 +164,7 @@ class OperatorChain:
             for operator in vertex.operators
         }
         self._latencies = _create_latencies(environment)
-        self._states: dict[OperatorId, OperatorStates] = {}
+        self._states: dict[OperatorId, OperatorStateHandler] = {}
         self._paced: list[PacedRows] = []
         restore = environment.restore
         self.is_finished = restore is not None and restore.is_finished

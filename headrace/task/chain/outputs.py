@@ -27,7 +27,7 @@ from headrace.network.writers.record_writer import RecordWriter
 from headrace.operators.runtime.operator import OneInputOperator, Operator, Output
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 
 class Target(Protocol):

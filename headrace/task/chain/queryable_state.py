@@ -39,11 +39,11 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import stream_bytes
 from headrace.operators.runtime.operator import Operator
 from headrace.state.columns import EXPIRED, LAST_ACCESS
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_figures import FigureCollector
 from headrace.state.queryable.live_rows import LiveRows, LiveSource
 from headrace.task.mailbox import Mail
-from headrace.task.time_slicing import Pace
+from headrace.task.paced_rows import Pace
 
 MAIL_ROWS_MAX: Final = 4_096
 """So many entries one mail looks at, at most; fewer where a turn of the mailbox would take longer."""
@@ -57,7 +57,7 @@ class ReadOperator:
     """One operator of a running task, as its state is read. One that finished before a restore has no states."""
 
     operator: Operator
-    states: OperatorStates | None
+    states: OperatorStateHandler | None
 
     def live_sources(self) -> Sequence[LiveSource]:
         """Return its states."""

@@ -29,7 +29,7 @@ from headrace.network.gates.gate import (
     InputGate,
 )
 from headrace.task.input.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | BarrierAnnouncement | EndOfPartition
 

@@ -23,7 +23,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError
-from headrace.state.operator_states import KeyedBackend, OperatorStates
+from headrace.state.operator_state_handler import KeyedBackend, OperatorStateHandler
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 VALUE = ValueStateDescriptor("value", Types.INT())
@@ -54,7 +54,7 @@ class _Chosen:
 
     settings = Settings()
     scratch = ""
-    opened: ClassVar[list[OperatorStates]] = []
+    opened: ClassVar[list[OperatorStateHandler]] = []
 
 
 @pytest.fixture(scope="module", params=["hashmap", "rocksdb"], autouse=True)
@@ -69,7 +69,7 @@ def chosen(
 
 
 def _backend() -> KeyedBackend:
-    states = OperatorStates(
+    states = OperatorStateHandler(
         key_groups=range(128),
         max_parallelism=128,
         types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),

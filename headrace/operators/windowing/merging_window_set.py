@@ -23,7 +23,7 @@ class _Merges(MergeCallback[Window]):
         self.found.append((merge_result, list(to_be_merged)))
 
 
-class MergingWindows:
+class MergingWindowSet:
     """The live windows of the current key: `mapping` is the keyed map state window -> state window."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.operators.async_io.async_calls import AsyncCall, CallThread
+from headrace.operators.record.async_wait_operator import AsyncCall, CallThread
 
 
 class _Calls:

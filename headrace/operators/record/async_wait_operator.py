@@ -1,4 +1,6 @@
-"""AsyncWaitOperator: calls an AsyncFunction for every record, with many calls in flight, and emits what they give.
+"""Calls of an asynchronous function: coroutines that run on an event loop beside the task's thread.
+
+AsyncWaitOperator: calls an AsyncFunction for every record, with many calls in flight, and emits what they give.
 
 Everything but the coroutines themselves happens on the task's thread. Calls that have ended come back by mail, which
 hands their results to the queue and emits what the queue lets go.
@@ -7,13 +9,16 @@ Inputs in flight are operator state: after a restore they are submitted again, s
 Source: Flink AsyncWaitOperator.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from headrace.core.elements import Watermark, WatermarkStatus
 from headrace.core.errors import USER_EXCEPTIONS, short_repr
+from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.record_batch import RecordBatch
+from headrace.core.threads import spawn
 from headrace.core.types.record_copies import as_it_is, is_unchanging_type, private_copy
 from headrace.core.types.type_info import Types
 from headrace.functions.async_io import AsyncOutputMode
@@ -21,8 +26,7 @@ from headrace.functions.runtime_context import ScheduledTimer
 from headrace.functions.specs.operator_specs import AsyncWaitSpec
 from headrace.functions.state import ListStateDescriptor
 from headrace.graph.pipeline_options import OBJECT_REUSE
-from headrace.operators.async_io.async_calls import AsyncCall, AsyncCalls, CallsEnded, CallThread
-from headrace.operators.async_io.async_queue import (
+from headrace.operators.record.async_queue import (
     AsyncQueue,
     InFlight,
     OrderedQueue,
@@ -31,6 +35,96 @@ from headrace.operators.async_io.async_queue import (
 from headrace.operators.runtime.emission import ResultCollector, timestamps_of
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import FunctionOperator, user_error
+
+
+class AsyncCall:
+    """One attempt. Once it has ended, `results` or `error` is set. `subject`: what it was made for."""
+
+    __slots__ = ("_invoke", "error", "is_cancelled", "results", "subject", "task")
+
+    def __init__(self, subject: Any, invoke: Callable[[], Awaitable[Any]]) -> None:
+        self.subject = subject
+        self._invoke = invoke
+        self.results: Any = None
+        self.error: BaseException | None = None
+        self.is_cancelled = False
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Await the user's coroutine and keep how it ended."""
+        try:
+            self.results = await self._invoke()
+        except asyncio.CancelledError as error:
+            if self.is_cancelled:
+                raise
+            self.error = error
+        except BaseException as error:  # whatever leaves user code has to reach the task's thread
+            self.error = error
+
+
+CallsEnded = Callable[[Sequence[AsyncCall]], None]
+"""Told of calls that ended, several at once; not on the task's thread. Cancelled ones may be among them."""
+
+
+class AsyncCalls(Protocol):
+    """Runs calls; used by one thread, the task's."""
+
+    def start(self, calls: Sequence[AsyncCall]) -> None:
+        """Begin with all of them; does not wait."""
+        ...
+
+    def cancel(self, call: AsyncCall) -> None:
+        """End a call whose outcome does not matter any more; does not wait."""
+        ...
+
+    def close(self) -> None:
+        """Cancel what runs and release resources. Idempotent."""
+        ...
+
+
+class CallThread:
+    """An event loop on a thread of its own. Implements AsyncCalls.
+
+    Crossing over between threads costs more than a coroutine does, so calls are begun together, and what ends in one
+    round of the loop is told together.
+    """
+
+    def __init__(self, name: str, ended: CallsEnded) -> None:
+        self._thread: Final = EventLoopThread(name)
+        self._tell_ended: Final = ended
+        self._ended: list[AsyncCall] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, calls: Sequence[AsyncCall]) -> None:
+        self._thread.loop.call_soon_threadsafe(self._start, calls)
+
+    def cancel(self, call: AsyncCall) -> None:
+        call.is_cancelled = True
+        self._thread.loop.call_soon_threadsafe(_cancel, call)
+
+    def close(self) -> None:
+        self._thread.stop()
+
+    def _start(self, calls: Sequence[AsyncCall]) -> None:
+        for call in calls:
+            if not call.is_cancelled:
+                call.task = spawn(self._run(call), self._thread.loop, "async_invoke", self._tasks)
+
+    async def _run(self, call: AsyncCall) -> None:
+        await call.run()
+        if not self._ended:
+            self._thread.loop.call_soon(self._hand_over)
+        self._ended.append(call)
+
+    def _hand_over(self) -> None:
+        ended, self._ended = self._ended, []
+        self._tell_ended(ended)
+
+
+def _cancel(call: AsyncCall) -> None:
+    if call.task is not None:
+        call.task.cancel()
+
 
 IN_FLIGHT_STATE: Final = "_async_wait_operator_state_"
 """Name of the state that holds the inputs in flight, as (value, timestamp)."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import StreamMarker, Watermark
-from headrace.operators.async_io.async_queue import (
+from headrace.operators.record.async_queue import (
     AsyncQueue,
     InFlight,
     OrderedQueue,

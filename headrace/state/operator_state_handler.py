@@ -1,4 +1,4 @@
-"""OperatorStates: everything that one operator on one subtask keeps, as checkpoints see it.
+"""OperatorStateHandler: everything that one operator on one subtask keeps, as checkpoints see it.
 
 Operators ask it for a keyed backend, for operator state, and register whatever else they keep; the task freezes all of
 it at a checkpoint's barrier and writes it on another thread. Source: Flink StreamOperatorStateHandler,
@@ -27,8 +27,8 @@ from headrace.state.backend import FrozenPart, FrozenState, KeyedStateBackend, S
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
-from headrace.state.operator_state import OperatorStateBackend
-from headrace.state.operator_state_chunks import (
+from headrace.state.operator_state import (
+    OperatorStateBackend,
     OperatorStateSnapshots,
     live_operator_states,
     restore_operator_state,
@@ -78,7 +78,7 @@ def _key_type_of(types: OperatorTypes) -> TypeInformation:
     return key_types.pop() if len(key_types) == 1 else PickledBytesTypeInfo()
 
 
-class OperatorStates:
+class OperatorStateHandler:
     """The states of one operator on one subtask. Mailbox thread only.
 
     `key_groups`: the subtask's own; `restored`: what it starts from, or None for a fresh start. `scratch`: a directory

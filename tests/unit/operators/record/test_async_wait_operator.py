@@ -19,7 +19,7 @@ from headrace.functions.async_io import (
     empty_result_predicate,
     has_exception_predicate,
 )
-from headrace.operators.async_io.async_io import AsyncWaitOperator
+from headrace.operators.record.async_wait_operator import AsyncWaitOperator
 from headrace.testing.operator_harness import Idle, Rows, TimeAt, WatermarkAt
 from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.async_harness import (

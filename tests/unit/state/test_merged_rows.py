@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from headrace.operators.columns.merged_rows import MergedRows, is_merge_due
+from headrace.state.columnar_rows import MergedRows, is_merge_due
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from headrace.functions.process import TimeDomain
 from headrace.functions.specs.window_specs import IntervalJoinSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.operators.runtime.emission import timestamps_of
-from headrace.operators.runtime.kept_records import RecordsDescriptor, own_state
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.record_state import RecordsDescriptor, own_state
 from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
 from headrace.operators.runtime.user_code import FunctionOperator, user_error
 from headrace.state.backend import KeyedStateBackend

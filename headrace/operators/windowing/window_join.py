@@ -13,14 +13,14 @@ from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
 from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
-from headrace.operators.runtime.kept_records import (
+from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.runtime.record_state import (
     RecordsDescriptor,
     own_state,
     record_in,
     refuse_other_layout,
     row_around,
 )
-from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.runtime.timed_operator import LateRecords
 from headrace.operators.runtime.user_code import method_of, not_iterable
 from headrace.operators.windowing.contents import (

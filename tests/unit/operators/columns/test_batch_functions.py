@@ -16,7 +16,7 @@ from headrace.functions.specs.operator_specs import (
     ProjectSpec,
     SelectExpressionsSpec,
 )
-from headrace.operators.record import columnar
+from headrace.operators.columns import batch_functions
 from headrace.testing.operator_harness import (
     OperatorHarness,
     Rows,
@@ -96,7 +96,7 @@ def test_columns_that_are_taken_as_they_are_need_no_plan(monkeypatch: pytest.Mon
     def refuse(columns: pa.RecordBatch, expressions: Any) -> list[pa.Array]:
         raise AssertionError("there is nothing to compute")
 
-    monkeypatch.setattr(columnar, "evaluate", refuse)
+    monkeypatch.setattr(batch_functions, "evaluate", refuse)
     output_type = Types.ROW_NAMED(
         ["text", "wide", "a"], [Types.STRING(), Types.LONG(), Types.INT()]
     )

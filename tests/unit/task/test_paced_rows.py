@@ -13,7 +13,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.operators.runtime.operator import TURN_MS
-from headrace.task.time_slicing import Pace, PacedRows
+from headrace.task.paced_rows import Pace, PacedRows
 
 NUMBERS = BatchType(Types.LONG())
 
