@@ -45,7 +45,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is asked for."""
+    """A value that is read from a callable."""
 
     def __init__(self, read: Callable[[], Number]) -> None:
         self._read = read
@@ -98,7 +98,7 @@ class Meter(Metric):
 
 
 class RateOf(Meter):
-    """The rate of a count that somebody else keeps. What cannot be read any more rises no more."""
+    """The rate of a count that another object keeps; a count that cannot be read any more does not grow."""
 
     def __init__(self, clock: Clock, read: Callable[[], int]) -> None:
         super().__init__(clock)

@@ -1,10 +1,8 @@
-"""MergedRows: rows of a columnar state, of which new ones are merged into the others in large steps.
-
-Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
+"""Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
 
 `ColumnarState` is the base: it restores, freezes, writes and shows such a state. `ColumnarRows` is the state of
-operators that keep whole rows or partial results, with the hash of each row's key in `$key_hash`. A restore at another
-parallelism reads only the pieces of its own key groups.
+operators that keep whole rows or partial results, with the hash of each row's key in `$key_hash`; `MergedRows` holds
+their rows while a task runs. A restore at another parallelism reads only the pieces of its own key groups.
 """
 
 from abc import ABC, abstractmethod
@@ -33,57 +31,9 @@ from headrace.state.queryable.live_rows import (
 )
 
 _PENDING_SIZE_MIN: Final = 65_536
-
-
-def is_merge_due(pending_size: int, merged_size: int) -> bool:
-    """Whether pending rows are worth a vectorised step, and at least as many as the merged ones."""
-    return pending_size >= max(_PENDING_SIZE_MIN, merged_size)
-
-
-class MergedRows:
-    """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
-
-    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`.
-    """
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        pending: list[pa.Table],
-        size_of: Callable[[pa.Table], int] = lambda table: table.num_rows,
-    ) -> None:
-        self._size_of = size_of
-        self.merged: pa.Table = schema.empty_table()
-        self.pending = pending
-        self._merged_size = 0
-        self._pending_size = sum(map(size_of, pending))
-
-    @property
-    def tables(self) -> list[pa.Table]:
-        """All rows, merged ones first."""
-        return [self.merged, *self.pending]
-
-    @property
-    def is_merge_due(self) -> bool:
-        """Whether it is time to merge."""
-        return is_merge_due(self._pending_size, self._merged_size)
-
-    def add(self, rows: pa.Table) -> None:
-        """Add new rows, at least one."""
-        self.pending.append(rows)
-        self._pending_size += self._size_of(rows)
-
-    def replace(self, merged: pa.Table) -> None:
-        """Hold `merged` in place of all rows."""
-        self.merged, self.pending = merged, []
-        self._merged_size, self._pending_size = self._size_of(merged), 0
-
-
 _PIECE_ROWS: Final = 65_536
-
 KEY_HASH_FIELD: Final = pa.field(KEY_HASH_COLUMN, pa.int32())
 """Column with the hash of each row's key, in schemas of state."""
-
 FrozenTables = Callable[[], Sequence[pa.Table]]
 """Returns the tables as they were when it was made; called once, on any thread."""
 
@@ -192,6 +142,59 @@ class ColumnarRows(ColumnarState):
         )
 
 
+def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
+    groups = key_groups_of(rows.column(KEY_HASH_COLUMN).to_numpy(), max_parallelism)
+    return rows.add_column(0, KEY_GROUP, pa.array(groups))
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def is_merge_due(pending_size: int, merged_size: int) -> bool:
+    """Return whether pending rows are worth a vectorised step, and at least as many as the merged ones."""
+    return pending_size >= max(_PENDING_SIZE_MIN, merged_size)
+
+
+class MergedRows:
+    """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
+
+    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        pending: list[pa.Table],
+        size_of: Callable[[pa.Table], int] = lambda table: table.num_rows,
+    ) -> None:
+        self._size_of = size_of
+        self.merged: pa.Table = schema.empty_table()
+        self.pending = pending
+        self._merged_size = 0
+        self._pending_size = sum(map(size_of, pending))
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """All rows, merged ones first."""
+        return [self.merged, *self.pending]
+
+    @property
+    def is_merge_due(self) -> bool:
+        """True if it is time to merge."""
+        return is_merge_due(self._pending_size, self._merged_size)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add new rows, at least one."""
+        self.pending.append(rows)
+        self._pending_size += self._size_of(rows)
+
+    def replace(self, merged: pa.Table) -> None:
+        """Hold `merged` in place of all rows."""
+        self.merged, self.pending = merged, []
+        self._merged_size, self._pending_size = self._size_of(merged), 0
+
+
 def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) -> pa.Table:
     """Return the data columns of a keyed batch, and `more` columns behind them, as a table of `schema`.
 
@@ -201,12 +204,3 @@ def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) ->
     arrays = [*batch.columns().columns, *more]
     arrays.insert(schema.get_field_index(KEY_HASH_COLUMN), pa.array(batch.key_hashes))
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
-    groups = key_groups_of(rows.column(KEY_HASH_COLUMN).to_numpy(), max_parallelism)
-    return rows.add_column(0, KEY_GROUP, pa.array(groups))
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)

@@ -38,9 +38,9 @@ from headrace.state.evolution import schema_text
 KIND: Final = "kind"
 SCOPE: Final = "scope"
 OPAQUE: Final = "opaque"
-"""Columns of pickles: nobody but the program can read them, and they cannot follow a change of type."""
+"""Attribute with the columns of pickles: only the program can read them, and their type cannot change."""
 SCHEMA: Final = "schema"
-"""Types of key, map key and value, as `evolution.schema_text` writes them."""
+"""Attribute with the types of key, map key and value, as `evolution.schema_text` writes them."""
 
 _HASH_ROWS: Final = 65_536
 _FIRST_PIECE_ENTRIES: Final = 1_024
@@ -67,16 +67,16 @@ class KeyedStateForm:
 
     @property
     def is_list(self) -> bool:
-        """Whether entries are lists."""
+        """True if entries are lists."""
         return self.kind == "list"
 
     @property
     def is_map(self) -> bool:
-        """Whether entries are dicts."""
+        """True if entries are dicts."""
         return self.kind == "map"
 
     def schema(self) -> pa.Schema:
-        """Arrow types of key, map key and single value."""
+        """Return the Arrow types of key, map key and single value."""
         fields = [pa.field(KEY, arrow_type_of(self.key_type))]
         if self.map_key_type is not None:
             fields.append(pa.field(MAP_KEY, arrow_type_of(self.map_key_type)))
@@ -94,16 +94,16 @@ class KeyedStateForm:
 
 
 def opaque_columns(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which columns are pickles, by what a chunk says of its state."""
+    """Return the columns that are pickles, by a chunk's attributes."""
     named = attributes.get(OPAQUE)
     return tuple(named.split(",")) if named else ()
 
 
 class EntriesView(Protocol):
-    """Entries of a state as they were when it was frozen; read from another thread while the state goes on."""
+    """Frozen entries of a state; read from another thread while the state changes."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Every entry: keys, or pairs of key and namespace."""
+        """Yield every entry: keys, or pairs of key and namespace."""
         ...
 
     def values_of(self, entries: Sequence[Any]) -> list[Any]:
@@ -124,7 +124,7 @@ class KeyedRows:
 
     @classmethod
     def for_form(cls, form: KeyedStateForm) -> "KeyedRows":
-        """No rows yet."""
+        """Return an object without rows."""
         return cls(
             [],
             [] if form.scope == "window" else None,
@@ -143,7 +143,7 @@ def write_keyed_state(
     writer: SnapshotWriter,
     expired_until_ms: int | None = None,
 ) -> list[StateChunk]:
-    """Write every entry of a state; no chunk where there is none. `expired_until_ms`: see ChunkFiles."""
+    """Write every entry of a state; no chunk if there is none. `expired_until_ms` as in ChunkFiles."""
     ordered, groups = _by_key_group(form, entries, max_parallelism)
     chunks = ChunkFiles(
         StateTable.KEYED, form.name, form.attributes(), writer, expired_until_ms=expired_until_ms
@@ -174,7 +174,7 @@ class Flatten(Protocol):
 def _by_key_group(
     form: KeyedStateForm, entries: EntriesView, max_parallelism: int
 ) -> tuple[list[Any], KeyGroups]:
-    """All entries and their key groups, in order of these. In small steps, as other threads want the interpreter."""
+    """Return all entries and their key groups, in order of these. Small steps let other threads run."""
     found: list[Any] = []
     parts: list[KeyGroups] = []
     remaining = iter(entries)
@@ -208,7 +208,7 @@ def table_of_entries(
     rows: KeyedRows,
     counts: Sequence[int] | None,
 ) -> pa.Table:
-    """Return the rows of entries: what `flatten` has made of them, beside their keys and namespaces."""
+    """Return the rows of entries: their keys, namespaces, and the columns that `flatten` made."""
     if counts is not None:
         piece = list(chain.from_iterable(map(repeat, piece, counts)))
         groups = np.repeat(groups, counts)
@@ -229,7 +229,7 @@ def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> p
 
 
 def no_rows(form: KeyedStateForm) -> pa.Table:
-    """Return the columns of a state that holds nothing."""
+    """Return the columns of an empty state."""
     return rows_to_table(form, KeyedRows.for_form(form), np.zeros(0, dtype=np.int32))
 
 
@@ -282,7 +282,7 @@ class ChunkFiles:
         self._waiting_bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take rows, which become a row group."""
+        """Add rows, which become a row group."""
         if self._waiting and self._waiting[0].schema != table.schema:
             self.flush()
         self._waiting.append(table)
@@ -291,7 +291,7 @@ class ChunkFiles:
             self.flush()
 
     def finish(self) -> list[StateChunk]:
-        """Write what waits and return all chunks."""
+        """Write waiting rows and return all chunks."""
         self.flush()
         return self._chunks
 

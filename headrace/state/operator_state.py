@@ -1,17 +1,12 @@
-"""Operator state: what belongs to a subtask and not to a key.
+"""Operator state: state that belongs to a subtask and not to a key. It is always on the heap.
 
-Always on the heap. Three modes say what a change of parallelism does with a state: the items of a SPLIT list are dealt
-out evenly, a UNION list goes to every subtask as a whole, a BROADCAST map is the same on all of them.
+The mode of a state says how it is redistributed at another parallelism: the items of a SPLIT list are dealt out evenly,
+a UNION list goes to every subtask as a whole, and a BROADCAST map is the same on all subtasks.
 
-Source: Flink DefaultOperatorStateBackend.
-
-Operator state as files: one chunk per state, a row per item of a list or per entry of a broadcast map.
-
-Columns: `map_key` (broadcast) and `value`. The coordinator deals out items by the attributes alone.
-
-State that is a list of opaque items, such as a source's splits: redistributed item by item, never opened here.
-
-Written as Parquet with one binary column `item`. Source: Flink OperatorStateHandle.
+A snapshot has one Parquet chunk per state, with a row per item of a list or entry of a broadcast map, in the columns
+`map_key` (broadcast) and `value`. The coordinator deals out items by the chunk's attributes alone. `ItemState` is a
+list of opaque items, such as a source's splits, in one binary column `item`.
+Source: Flink DefaultOperatorStateBackend, OperatorStateHandle.
 """
 
 import base64
@@ -60,10 +55,13 @@ from headrace.state.queryable.live_rows import (
     refuse_keys,
 )
 
+_SCHEMA: Final = pa.schema([pa.field("item", pa.binary(), nullable=False)])
+_TYPE: Final = "type"
+
 
 @dataclass(frozen=True)
 class FrozenOperatorState:
-    """One state of one subtask as it was at the synchronous part of a snapshot; shares nothing with the live state.
+    """Frozen operator state of one subtask; shares nothing with the live state.
 
     `items`: the values of a list, or the (key, value) pairs of a broadcast state. `type_info` is the descriptor's:
     that of the list or of the map.
@@ -108,11 +106,11 @@ class OperatorStateBackend(OperatorStateStore):
         return [self.freeze_one(name) for name in self.names()]
 
     def names(self) -> list[str]:
-        """Return the names of all states, those among them that nobody has asked for since the restore."""
+        """Return the names of all states, also of restored ones that were not requested yet."""
         return [*self._states, *self._restored]
 
     def freeze_one(self, name: str) -> FrozenOperatorState:
-        """Return a copy of one of them."""
+        """Return a copy of one state."""
         state = self._states.get(name)
         if state is None:
             return self._restored[name]
@@ -120,7 +118,7 @@ class OperatorStateBackend(OperatorStateStore):
         return FrozenOperatorState(name, state.mode, items, state.type_info)
 
     def restore(self, states: Sequence[FrozenOperatorState]) -> None:
-        """Begin with these states; called once, before any state is asked for."""
+        """Restore these states; called once, before any state is requested."""
         assert not self._states
         # Copies: items of union and broadcast states may be those of other subtasks of this process too.
         self._restored = {
@@ -160,15 +158,15 @@ class _HeldState:
         self.type_info = descriptor.type_info
 
     def frozen_items(self) -> Iterable[Any]:
-        """Items of a snapshot, not yet copied."""
+        """Return the items of a snapshot, not copied yet."""
         raise NotImplementedError
 
     def take_items(self, items: Iterable[Any]) -> None:
-        """Begin with the items of a snapshot."""
+        """Restore the items of a snapshot."""
         raise NotImplementedError
 
     def _kept(self, check: RoundTripNormalizer, value: Any) -> Any:
-        """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
+        """Return the form of `value` that the declared type keeps; StateAccessError if it is not of that type."""
         try:
             return check.keep(value)
         except RecordTypeError as error:
@@ -263,7 +261,7 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
         self._entries = dict(items)
 
     def _looked_up(self, key: Any) -> Any:
-        """Return the form that is kept of `key`, or `key` itself where none is: then nothing is found."""
+        """Return the form that is kept of `key`, or `key` itself if it has none and cannot be found."""
         try:
             return self._key_check.keep(key)
         except RecordTypeError:
@@ -277,7 +275,7 @@ def _check_same(
     mode: OperatorStateMode,
     type_info: TypeInformation,
 ) -> None:
-    """StateAccessError where one name stands for two kinds of state, or for two types."""
+    """Raise StateAccessError if one name stands for two kinds of state, or for two types."""
     if known_mode is not mode:
         raise StateAccessError(
             f"operator state '{name}' is a {known_mode.name} state already: give the {mode.name} state another name"
@@ -295,11 +293,8 @@ def _refuse_ttl(descriptor: StateDescriptor) -> None:
         )
 
 
-_SCHEMA: Final = pa.schema([pa.field("item", pa.binary(), nullable=False)])
-
-
 class ItemState:
-    """Items of one table and name. `items` is what the next checkpoint holds. See Snapshotable."""
+    """List of opaque items of one table and name; `items` are those of the next checkpoint."""
 
     def __init__(self, table: StateTable, name: str) -> None:
         self._table = table
@@ -307,14 +302,14 @@ class ItemState:
         self.items: Sequence[bytes] = ()
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenItems":
-        """See Snapshotable: items are bytes, which nobody changes."""
+        """Return the present items: bytes, which never change."""
         return FrozenItems(self._table, self._name, tuple(self.items))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable. Nothing is referred to again."""
+        """Do nothing: no later snapshot refers to these files."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """See Snapshotable. Nothing is referred to again."""
+        """Do nothing: no later snapshot refers to these files."""
 
 
 class FrozenItems:
@@ -326,7 +321,7 @@ class FrozenItems:
         self._items = items
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """Write the items as one table; nothing where there are none."""
+        """Write the items as one table; no chunk if there are none."""
         if not self._items:
             return ()
         sink = io.BytesIO()
@@ -359,17 +354,14 @@ def item_slice(chunk: StateChunk) -> slice:
     return slice(int(start), int(stop))
 
 
-_TYPE: Final = "type"
-
-
 class OperatorStateSnapshots:
-    """Takes snapshots of an OperatorStateBackend. See Snapshotable."""
+    """Takes snapshots of an OperatorStateBackend."""
 
     def __init__(self, backend: OperatorStateBackend) -> None:
         self._backend = backend
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenOperatorStates":
-        """See Snapshotable. Items are copied here: they are few, and no version is kept of each."""
+        """Return copies of the items: they are few."""
         return FrozenOperatorStates(self._backend.freeze())
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -393,7 +385,7 @@ class FrozenOperatorStates:
 
 
 def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:
-    """Return how each state is read while the task runs: it is copied at once, as for a snapshot, and cut later."""
+    """Return a source of live rows per state: it is copied at once, as for a snapshot, and cut later."""
 
     def source(name: str) -> LiveSource:
         def opened(keys: pa.Array | None) -> LiveRows:
@@ -417,7 +409,7 @@ def _pieces_of(state: FrozenOperatorState, count: Callable[[], int]) -> Iterator
 def restore_operator_state(
     backend: OperatorStateBackend, chunks: Sequence[StateChunk], reader: SnapshotReader
 ) -> None:
-    """Let the backend begin with what OPERATOR chunks hold of this subtask's own."""
+    """Restore the backend with this subtask's items of OPERATOR chunks."""
     states: dict[str, FrozenOperatorState] = {}
     for chunk in chunks:
         if chunk.table is not StateTable.OPERATOR:

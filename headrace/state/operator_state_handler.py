@@ -44,19 +44,19 @@ class KeyedBackend(KeyedStateBackend, Snapshotable, Protocol):
     """A backend of keyed state that takes part in snapshots."""
 
     def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all states that were asked for."""
+        """Return the forms of all requested states."""
         ...
 
     def live_sources(self) -> list[LiveSource]:
-        """Return how each state is read while the task runs."""
+        """Return a source of live rows for each state."""
         ...
 
     def total_entry_count(self) -> int:
-        """Number of entries of all states, to see that nothing is left behind."""
+        """Return the number of entries of all states, for tests that nothing is left behind."""
         ...
 
     def close(self) -> None:
-        """Let go of all resources; idempotent."""
+        """Release all resources; idempotent."""
         ...
 
 
@@ -71,7 +71,7 @@ class NothingToRead:
 
 
 def _key_type_of(types: OperatorTypes) -> TypeInformation:
-    """Return the type of the keys: a stream without any has one key for all its records, a whole number."""
+    """Return the type of the keys; a stream without keys has one key for all its records, an integer."""
     key_types = {one.key_type for one in types.inputs if one.key_type is not None}
     if not key_types:
         return Types.LONG()
@@ -146,14 +146,14 @@ class OperatorStateHandler:
 
     @property
     def operator_state(self) -> OperatorStateBackend:
-        """The states that belong to the subtask."""
+        """States that belong to the subtask."""
         if self._operator_state is None:
             self._operator_state = OperatorStateBackend()
             restore_operator_state(self._operator_state, self._chunks, self.reader)
         return self._operator_state
 
     def register(self, name: str, snapshotable: Snapshotable) -> Sequence[StateChunk]:
-        """Let `snapshotable` take part in snapshots; return what was restored under `name`, which its chunks bear.
+        """Let `snapshotable` take part in snapshots; return the chunks restored under `name`, that of its own chunks.
 
         Restored chunks may hold key groups of other subtasks: take those in `key_space.key_groups`.
         """
@@ -166,7 +166,7 @@ class OperatorStateHandler:
         ]
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
-        """Return everything as it is now, to be written on another thread."""
+        """Return all present state, to be written on another thread."""
         self._warn_of_pickles()
         return [
             FrozenPart(part.freeze(checkpoint_id, options), self._operator_name)
@@ -174,7 +174,7 @@ class OperatorStateHandler:
         ]
 
     def live_sources(self) -> list[LiveSource]:
-        """Return how everything is read while the task runs; splits and items of connectors are not."""
+        """Return the sources of live rows of all states, except splits and items of connectors."""
         if self._keyed_backend is None:
             sources = waiting_sources(self._restored_keyed)
         else:
@@ -185,22 +185,22 @@ class OperatorStateHandler:
         return sources + [one.live_source() for one in others if isinstance(one, LiveReadable)]
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is published."""
+        """Note that a checkpoint is published."""
         for part in self._parts():
             part.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A checkpoint came to nothing."""
+        """Note that a checkpoint failed."""
         for part in self._parts():
             part.checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Let go of all resources; idempotent."""
+        """Release all resources; idempotent."""
         if self._keyed_backend is not None:
             self._keyed_backend.close()
 
     def _warn_of_pickles(self) -> None:
-        """Once per operator: on the subtask that has the first key group."""
+        """Warn once per operator, on the subtask that has the first key group."""
         if self._has_warned or self._keyed_backend is None or self.key_space.key_groups.start:
             return
         self._has_warned = True

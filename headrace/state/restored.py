@@ -46,7 +46,7 @@ class KeySpace:
 
 
 _Part = tuple[dict[str, str], Iterable[pa.Table]]
-"""What a chunk says of its rows, and these."""
+"""Attributes of a chunk, and its rows."""
 
 
 class RestoredKeyedState:
@@ -67,7 +67,7 @@ class RestoredKeyedState:
     def claim(
         self, form: KeyedStateForm, changes: FieldChanges | None = None
     ) -> Iterator[KeyedRows]:
-        """Yield the rows of a state, which are the caller's from now on, in its form. StateIncompatibleError.
+        """Yield the rows of a state in its form, and hand them over to the caller. StateIncompatibleError.
 
         `changes`: what the program declares of fields that differ from what was stored.
         """
@@ -80,11 +80,11 @@ class RestoredKeyedState:
         self._held.pop(form.name, None)
 
     def holds(self, name: str) -> bool:
-        """Whether there is a state of that name which nobody has asked for."""
+        """Return whether there is a state of that name that was not requested yet."""
         return name in self._waiting
 
     def unclaimed(self) -> dict[str, list[StateChunk]]:
-        """States that nobody has asked for, for `write_unclaimed`."""
+        """Return the states that were not requested yet, for `write_unclaimed`."""
         return dict(self._waiting)
 
     def write_unclaimed(
@@ -105,7 +105,7 @@ class RestoredKeyedState:
         return written
 
     def _parts(self, name: str, chunks: Sequence[StateChunk]) -> "Iterator[_Part]":
-        """Chunk by chunk: old subtasks that had asked for a state may have stored it in another form than others."""
+        """Yield chunk by chunk: old subtasks may have stored a state in different forms."""
         held = self._held.get(name)
         if held is not None:
             yield from held
@@ -115,7 +115,7 @@ class RestoredKeyedState:
 
 
 class UnclaimedStates:
-    """Keyed state of an operator that keeps none any more: it stays in later snapshots. See Snapshotable."""
+    """Restored keyed state of an operator that keeps none any more: it stays in later snapshots."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
         self._restored = restored
@@ -151,7 +151,7 @@ def evolved_rows(
     groups: Sequence[int],
     changes: FieldChanges | None,
 ) -> KeyedRows:
-    """Return rows of the form `known` in the form that is asked for, which `check_form` has found to be possible."""
+    """Return rows of the form `known` in the requested form, after `check_form`."""
     table = rows_to_table(known, rows, np.array(groups, dtype=np.int32))
     return table_to_rows(form, _evolved(form, table, changes))
 
@@ -168,7 +168,7 @@ def _evolved(form: KeyedStateForm, table: pa.Table, changes: FieldChanges | None
 def check_form(
     form: KeyedStateForm, attributes: Mapping[str, str], changes: FieldChanges | None
 ) -> None:
-    """StateIncompatibleError where what chunks with `attributes` hold cannot be read in the form that is asked for."""
+    """Raise StateIncompatibleError if chunks with `attributes` cannot be read in the requested form."""
     for attribute, wanted, what in ((KIND, form.kind, "kind"), (SCOPE, form.scope, "scope")):
         found = attributes.get(attribute)
         if found != wanted:
@@ -188,7 +188,7 @@ def check_form(
 
 
 def _opaque_differences(form: KeyedStateForm, attributes: Mapping[str, str]) -> Iterator[str]:
-    """Pickles and byte strings are both binary to Arrow."""
+    """Yield columns that were pickles and are not now, or the reverse: both are binary to Arrow."""
     wanted, found = set(opaque_columns(form.attributes())), set(opaque_columns(attributes))
     for column in sorted(wanted ^ found):
         was, now = ("undeclared", "declared") if column in found else ("declared", "undeclared")

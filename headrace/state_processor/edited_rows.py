@@ -1,12 +1,8 @@
-"""Checks of rows that an edit writes into a state: each raises an error that names the first wrong row.
+"""Rows that an edit writes into a state: checked as a job's own rows would be, and written as its chunks.
 
-Columns have the state's types; no key, namespace or position is missing, and no value, map key or row count where the
-parent has them all; a stored hash is that of the key; no two rows belong to one entry; positions of lists are
-0, 1, 2 …; timers belong to their service.
-
-EditedRows: rows on their way into a state, checked as a job's own rows would be, and written as its chunks.
-
-Checks that the key group is that of the key, and all of `edit_checks`. The error names the row.
+The checks: columns have the state's types; no key, namespace or position is missing, nor a value, map key or row count
+where the parent has them all; the key group and a stored hash are those of the key; no two rows belong to one entry;
+positions of lists are 0, 1, 2 …; timers belong to their service. Each raises an error that names the first wrong row.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -61,6 +57,7 @@ from headrace.state_processor.stored_state import (
 
 TIMER_COLUMNS: Final = (TIMER_SERVICE, TIMER_DOMAIN, TIMER_TIME)
 _WINDOW_ROWS: Final = "rows"
+_PIECE_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True)
@@ -192,9 +189,6 @@ def check_timers(target: EditTarget, rows: pa.Table) -> None:
             if value not in values:
                 reason = f"has a {name} that is none of {', '.join(sorted(values))}"
                 raise EditRefusedError(target.state.title, row_at(rows, place), reason)
-
-
-_PIECE_ROWS: Final = 65_536
 
 
 class SubtaskChunk(msgspec.Struct, frozen=True):

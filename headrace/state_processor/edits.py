@@ -1,8 +1,7 @@
-"""Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
+"""Edits of a snapshot, each from metadata to metadata: replacing, removing and renaming states, deleting keys.
 
-An edit writes only through the `EditContext`; the parent is never changed.
-
-An edit that puts an operator's rows in another number of key groups, which is its max parallelism.
+`changing_max_parallelism` puts the rows of an operator into another number of key groups. An edit writes only through
+the `EditContext`; the parent is never changed.
 """
 
 import dataclasses
@@ -42,6 +41,8 @@ from headrace.state_processor.stored_state import (
     stored_state,
 )
 from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
+
+_NAMED_KEYS = 5
 
 
 @dataclass(frozen=True)
@@ -207,9 +208,6 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
         return with_operator(metadata, owner, owner), changes
 
     return edit
-
-
-_NAMED_KEYS = 5
 
 
 def _check_editable(table: StateTable) -> None:

@@ -1,8 +1,7 @@
-"""Reading a snapshot that others may give up meanwhile: under a lease, and with an error that says what has happened.
+"""Finding and holding the snapshot that a user names, and the operator in it.
 
-If no lease can be taken, reading goes on without one.
-
-Also finds the snapshot, and the operator in it, that a user names.
+A snapshot is read under a lease, as others may delete it meanwhile; without a lease reading goes on, and an error for a
+missing file says what has happened.
 """
 
 import contextlib
@@ -32,6 +31,9 @@ from headrace.core.config import Settings
 from headrace.core.operator_spec import operators_called
 from headrace.core.threads import start_thread
 from headrace.state_processor.errors import UnknownStateError
+
+LATEST = "latest"
+_CHECKPOINT_PREFIX = "chk-"
 
 
 class PinnedReader:
@@ -100,10 +102,6 @@ def held(
 def holder_text() -> str:
     """Return what people are to know of this reader."""
     return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-LATEST = "latest"
-_CHECKPOINT_PREFIX = "chk-"
 
 
 def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:

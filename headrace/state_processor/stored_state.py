@@ -1,11 +1,8 @@
 """StoredState: all rows of one state of one operator, under one schema, chunk by chunk.
 
 Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). Operator state and items have `subtask`
-and `pos` before them.
-
-Between the types that a state is stored with and those that other engines give back: nullable, longer or wider.
-
-Fields must be the same ones by name; numbers may become wider, never narrower. Nothing is rounded or cut.
+and `pos` before them. `converted` brings rows from other engines into the types of the state: fields must be the same
+ones by name, may be nullable or longer, and numbers may become wider, never narrower; nothing is rounded or cut.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -75,7 +72,7 @@ class StoredChunk:
     chunk: StateChunk
 
     def may_hold(self, key_groups: Collection[int] | None) -> bool:
-        """Whether rows of these key groups may be in it; None: of any."""
+        """Return whether rows of these key groups may be in it; None: of any."""
         held = self.chunk.key_groups
         if key_groups is None or self.chunk.table not in BY_KEY_GROUP or held is None:
             return True
@@ -189,7 +186,7 @@ def chunks_of(operator: OperatorSnapshot, table: StateTable) -> list[StoredChunk
 
 
 def has_native_state(operator: OperatorSnapshot) -> bool:
-    """Whether files of RocksDB hold its keyed state, and maybe its timers."""
+    """Return whether files of RocksDB hold its keyed state, and maybe its timers."""
     return bool(chunks_of(operator, StateTable.NATIVE))
 
 

@@ -1,16 +1,13 @@
-"""Checks open windows of an edited savepoint: a window with contents needs a timer that clears it, or it stays forever.
+"""Edits of open windows: checks that each window has a timer, and derives the timers of windows that an edit writes.
 
-An operator's state of a window has the window as namespace, and is cleared by the window's timer, which is not before
-the window's end. Merging windows keep their contents under a state window, which `merging-window-set` names. The time
-at which a window is cleared is not stored: only the existence of such a timer can be checked. Rules that the parent
-itself breaks, as with a trigger that purges, are not applied to the edited savepoint either.
-Source: Flink WindowOperator, MergingWindowSet.
+A window with contents needs a timer that clears it, or it stays forever. The state of a window has the window as
+namespace; merging windows keep their contents under a state window, which `merging-window-set` names. The time at which
+a window is cleared is not stored, so that only the existence of a timer at or after its end can be checked. Rules that
+the parent breaks, as with a trigger that purges, are not applied to the edited savepoint.
 
-Timers of open windows, derived: an edit that writes windows need not write the timers that fire and clear them.
-
-A window operator sets two timers for each of its windows: one at the window's last millisecond, at which a trigger by
-event time (or by the clock) fires, and one when it is too late for further records, which clears the window. How late
-that is, is not stored, and has to be said. Source: Flink WindowOperator (cleanupTime), EventTimeTrigger.
+A window operator sets two timers for each window: one at its last millisecond, at which a trigger by event time or by
+the clock fires, and one that clears it when it takes no more records. The allowed lateness is not stored, and has to be
+given. Source: Flink WindowOperator (cleanupTime), EventTimeTrigger, MergingWindowSet.
 """
 
 import dataclasses
@@ -54,6 +51,8 @@ _MERGING: Final = "merging-window-set"
 _CONTENTS: Final = "window-contents"
 _Entry = tuple[Hashable, Hashable]
 """A key and a window."""
+_SERVICE: Final = "timers"
+"""What window operators call their timers."""
 
 
 @dataclass
@@ -202,7 +201,7 @@ def _is_merging_set(state: StoredState) -> bool:
 
 
 def _are_windows(schema: pa.Schema, name: str) -> bool:
-    """Whether a column holds time windows: others have no end that anybody could tell."""
+    """Return whether a column holds time windows: others have no end that anybody could tell."""
     if name not in schema.names or not pa.types.is_struct(schema.field(name).type):
         return False
     return [one.name for one in schema.field(name).type] == ["start", "end"]
@@ -218,10 +217,6 @@ def _rows(
 
 def _end_ms(window: Any) -> int:
     return dict(window)["end"]
-
-
-_SERVICE: Final = "timers"
-"""What window operators call their timers."""
 
 
 def deriving_timers(operator: str, allowed_lateness_ms: int, *, is_by_clock: bool) -> Edit:

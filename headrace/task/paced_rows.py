@@ -20,18 +20,18 @@ _TURN_NS: Final = TURN_MS * 1_000_000
 
 
 class Pace:
-    """Limits the rows processed in one turn. Begins with one row, as the cost of a record is not known yet."""
+    """Limits the rows processed in one turn; starts with one row, as the cost of a record is not known yet."""
 
     def __init__(self) -> None:
         self._row_count = 1
 
     def rows_now(self, row_count: int) -> int:
-        """Return how many of `row_count` rows to take now; all of them where few would be left."""
+        """Return how many of `row_count` rows to take now: all of them if only few would be left."""
         return row_count if row_count <= 2 * self._row_count else self._row_count
 
     @property
     def rows_wanted(self) -> int:
-        """The most rows that a batch should have: the rows beyond a turn wait, and so do barriers behind them."""
+        """Limit of rows that a batch should have: rows beyond a turn wait, and so do barriers behind them."""
         return 2 * self._row_count
 
     def took(self, row_count: int, duration_ns: int) -> None:
@@ -41,7 +41,7 @@ class Pace:
 
 
 class PacedRows:
-    """Hands on batches in parts, and what comes behind one in its order. Mailbox thread only.
+    """Passes on batches in parts, and in order the markers behind them. Mailbox thread only.
 
     A batch that was begun is finished by `go_on`, as often as it is called while `is_amid_batch`; nothing that draws a
     line between records (a barrier, the end of the data) may be handled before.
@@ -65,7 +65,7 @@ class PacedRows:
 
     @property
     def is_amid_batch(self) -> bool:
-        """Whether rows wait that belong before everything that comes."""
+        """True while rows wait that come before everything new."""
         return bool(self._waiting)
 
     @property
@@ -100,7 +100,7 @@ class PacedRows:
             self._on_latency_marker(marker)
 
     def go_on(self) -> None:
-        """Work off the next part of the rows that wait, and what stands between it and the next rows."""
+        """Process the next part of the waiting rows, and the markers up to the next rows."""
         batch = self._waiting[0]
         assert isinstance(batch, RecordBatch)
         count = self._pace.rows_now(batch.num_rows)

@@ -94,7 +94,7 @@ def packed_in_spans(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) 
 
 
 def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
-    """Whether rows are in ascending order of `by`; False if a column has nulls or is not of integers."""
+    """Return whether rows are in ascending order of `by`; False if a column has nulls or is not of integers."""
     columns = [integers_of(table.column(name)) for name in by]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not table.num_rows:

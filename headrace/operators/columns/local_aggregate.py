@@ -46,7 +46,7 @@ class HeldRows:
 
     @property
     def are_enough(self) -> bool:
-        """Whether they should be taken now."""
+        """True if they should be taken now."""
         return self.row_count >= HELD_ROWS_MAX
 
     def add(self, columns: pa.RecordBatch, timestamps: Timestamps) -> None:

@@ -16,7 +16,7 @@ from headrace.core.elements import TimeMarker
 
 
 class InFlight:
-    """One input from its arrival until its results are taken. `results` is None until it is completed."""
+    """An input from its arrival until its results are taken; `results` is None until it is completed."""
 
     __slots__ = ("results", "segment", "sequence_number", "timestamp_ms", "value")
 
@@ -36,7 +36,7 @@ class AsyncQueue(Protocol[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits, neither inputs nor markers."""
+        """True if nothing waits, neither inputs nor markers."""
         ...
 
     def put(self, element: T) -> None:
@@ -44,24 +44,24 @@ class AsyncQueue(Protocol[T]):
         ...
 
     def put_marker(self, marker: TimeMarker) -> None:
-        """Add a marker: what came before stays before it, what comes after stays after it."""
+        """Add a marker, which no input overtakes and which overtakes no input."""
         ...
 
     def complete(self, element: T, results: list[Any]) -> None:
-        """Give an input that is in the queue its results, once."""
+        """Set the results of an input in the queue, once."""
         ...
 
     def take_ready(self) -> Sequence[T | TimeMarker]:
-        """Remove and return all that may be emitted now, in this order."""
+        """Remove and return everything that may be emitted now, in this order."""
         ...
 
     def inputs(self) -> list[T]:
-        """The inputs whose results were not taken yet, completed or not, as they came."""
+        """Return the inputs whose results were not taken yet, completed or not, in order of arrival."""
         ...
 
 
 class OrderedQueue(Generic[T]):
-    """Gives results in the order of the inputs."""
+    """Releases results in the order of the inputs."""
 
     def __init__(self) -> None:
         self._elements: deque[T | TimeMarker] = deque()
@@ -95,7 +95,7 @@ class OrderedQueue(Generic[T]):
 
 
 class _Segment(Generic[T]):
-    """Markers, and the inputs that came between them and the next ones."""
+    """Markers, and the inputs between them and the next ones."""
 
     __slots__ = ("completed", "markers", "pending")
 
@@ -110,7 +110,7 @@ class _Segment(Generic[T]):
 
 
 class UnorderedQueue(Generic[T]):
-    """Gives results as they are completed, within the bounds that markers set."""
+    """Releases results as they are completed, between two markers."""
 
     def __init__(self) -> None:
         self._segments: deque[_Segment[T]] = deque([_Segment[T]()])

@@ -1,11 +1,8 @@
-"""Calls of an asynchronous function: coroutines that run on an event loop beside the task's thread.
+"""AsyncWaitOperator: calls an AsyncFunction for every record, with many calls in flight, and emits their results.
 
-AsyncWaitOperator: calls an AsyncFunction for every record, with many calls in flight, and emits what they give.
-
-Everything but the coroutines themselves happens on the task's thread. Calls that have ended come back by mail, which
-hands their results to the queue and emits what the queue lets go.
-
-Inputs in flight are operator state: after a restore they are submitted again, so calls are made at least once.
+The coroutines run on the event loop of a `CallThread`; everything else happens on the task's thread. Calls that have
+ended come back by mail, which puts their results into the queue and emits what the queue releases. Inputs in flight are
+operator state: after a restore they are submitted again, so that calls are made at least once.
 Source: Flink AsyncWaitOperator.
 """
 
@@ -36,9 +33,12 @@ from headrace.operators.runtime.emission import ResultCollector, timestamps_of
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import FunctionOperator, user_error
 
+IN_FLIGHT_STATE: Final = "_async_wait_operator_state_"
+"""Name of the state that holds the inputs in flight, as (value, timestamp)."""
+
 
 class AsyncCall:
-    """One attempt. Once it has ended, `results` or `error` is set. `subject`: what it was made for."""
+    """One attempt of a call; once it has ended, `results` or `error` is set. `subject`: the request it belongs to."""
 
     __slots__ = ("_invoke", "error", "is_cancelled", "results", "subject", "task")
 
@@ -63,22 +63,22 @@ class AsyncCall:
 
 
 CallsEnded = Callable[[Sequence[AsyncCall]], None]
-"""Told of calls that ended, several at once; not on the task's thread. Cancelled ones may be among them."""
+"""Called with calls that ended, several at once, not on the task's thread; cancelled ones may be among them."""
 
 
 class AsyncCalls(Protocol):
-    """Runs calls; used by one thread, the task's."""
+    """Runs calls for the task's thread."""
 
     def start(self, calls: Sequence[AsyncCall]) -> None:
-        """Begin with all of them; does not wait."""
+        """Start calls; does not wait."""
         ...
 
     def cancel(self, call: AsyncCall) -> None:
-        """End a call whose outcome does not matter any more; does not wait."""
+        """Cancel a call whose result is not needed any more; does not wait."""
         ...
 
     def close(self) -> None:
-        """Cancel what runs and release resources. Idempotent."""
+        """Cancel running calls and release resources. Idempotent."""
         ...
 
 
@@ -126,10 +126,6 @@ def _cancel(call: AsyncCall) -> None:
         call.task.cancel()
 
 
-IN_FLIGHT_STATE: Final = "_async_wait_operator_state_"
-"""Name of the state that holds the inputs in flight, as (value, timestamp)."""
-
-
 class _Request(InFlight):
     """An input in flight with its current call, or the timer of the next one."""
 
@@ -143,7 +139,7 @@ class _Request(InFlight):
 
 
 class AsyncWaitOperator(FunctionOperator, OneInputOperator):
-    """At most `capacity` calls are in flight or wait to be emitted; further rows of a batch wait for their turn.
+    """Limits calls that are in flight or wait to be emitted to `capacity`; further rows of a batch wait.
 
     A call counts from its start until its results are emitted. Until all rows are started and there is room for one
     more, the task is asked not to feed.
@@ -215,7 +211,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         return self._queue.is_empty
 
     def end_input(self, input_number: int, output: Output) -> None:
-        """Make the repetitions that wait at once. Calls that disappoint later are repeated as always.
+        """Start the waiting retries at once. Calls that fail later are retried as before.
 
         Flink repeats none any more, and so would fail a short job at its first error; PyFlink does as we do.
         """
@@ -232,7 +228,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         return ()
 
     def in_flight_inputs(self) -> list[tuple[Any, int]]:
-        """Inputs whose results were not emitted, in order, with timestamps (MIN_TIMESTAMP: none)."""
+        """Return the inputs whose results were not emitted, in order, with timestamps (MIN_TIMESTAMP: none)."""
         return [(request.value, request.timestamp_ms) for request in self._queue.inputs()]
 
     def close(self) -> None:
@@ -249,7 +245,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        """Start inputs that wait, as many as there is room for; their time begins now."""
+        """Start waiting inputs while there is room; their timeout begins now."""
         count = min(len(self._unstarted), self._spec.capacity - self._started_count)
         if count <= 0:
             return
@@ -261,7 +257,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._set_timer()
 
     def _start(self, requests: Iterable[_Request]) -> None:
-        """Make the next call for each of them."""
+        """Start the next call of each request."""
         assert self._calls is not None
         calls: list[AsyncCall] = []
         try:
@@ -279,7 +275,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         return AsyncCall(request, lambda: function.async_invoke(value))
 
     def _mail_ended(self, calls: Sequence[AsyncCall]) -> None:
-        """Runs on the calls' thread."""
+        """Mail ended calls to the task; runs on the calls' thread."""
         self.context.mail(lambda: self._take_ended(calls))
 
     def _take_ended(self, calls: Sequence[AsyncCall]) -> None:
@@ -327,13 +323,13 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         return retry
 
     def _set_timer(self) -> None:
-        """Be called when the first deadline is over. A timer for each input would stay long after its answer."""
+        """Set a timer for the first deadline; timers for each input would stay long after its answer."""
         if self._deadlines and not self._is_timer_set:
             self._is_timer_set = True
             self.context.timers.schedule(next(iter(self._deadlines.values())), self._time_out)
 
     def _time_out(self, _time_ms: int) -> None:
-        """Give up what took too long."""
+        """Give up calls that took too long."""
         self._is_timer_set = False
         now_ms = self.context.timers.now_ms()
         try:
@@ -368,7 +364,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._queue.complete(request, results)
 
     def _emit_ready(self) -> None:
-        """Emit what the queue lets go, and use the room that this makes."""
+        """Emit what the queue releases, and start waiting inputs in the free places."""
         output = self.context.output
         for element in self._queue.take_ready():
             match element:
@@ -397,7 +393,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
 
 
 def _check_results(results: Any) -> None:
-    """TypeError unless `results` is a list, as PyFlink insists."""
+    """Raise TypeError unless `results` is a list, as PyFlink does."""
     if results is None:
         raise TypeError(
             "The result of AsyncFunction cannot be none: return a list, an empty one for no results"

@@ -30,7 +30,7 @@ from headrace.state.operator_state import OperatorStateBackend
 
 
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state as the data side sees it: writing is an error at once.
+    """A broadcast state for the data side, where writing is an error.
 
     What a value that can be changed holds is not guarded: changing it is a write that other subtasks do not see.
     """
@@ -83,7 +83,7 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
 
 class BroadcastStates:
-    """The broadcast states that were declared, by name: as they are, and as views that only read."""
+    """The declared broadcast states by name, for writing and as read-only views."""
 
     def __init__(
         self, descriptors: Iterable[MapStateDescriptor], operator_state: OperatorStateBackend
@@ -97,11 +97,11 @@ class BroadcastStates:
         }
 
     def writable(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The state for the broadcast side; StateAccessError where none of that name was declared."""
+        """Return the state for the broadcast side; StateAccessError if none of that name was declared."""
         return self._writable[self._declared(descriptor)]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """The state for the other side; StateAccessError where none of that name was declared."""
+        """Return the view for the data side; StateAccessError if none of that name was declared."""
         return self._views[self._declared(descriptor)]
 
     def _declared(self, descriptor: MapStateDescriptor) -> str:
@@ -175,7 +175,7 @@ class _FiringContext(_KeyedDataContext, KeyedBroadcastProcessFunction.OnTimerCon
 
 
 class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Context):
-    """Context of a broadcast record beside a keyed stream."""
+    """Context of a broadcast record where the data stream is keyed."""
 
     def __init__(
         self, timer_service: TimerService, states: BroadcastStates, backend: KeyedStateBackend
@@ -197,7 +197,7 @@ class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Co
 
 
 class BroadcastProcessOperator(PlainProcessingOperator, TwoInputOperator):
-    """BroadcastProcessFunction."""
+    """Operator of a BroadcastProcessFunction."""
 
     def __init__(self, spec: BroadcastProcessSpec) -> None:
         super().__init__(spec)
@@ -219,7 +219,7 @@ class BroadcastProcessOperator(PlainProcessingOperator, TwoInputOperator):
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessingOperator, TwoInputOperator):
-    """KeyedBroadcastProcessFunction: keys, keyed state and timers belong to the data side."""
+    """Operator of a KeyedBroadcastProcessFunction: keys, keyed state and timers belong to the data side."""
 
     def __init__(self, spec: KeyedBroadcastProcessSpec) -> None:
         super().__init__(spec)

@@ -29,7 +29,7 @@ _RIGHT: Final = "right"
 
 
 class _PairContext(JoinContext):
-    """Of the pair at hand."""
+    """Context of the pair that is being joined."""
 
     left_timestamp = MIN_TIMESTAMP
     right_timestamp = MIN_TIMESTAMP
@@ -46,7 +46,7 @@ class _PairContext(JoinContext):
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of the join. A partner's timestamp, less that of a record of this side, is in [lower_ms, upper_ms].
+    """One side of the join: a partner's timestamp less that of a record of this side is in [lower_ms, upper_ms].
 
     `buffer` is the list of records, in order of arrival, by key and timestamp as namespace; `times` the map of a key
     whose keys are the timestamps that have records. `name` is the namespace of timers that empty both.
@@ -61,7 +61,7 @@ class _Side:
     late_records: LateRecords
 
     def add(self, timestamp: int, value: Any) -> None:
-        """Keep a record of the current key."""
+        """Add a record of the current key."""
         self.backend.set_current_namespace(timestamp)
         self.buffer.add(value)
         self.times.put(timestamp, True)
@@ -76,7 +76,7 @@ class _Side:
         return min(timestamp + max(self.upper_ms, 0), MAX_WATERMARK)
 
     def clean_up(self, time_ms: int) -> None:
-        """Forget the records of the current key whose cleanup time is `time_ms`."""
+        """Delete the records of the current key whose cleanup time is `time_ms`."""
         if time_ms == MAX_WATERMARK:  # several timestamps may have no later cleanup time
             over = self.times.keys()
         else:

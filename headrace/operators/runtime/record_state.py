@@ -17,7 +17,7 @@ from headrace.state.evolution import StateIncompatibleError
 def refused_fold(
     error: StateAccessError, state_name: str, function: Any, operator_name: str, *, is_input: bool
 ) -> Exception:
-    """Return the error for what `function` gave to the state `state_name`; `error` itself where it gave nothing.
+    """Return the error for a value that `function` gave to the state `state_name`; `error` itself if it gave none.
 
     `is_input`: nothing was there to be reduced, so that the value can only be the record itself.
     """
@@ -35,7 +35,7 @@ def refused_fold(
 
 
 class RecordsDescriptor(ListStateDescriptor):
-    """Records of a stream, None among them; kinds of rows are kept."""
+    """Descriptor of a list of a stream's records, None among them; kinds of rows are kept."""
 
     takes_none = True
 
@@ -57,7 +57,7 @@ def own_state(
 
 
 def refuse_other_layout(backend: KeyedStateBackend, name: str, operator_name: str) -> None:
-    """StateIncompatibleError where records were kept in a state `name` that the operator has no more."""
+    """Raise StateIncompatibleError if records were stored in a state `name` that the operator has no more."""
     if backend.has_unclaimed(name):
         raise _lost(operator_name, f"state '{name}' was stored, and records are kept in others now")
 
@@ -70,7 +70,7 @@ def _lost(operator_name: str, reason: str) -> StateIncompatibleError:
 
 
 def row_around(record: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
-    """Return a row of `values`, which is of the kind of `record`, one of them: kinds inside of rows are not kept."""
+    """Return a row of `values` with the kind of `record`, one of them: kinds inside of rows are not kept."""
     row = row_of(names, values)
     if type(record) is Row:
         row._kind = record._kind  # pyright: ignore[reportPrivateUsage]
@@ -78,7 +78,7 @@ def row_around(record: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> 
 
 
 def record_in(row: Row, index: int) -> Any:
-    """Return the record that `row_around` was given, of the kind it had."""
+    """Return the record that `row_around` was given, with its kind."""
     record = row[index]
     if type(record) is Row:
         record._kind = row._kind  # pyright: ignore[reportPrivateUsage]

@@ -1,11 +1,9 @@
-"""Timers as files: Parquet with one row per timer, ordered by key group.
+"""InternalTimerService: the timers of a keyed operator, each a (time, key, namespace), fired by watermark or clock.
 
-Columns: `service`, `domain` ("event" or "processing"), `ts` (epoch ms), `key_group`, `key`, `namespace`.
-
-Timers of keyed operators: registered for (time, key, namespace), fired by watermarks and by the wall clock.
-
-The backend of keyed state keeps one domain's timers in a `TimerQueue`, in order of time. `InternalTimerService` adds
-the two clocks and the current key. Source: Flink InternalTimerServiceImpl.
+The state backend keeps the timers of each time domain in a `TimerQueue`, in order of time; this service adds the two
+clocks and the current key. Snapshots have one row per timer in Parquet, ordered by key group, with the columns
+`service`, `domain` ("event" or "processing"), `ts` (epoch ms), `key_group`, `key` and `namespace`.
+Source: Flink InternalTimerServiceImpl.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +59,187 @@ _DOMAINS: Final = {
     TimeDomain.PROCESSING_TIME: PROCESSING_DOMAIN,
 }
 _PIECE_ROWS: Final = 65_536
+VOID_NAMESPACE: Final = None
+"""Namespace of the timers of process functions; timers of window operators have their window."""
+
+
+def _checked(time: object) -> int:
+    if not isinstance(time, int | np.integer):
+        raise TypeError(
+            f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
+        )
+    if not MIN_TIMESTAMP <= time <= MAX_WATERMARK:
+        raise ValueError(f"a timer's time has 64 bits, {time} does not fit")
+    return int(time)
+
+
+class InternalTimerService:
+    """The timers of one operator. Mailbox thread only.
+
+    `on_event_time` and `on_processing_time` are called for timers that fire, their key being current in `backend`.
+    A processing-time timer fires once its millisecond is over, so that no record of that millisecond comes after it.
+    """
+
+    _name: str
+    _key_space: KeySpace
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        clock: ProcessingTimeService,
+        on_event_time: TimerCallback,
+        on_processing_time: TimerCallback,
+        on_wake_up: Callable[[Callable[[], None]], None] = lambda run: run(),
+    ) -> None:
+        """Create one per operator. `on_wake_up` is called with each run of processing-time timers and calls it."""
+        self._scope = backend.key_scope
+        self._set_current_key = backend.set_current_key
+        self._event_clock = backend.event_clock
+        self._clock = clock
+        self._fire_event = self._with_time(self._with_key(on_event_time))
+        self._fire_processing = self._with_key(on_processing_time)
+        self._on_wake_up = on_wake_up
+        self._create_queue = backend.create_timer_queue
+        # Until `keep_in` names them.
+        self._event_timers: TimerQueue = HeapTimerQueue()
+        self._processing_timers: TimerQueue = HeapTimerQueue()
+        self._wake_up: ScheduledTimer | None = None
+        self._wake_up_ms = 0
+        self.current_watermark_ms = MIN_TIMESTAMP
+
+    def current_processing_time_ms(self) -> int:
+        """Return the wall clock, epoch ms."""
+        return self._clock.now_ms()
+
+    def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
+        """Set a timer of the current key; in the past it fires at the next watermark, or at once by the clock.
+
+        TypeError for a time that is no integer and ValueError for one past 64 bits, which would be found out only when
+        the timer is compared, stored or fires.
+        """
+        if type(time_ms) is not int or not MIN_TIMESTAMP <= time_ms <= MAX_WATERMARK:
+            time_ms = _checked(time_ms)
+        key = self._scope.entry
+        if domain is TimeDomain.EVENT_TIME:
+            self._event_timers.register(time_ms, key, namespace)
+        else:
+            self._processing_timers.register(time_ms, key, namespace)
+            if self._wake_up is None or time_ms < self._wake_up_ms:
+                self._schedule_wake_up()
+
+    def delete(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
+        """Delete a timer of the current key; no effect if there is none."""
+        self._queue(domain).delete(time_ms, self._scope.entry, namespace)
+
+    def advance_watermark(self, watermark_ms: int, is_enough: IsEnough | None = None) -> bool:
+        """Fire the due event-time timers until `is_enough` returns True; return whether all have fired."""
+        self.current_watermark_ms = watermark_ms
+        is_done = self._event_timers.fire_until(watermark_ms, self._fire_event, is_enough)
+        if is_done:
+            self._event_clock.advance(watermark_ms)
+        return is_done
+
+    def next_event_time_ms(self) -> int | None:
+        """Return the time of the first event-time timer; None if there is none."""
+        return self._event_timers.next_time_ms()
+
+    def keep_in(self, states: OperatorStateHandler, name: str) -> None:
+        """Restore the timers stored under `name`, and take part in snapshots under it."""
+        self._name, self._key_space = name, states.key_space
+        self._event_timers = self._create_queue(f"{name}-event")
+        self._processing_timers = self._create_queue(f"{name}-processing")
+        chunks = states.register(name, self)
+        for domain, timer in read_timers(chunks, states.reader, states.key_space):
+            self._queue(domain).register(*timer)
+        self._schedule_wake_up()
+
+    def live_source(self) -> LiveSource:
+        opaque = (KEY,) if is_opaque(self._key_space.key_type) else ()
+        return LiveSource(StateTable.TIMERS, self._name, self._live_rows, opaque=opaque)
+
+    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
+        wanted = own_keys(self._name, keys, self._key_space)
+        queues = {domain: self._queue(domain).freeze(AS_ROWS) for domain in TimeDomain}
+
+        def release() -> None:
+            for queue in queues.values():
+                queue.release()
+
+        pieces = partial(live_timers, self._name, queues, self._key_space, wanted)
+        return PiecedRows(pieces, partial(no_timers, self._name, self._key_space), release)
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
+        queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}
+        return FrozenTimers(self._name, queues, self._key_space)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Do nothing: the backend knows the timers in its own files."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        pass
+
+    def _queue(self, domain: TimeDomain) -> TimerQueue:
+        return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
+
+    def timer_count(self, domain: TimeDomain) -> int:
+        """Number of timers that wait."""
+        return len(self._queue(domain))
+
+    def _with_key(self, callback: TimerCallback) -> TimerCallback:
+        def fire(time_ms: int, key: Any, namespace: Any) -> None:
+            self._set_current_key(key)
+            callback(time_ms, key, namespace)
+
+        return fire
+
+    def _with_time(self, callback: TimerCallback) -> TimerCallback:
+        advance = self._event_clock.advance
+
+        def fire(time_ms: int, key: Any, namespace: Any) -> None:
+            advance(time_ms)
+            callback(time_ms, key, namespace)
+
+        return fire
+
+    def _schedule_wake_up(self) -> None:
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+        head_ms = self._processing_timers.next_time_ms()
+        if head_ms is not None:
+            self._wake_up_ms = head_ms
+            is_past = head_ms < self._clock.now_ms()
+            self._wake_up = self._clock.schedule(
+                head_ms if is_past else head_ms + 1, lambda _: self._on_wake_up(self._fire_due)
+            )
+
+    def _fire_due(self) -> None:
+        self._wake_up = None
+        # Everything whose millisecond is over: a late wake-up catches up at once.
+        limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
+        self._processing_timers.fire_until(limit_ms, self._fire_processing)
+        self._schedule_wake_up()
+
+
+class FrozenTimers:
+    """Frozen timers of one timer service, written as state chunks."""
+
+    def __init__(
+        self,
+        name: str,
+        queues: dict[TimeDomain, FrozenTimerQueue],
+        key_space: KeySpace,
+    ) -> None:
+        self._name = name
+        self._queues = queues
+        self._key_space = key_space
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        return write_timers(self._name, self._queues, self._key_space, writer)
+
+    def discard(self) -> None:
+        for queue in self._queues.values():
+            queue.release()
 
 
 @dataclass(frozen=True)
@@ -164,186 +343,3 @@ def read_timers(
         texts: list[str] = table.column(TIMER_DOMAIN).to_pylist()
         for text, time_ms, key, namespace in zip(texts, times, keys, namespaces, strict=True):
             yield domains[text], (time_ms, key, namespace)
-
-
-VOID_NAMESPACE: Final = None
-"""Namespace of timers of process functions; windows are those of window operators."""
-
-
-def _checked(time: object) -> int:
-    if not isinstance(time, int | np.integer):
-        raise TypeError(
-            f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
-        )
-    if not MIN_TIMESTAMP <= time <= MAX_WATERMARK:
-        raise ValueError(f"a timer's time has 64 bits, {time} does not fit")
-    return int(time)
-
-
-class InternalTimerService:
-    """The timers of one operator. Mailbox thread only.
-
-    `on_event_time` and `on_processing_time` are called for timers that fire, their key being current in `backend`.
-    A processing-time timer fires once its millisecond is over, so that no record of that millisecond comes after it.
-    """
-
-    _name: str
-    _key_space: KeySpace
-
-    def __init__(
-        self,
-        backend: KeyedStateBackend,
-        clock: ProcessingTimeService,
-        on_event_time: TimerCallback,
-        on_processing_time: TimerCallback,
-        on_wake_up: Callable[[Callable[[], None]], None] = lambda run: run(),
-    ) -> None:
-        """`on_wake_up`: called with each run of processing-time timers; it calls the run, and may catch and emit."""
-        self._scope = backend.key_scope
-        self._set_current_key = backend.set_current_key
-        self._event_clock = backend.event_clock
-        self._clock = clock
-        self._fire_event = self._with_time(self._with_key(on_event_time))
-        self._fire_processing = self._with_key(on_processing_time)
-        self._on_wake_up = on_wake_up
-        self._create_queue = backend.create_timer_queue
-        # Until `keep_in` names them.
-        self._event_timers: TimerQueue = HeapTimerQueue()
-        self._processing_timers: TimerQueue = HeapTimerQueue()
-        self._wake_up: ScheduledTimer | None = None
-        self._wake_up_ms = 0
-        self.current_watermark_ms = MIN_TIMESTAMP
-
-    def current_processing_time_ms(self) -> int:
-        """The wall clock, epoch ms."""
-        return self._clock.now_ms()
-
-    def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
-        """Set a timer for the current key. One in the past fires at the next watermark, or at once by the clock.
-
-        TypeError for a time that is no integer and ValueError for one past 64 bits, which would be found out only when
-        the timer is compared, stored or fires.
-        """
-        if type(time_ms) is not int or not MIN_TIMESTAMP <= time_ms <= MAX_WATERMARK:
-            time_ms = _checked(time_ms)
-        key = self._scope.entry
-        if domain is TimeDomain.EVENT_TIME:
-            self._event_timers.register(time_ms, key, namespace)
-        else:
-            self._processing_timers.register(time_ms, key, namespace)
-            if self._wake_up is None or time_ms < self._wake_up_ms:
-                self._schedule_wake_up()
-
-    def delete(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
-        """Forget a timer of the current key; no effect where there is none."""
-        self._queue(domain).delete(time_ms, self._scope.entry, namespace)
-
-    def advance_watermark(self, watermark_ms: int, is_enough: IsEnough | None = None) -> bool:
-        """Fire the event-time timers that are due, until `is_enough` says so; False where some are still due."""
-        self.current_watermark_ms = watermark_ms
-        is_done = self._event_timers.fire_until(watermark_ms, self._fire_event, is_enough)
-        if is_done:
-            self._event_clock.advance(watermark_ms)
-        return is_done
-
-    def next_event_time_ms(self) -> int | None:
-        """Time of the first event-time timer; None where there is none."""
-        return self._event_timers.next_time_ms()
-
-    def keep_in(self, states: OperatorStateHandler, name: str) -> None:
-        """Go on with the timers restored under `name`, and be part of snapshots under it."""
-        self._name, self._key_space = name, states.key_space
-        self._event_timers = self._create_queue(f"{name}-event")
-        self._processing_timers = self._create_queue(f"{name}-processing")
-        chunks = states.register(name, self)
-        for domain, timer in read_timers(chunks, states.reader, states.key_space):
-            self._queue(domain).register(*timer)
-        self._schedule_wake_up()
-
-    def live_source(self) -> LiveSource:
-        opaque = (KEY,) if is_opaque(self._key_space.key_type) else ()
-        return LiveSource(StateTable.TIMERS, self._name, self._live_rows, opaque=opaque)
-
-    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
-        wanted = own_keys(self._name, keys, self._key_space)
-        queues = {domain: self._queue(domain).freeze(AS_ROWS) for domain in TimeDomain}
-
-        def release() -> None:
-            for queue in queues.values():
-                queue.release()
-
-        pieces = partial(live_timers, self._name, queues, self._key_space, wanted)
-        return PiecedRows(pieces, partial(no_timers, self._name, self._key_space), release)
-
-    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
-        queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}
-        return FrozenTimers(self._name, queues, self._key_space)
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable: the backend knows what its own files hold."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
-
-    def _queue(self, domain: TimeDomain) -> TimerQueue:
-        return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
-
-    def timer_count(self, domain: TimeDomain) -> int:
-        """Number of timers that wait."""
-        return len(self._queue(domain))
-
-    def _with_key(self, callback: TimerCallback) -> TimerCallback:
-        def fire(time_ms: int, key: Any, namespace: Any) -> None:
-            self._set_current_key(key)
-            callback(time_ms, key, namespace)
-
-        return fire
-
-    def _with_time(self, callback: TimerCallback) -> TimerCallback:
-        advance = self._event_clock.advance
-
-        def fire(time_ms: int, key: Any, namespace: Any) -> None:
-            advance(time_ms)
-            callback(time_ms, key, namespace)
-
-        return fire
-
-    def _schedule_wake_up(self) -> None:
-        if self._wake_up is not None:
-            self._wake_up.cancel()
-            self._wake_up = None
-        head_ms = self._processing_timers.next_time_ms()
-        if head_ms is not None:
-            self._wake_up_ms = head_ms
-            is_past = head_ms < self._clock.now_ms()
-            self._wake_up = self._clock.schedule(
-                head_ms if is_past else head_ms + 1, lambda _: self._on_wake_up(self._fire_due)
-            )
-
-    def _fire_due(self) -> None:
-        self._wake_up = None
-        # Everything whose millisecond is over: a late wake-up catches up at once.
-        limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
-        self._processing_timers.fire_until(limit_ms, self._fire_processing)
-        self._schedule_wake_up()
-
-
-class FrozenTimers:
-    """Frozen timers of one timer service, written as state chunks."""
-
-    def __init__(
-        self,
-        name: str,
-        queues: dict[TimeDomain, FrozenTimerQueue],
-        key_space: KeySpace,
-    ) -> None:
-        self._name = name
-        self._queues = queues
-        self._key_space = key_space
-
-    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        return write_timers(self._name, self._queues, self._key_space, writer)
-
-    def discard(self) -> None:
-        for queue in self._queues.values():
-            queue.release()

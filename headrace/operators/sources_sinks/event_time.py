@@ -25,14 +25,14 @@ from headrace.operators.runtime.user_code import user_error
 from headrace.operators.sources_sinks.watermarks import SplitWatermarks
 
 WHOLE_SOURCE: Final = ""
-"""The split of readers that tell no splits apart."""
+"""Split of readers that have only one."""
 
 _LOG: Final = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
 
 
 class TrustedTimes:
-    """Tells which timestamps may move event time: those that are not too far ahead of the clock, if there is a bound.
+    """Selects the timestamps that may move event time: those not too far ahead of the clock, if there is a bound.
 
     The others are counted, and the first of them is logged: one wrong timestamp would make all other records late.
     """
@@ -43,7 +43,7 @@ class TrustedTimes:
         self._is_told = False
 
     def are_trusted(self, times: Timestamps) -> npt.NDArray[np.bool_] | None:
-        """Return which rows are, shape (num_rows,), or None where all are."""
+        """Return whether each timestamp may move event time, shape (num_rows,); None if all may."""
         if not self._max_ahead_ms:
             return None
         limit_ms = self._context.timers.now_ms() + self._max_ahead_ms
@@ -68,7 +68,7 @@ class TrustedTimes:
 
 
 class EventTimeOutput:
-    """Gives rows their timestamps on the way out, and sends watermarks behind them: every interval, or behind a row.
+    """Assigns timestamps to rows on the way out, and sends watermarks after them: per interval, or after a row.
 
     Idleness is measured on a clock that stands still while the input could not speak: when the task was back-pressured,
     and for a source also when it was not asked. `has_polled` tells whether it was asked since the last interval,
@@ -102,7 +102,7 @@ class EventTimeOutput:
         self.is_waiting = True
 
     def start(self, split_id: str | None) -> None:
-        """Begin with one split, or with none, and arm the interval."""
+        """Start with one split, or with none, and schedule the first interval."""
         if self.watermarks is None:
             return
         if split_id is not None:
@@ -134,7 +134,7 @@ class EventTimeOutput:
         return self._context.rows_wanted()
 
     def add_split(self, split_id: str, /) -> None:
-        """Let a split hold the watermark back from now on; the unnamed one is then gone."""
+        """Add a split, which holds the watermark back from now on; the unnamed split is removed."""
         if self.watermarks is None:
             return
         try:
@@ -145,12 +145,12 @@ class EventTimeOutput:
             self.watermarks.release_split(WHOLE_SOURCE)
 
     def release_split(self, split_id: str, /) -> None:
-        """Let a finished split no longer hold the watermark back."""
+        """Remove a finished split, which no longer holds the watermark back."""
         if self.watermarks is not None:
             self.watermarks.release_split(split_id)
 
     def emit_watermark(self) -> None:
-        """Send what is due now: a watermark that has grown, or a change of idleness."""
+        """Send a watermark that has grown, or a change of idleness."""
         watermarks = self.watermarks
         if watermarks is None:
             return
@@ -162,7 +162,7 @@ class EventTimeOutput:
         self._announce(watermarks)
 
     def _emit_looking(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:
-        """Emit rows that the program's own generator looks at, cut behind each row at which it says something."""
+        """Emit rows that the program's own generator sees, cut after each row at which it reports something."""
         start = 0
         times = timestamps_of(batch)
         are_trusted = (
@@ -226,7 +226,7 @@ class EventTimeOutput:
 
 
 def _as_timestamps(assigned: list[Any]) -> Timestamps:
-    """Return what an assigner gave as numbers; TypeError unless all are integers, which numpy would not insist on."""
+    """Return assigned timestamps as an array; TypeError unless all are integers, which numpy does not check."""
     if not set(map(type, assigned)) <= {int}:
         for value in assigned:
             if not isinstance(value, int | np.integer) or isinstance(value, bool):

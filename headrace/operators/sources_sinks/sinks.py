@@ -1,12 +1,8 @@
-"""Operators at the end of a pipeline: print and collect. Sinks have `sink_writer`.
+"""Operators at the end of a pipeline: the writer of a user's sink, print and collect.
 
-Source: Flink PrintSinkOutputWriter, CollectSinkFunction.
-
-SinkWriterOperator: a user's sink at the end of a pipeline, and its prepared output until that is decided.
-
-What is prepared for a checkpoint goes with its acknowledgement, and with each later one until the checkpoint is known
-to be published: one that came to nothing is covered by the next. Committing is the JobMaster's.
-Source: Flink SinkWriterOperator, CommitterOperator.
+Effects that a writer prepared for a checkpoint go with its acknowledgement, and with each later one until the
+checkpoint is known to be published: if it failed, the next one covers them. The JobMaster commits them.
+Source: Flink SinkWriterOperator, CommitterOperator, PrintSinkOutputWriter, CollectSinkFunction.
 """
 
 import sys
@@ -26,70 +22,11 @@ from headrace.operators.runtime.operator import OneInputOperator, OperatorContex
 from headrace.operators.runtime.user_code import connector_error, user_error
 from headrace.state.operator_state import ItemState, read_items
 
-
-class PrintOperator(OneInputOperator):
-    """Writes one line per row to standard output, all lines of a batch at once.
-
-    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one and stands only where the
-    operator runs in parallel.
-    """
-
-    def __init__(self, spec: PrintSinkSpec) -> None:
-        self._identifier = spec.identifier
-
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        self._text_of = text_function(context.types.inputs[0].value_type)
-        parts = [self._identifier] if self._identifier else []
-        if context.parallelism > 1:
-            parts.append(str(context.subtask_index + 1))
-        self._prefix = f"{':'.join(parts)}> " if parts else ""
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        prefix, text_of = self._prefix, self._text_of
-        try:
-            lines = [f"{prefix}{text_of(row)}\n" for row in batch.rows()]
-        except USER_EXCEPTIONS as error:  # the user's own __str__
-            raise user_error(error, self.context.operator_name) from error
-        sys.stdout.write("".join(lines))
-        sys.stdout.flush()
-
-
-class CollectOperator(OneInputOperator):
-    """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
-
-    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
-    (`headrace.core.coordinator_events`). Nothing is kept here.
-    """
-
-    def __init__(self, spec: CollectSinkSpec) -> None:
-        pass
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        self._send(batch.columns())
-
-    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
-        self.context.send_event(mark_of(checkpoint_id))
-
-    def finish(self, output: Output) -> None:
-        self.context.send_event(END)
-
-    def _send(self, columns: pa.RecordBatch) -> None:
-        row_count = columns.num_rows
-        if row_count > 1 and columns.nbytes > PIECE_SIZE_MAX:
-            half = row_count // 2
-            self._send(columns.slice(0, half))
-            self._send(columns.slice(half))
-        else:
-            for event in cut(stream_bytes(columns.schema, [columns])):
-                self.context.send_event(event)
-
-
 T = TypeVar("T")
 
 
 class UndecidedCommittables:
-    """Prepared effects by the checkpoint with which they went out first. Pure.
+    """Prepared effects, by the checkpoint that carried them first. Pure.
 
     `key_prefix` is this attempt's own, so that keys are unique for ever.
     """
@@ -100,19 +37,19 @@ class UndecidedCommittables:
         self._prepared: list[tuple[int, Committable]] = []
 
     def prepare(self, checkpoint_id: int, contents: Sequence[bytes]) -> None:
-        """Take what was prepared before the barrier of a checkpoint, or at the end of input (FINAL_CHECKPOINT)."""
+        """Add effects that were prepared before a checkpoint's barrier, or at the end of input (FINAL_CHECKPOINT)."""
         for content in contents:
             committable = Committable(f"{self._key_prefix}-{self._count}", content)
             self._count += 1
             self._prepared.append((checkpoint_id, committable))
 
     def snapshot(self, checkpoint_id: int) -> list[Committable]:
-        """All that a checkpoint has to carry; what was prepared at the end of input is its own from now on."""
+        """Return the effects that a checkpoint carries; those of the end of input belong to it from now on."""
         self._prepared = [(min(key, checkpoint_id), one) for key, one in self._prepared]
         return [one for _, one in self._prepared]
 
     def decided(self, checkpoint_id: int) -> None:
-        """A checkpoint is published: the JobMaster commits what it carried."""
+        """Forget the effects of a published checkpoint: the JobMaster commits them."""
         self._prepared = [each for each in self._prepared if each[0] > checkpoint_id]
 
 
@@ -181,3 +118,61 @@ class SinkWriterOperator(OneInputOperator):
             return call(self._writer)
         except USER_EXCEPTIONS as error:
             raise connector_error(error, self.context.operator_name) from error
+
+
+class PrintOperator(OneInputOperator):
+    """Writes one line per row to standard output, all lines of a batch at once.
+
+    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one and stands only where the
+    operator runs in parallel.
+    """
+
+    def __init__(self, spec: PrintSinkSpec) -> None:
+        self._identifier = spec.identifier
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._text_of = text_function(context.types.inputs[0].value_type)
+        parts = [self._identifier] if self._identifier else []
+        if context.parallelism > 1:
+            parts.append(str(context.subtask_index + 1))
+        self._prefix = f"{':'.join(parts)}> " if parts else ""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        prefix, text_of = self._prefix, self._text_of
+        try:
+            lines = [f"{prefix}{text_of(row)}\n" for row in batch.rows()]
+        except USER_EXCEPTIONS as error:  # the user's own __str__
+            raise user_error(error, self.context.operator_name) from error
+        sys.stdout.write("".join(lines))
+        sys.stdout.flush()
+
+
+class CollectOperator(OneInputOperator):
+    """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
+
+    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
+    (`headrace.core.coordinator_events`). Nothing is kept here.
+    """
+
+    def __init__(self, spec: CollectSinkSpec) -> None:
+        pass
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._send(batch.columns())
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
+        self.context.send_event(mark_of(checkpoint_id))
+
+    def finish(self, output: Output) -> None:
+        self.context.send_event(END)
+
+    def _send(self, columns: pa.RecordBatch) -> None:
+        row_count = columns.num_rows
+        if row_count > 1 and columns.nbytes > PIECE_SIZE_MAX:
+            half = row_count // 2
+            self._send(columns.slice(0, half))
+            self._send(columns.slice(half))
+        else:
+            for event in cut(stream_bytes(columns.schema, [columns])):
+                self.context.send_event(event)

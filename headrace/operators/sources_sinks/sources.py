@@ -117,7 +117,7 @@ class SourceReaderOperator(SourceOperator):
         return replace(context, send_event=self._alignment.send_own_event)
 
     def _must_wait(self) -> bool:
-        """Whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
+        """Return whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
         if self._alignment is None:
             return False
         try:
@@ -130,7 +130,7 @@ class SourceReaderOperator(SourceOperator):
 
 
 def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
-    """ProgramError where a job takes checkpoints and its source could not go on from one."""
+    """Raise ProgramError if a job takes checkpoints and its source cannot be restored from one."""
     takes_checkpoints = context.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
     if takes_checkpoints and type(reader).snapshot_state is SourceReader.snapshot_state:
         raise ProgramError(
@@ -140,7 +140,7 @@ def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
 
 
 class TimestampsAndWatermarksOperator(OneInputOperator):
-    """Gives rows new timestamps and makes watermarks of its own; those from upstream end here, but for the last."""
+    """Assigns new timestamps and makes its own watermarks; of those from upstream only the last passes."""
 
     def __init__(self, spec: TimestampsAndWatermarksSpec) -> None:
         self._strategy = spec.strategy

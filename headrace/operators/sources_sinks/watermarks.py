@@ -46,7 +46,7 @@ class _Said(WatermarkOutput):
 
 
 class _Split:
-    """One split: a built-in generator, or one of the program's own; and its own clock of silence."""
+    """A split with its generator, built-in or the program's own, and its clock of silence."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _Split:
         self.silence_clock_ms = 0
 
     def apply_said(self) -> None:
-        """Take over what the program's own generator said."""
+        """Apply what the program's own generator reported."""
         said, self.said = self.said, _Said()
         if said.watermark_ms is not None:
             self.watermark_ms = max(self.watermark_ms, said.watermark_ms)
@@ -90,12 +90,12 @@ class SplitWatermarks:
         self.is_idle = False
 
     def add_split(self, split_id: str) -> None:
-        """Take a split into the minimum; no effect where it is there already."""
+        """Add a split to the minimum; no effect if it is there already."""
         if split_id not in self._splits:
             self._splits[split_id] = self._new_split()
 
     def release_split(self, split_id: str) -> None:
-        """Let a finished split no longer hold others back."""
+        """Remove a finished split, which no longer holds others back."""
         self._splits.pop(split_id, None)
 
     def pause(self, split_ids: Collection[str]) -> None:

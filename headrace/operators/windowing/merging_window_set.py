@@ -24,7 +24,7 @@ class _Merges(MergeCallback[Window]):
 
 
 class MergingWindowSet:
-    """The live windows of the current key: `mapping` is the keyed map state window -> state window."""
+    """Holds the live windows of the current key; `mapping` is the keyed map state of window -> state window."""
 
     def __init__(
         self, assigner: MergingWindowAssigner[Any, Window], mapping: MapState[Window, Window]
@@ -33,15 +33,15 @@ class MergingWindowSet:
         self._mapping = mapping
 
     def state_window(self, window: Window) -> Window | None:
-        """Return where the contents of a live window are, or None for one that has gone."""
+        """Return the state window of a live window, or None for a window that is gone."""
         return self._mapping.get(window)
 
     def retire(self, window: Window) -> None:
-        """Forget a window."""
+        """Remove a window."""
         self._mapping.remove(window)
 
     def add(self, new_window: Window, on_merge: OnMerge) -> Window:
-        """Take a window in, merge what touches, and return the live window that it is now part of."""
+        """Add a window, merge the windows that it touches, and return the live window that it is now part of."""
         mapping = self._mapping
         windows = list(mapping.keys())
         merges = _Merges()

@@ -38,7 +38,7 @@ _SIDES: Final = (f"{CONTENTS}-one", f"{CONTENTS}-two")
 
 
 class SidedContents(WindowContents):
-    """The records of two streams, each in a list under its own type. Emits both lists."""
+    """Keeps the records of two streams, each in a list of its own type, and emits both lists."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TaggedRecords(TimedRecords):
 
 
 class EvictedSides(EvictedContents):
-    """With an evictor: the records of two streams in one list, in order of arrival. Emits the records of either."""
+    """Keeps the records of two streams in one list for an evictor, and emits those of each stream."""
 
     def _elements(self, values: list[Any]) -> Sequence[Any] | None:
         return _sides(values)
@@ -140,14 +140,14 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
 
 
 class CoGroupOperator(TwoStreamWindowOperator):
-    """CoGroupFunction: both sides of a window at once, each in order of arrival; one of them may be empty."""
+    """Operator of a CoGroupFunction: both sides of a window at once, in order of arrival; one of them may be empty."""
 
     def __init__(self, spec: CoGroupSpec) -> None:
         super().__init__(spec, method_of(spec.function, "co_group"))
 
 
 class WindowJoinOperator(TwoStreamWindowOperator):
-    """JoinFunction or FlatJoinFunction: each pair of a window, in order of the first, then of the second stream."""
+    """Operator of a JoinFunction or FlatJoinFunction: each pair of a window, by the first, then the second stream."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
         join = method_of(spec.function, "join")

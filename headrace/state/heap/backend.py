@@ -1,14 +1,9 @@
-"""Live rows of the heap's keyed state: frozen entries in pieces, long lists and maps in parts.
+"""HeapKeyedStateBackend: one dict per state, with Python objects in the form that a snapshot gives back.
 
-See `live_rows` for who reads them and when.
-
-The heap backend: one dict per state, Python objects in the form that a snapshot gives back.
-
-What `value()` gives is the stored object itself: changing it without `update` changes the state, and is a bug that
-other backends, which store copies, will show. What is emitted is copied on its way out, so that a state which changes
-later does not change it. `ListState.get` and the views of `MapState` are copies of the
-container, so states may be changed while they are iterated.
-
+`value()` returns the stored object itself: changing it without `update` changes the state, and is a bug that other
+backends, which store copies, will show. What is emitted is copied on its way out, so that later changes of a state do
+not change it. `ListState.get` and the views of `MapState` are copies of the container, so that states may be changed
+while they are iterated. `EntryPieces` reads live rows from frozen entries, long lists and maps in parts.
 Source: Flink HeapKeyedStateBackend.
 """
 
@@ -72,98 +67,7 @@ from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedStat
 from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
 _PART_ROWS: Final = 256
-"""So many elements of one list, or entries of one map, are looked at in one go at most."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The value of an entry, or a part of it. `begin`: position of its first element. `size`: rows, at least 1."""
-
-    entry: Any
-    held: Any
-    begin: int
-    size: int
-
-
-@dataclass(frozen=True)
-class EntryPieces:
-    """Frozen entries of a state, for certain keys or for all (None). Called as PiecedRows asks."""
-
-    form: KeyedStateForm
-    entries: FrozenEntries
-    flatten: Flatten
-    max_parallelism: int
-    keys: Sequence[Any] | None
-
-    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
-        parts = self._parts()
-        is_over = False
-        while not is_over:
-            wanted, looked_at = count(), 0
-            piece: list[_Part] = []
-            while looked_at < wanted:
-                part = next(parts, _END)
-                if part is _END:
-                    is_over = True
-                    break
-                looked_at += 1 if part is None else part.size
-                if part is not None:
-                    piece.append(part)
-            if looked_at:
-                yield LivePiece(self._table(piece) if piece else None, looked_at)
-
-    def _parts(self) -> Iterator[_Part | None]:
-        """Each part of each entry that is wanted, None for those that are not."""
-        for entry, is_wanted in self._candidates():
-            if not is_wanted:
-                yield None
-                continue
-            (held,) = self.entries.values_of((entry,))
-            if self.form.is_list:
-                for begin in range(0, len(held), _PART_ROWS):
-                    part = held[begin : begin + _PART_ROWS]
-                    yield _Part(entry, part, begin, len(part))
-            elif self.form.is_map:
-                items = iter(held.items())
-                while part := dict(islice(items, _PART_ROWS)):
-                    yield _Part(entry, part, 0, len(part))
-            else:
-                yield _Part(entry, held, 0, 1)
-
-    def _candidates(self) -> Iterator[tuple[Any, bool]]:
-        """Entries, and whether they are wanted. Of states without windows single keys are looked up."""
-        if self.keys is None:
-            for entry in self.entries:
-                yield entry, True
-        elif self.form.scope == "key":
-            for key in self.keys:
-                yield key, key in self.entries
-        else:
-            wanted = set(self.keys)
-            for entry in self.entries:
-                yield entry, entry[0] in wanted
-
-    def _table(self, piece: Sequence[_Part]) -> pa.Table:
-        form = self.form
-        entries = [part.entry for part in piece]
-        keys = [entry[0] for entry in entries] if form.scope == "window" else entries
-        groups = state_columns.key_groups(keys, form.key_type, self.max_parallelism)
-        rows = KeyedRows.for_form(form)
-        counts = self.flatten([part.held for part in piece], rows)
-        table = table_of_entries(form, entries, groups, rows, counts)
-        if form.is_list and counts is not None:
-            begins = np.repeat(np.array([part.begin for part in piece], np.int32), counts)
-            positions = table.column(LIST_POS).to_numpy() + begins
-            index = table.schema.get_field_index(LIST_POS)
-            table = table.set_column(index, LIST_POS, pa.array(positions, pa.int32()))
-        return table
-
-
-_END: Final = _Part(None, None, 0, 0)
-
-
-_ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
-
+"""Limit of elements of one list, or entries of one map, that are examined at once."""
 _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
     ValueStateDescriptor: HeapValueState,
     ListStateDescriptor: HeapListState,
@@ -171,10 +75,11 @@ _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
     ReducingStateDescriptor: HeapReducingState,
     AggregatingStateDescriptor: HeapAggregatingState,
 }
+_ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
 
 class HeapKeyedStateBackend:
-    """Keyed state in dicts. See `KeyedStateBackend` and `Snapshotable`."""
+    """Keyed state in dicts."""
 
     def __init__(
         self,
@@ -261,17 +166,17 @@ class HeapKeyedStateBackend:
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable. Every snapshot is a full one."""
+        """Do nothing: every snapshot is a full one."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         pass
 
     def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all states that were asked for."""
+        """Return the forms of all requested states."""
         return [self._form(handle) for handle in self._handles.values()]
 
     def live_sources(self) -> list[LiveSource]:
-        """Return how each state is read while the task runs."""
+        """Return a source of live rows for each state."""
         own = [
             keyed_source(self._form(handle), partial(self._live_rows, handle))
             for handle in self._handles.values()
@@ -290,7 +195,7 @@ class HeapKeyedStateBackend:
         )
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._handles.clear()
 
     def _form(self, handle: HeapState) -> KeyedStateForm:
@@ -319,7 +224,7 @@ class HeapKeyedStateBackend:
         return 0 if handle is None else len(handle.entries)
 
     def total_entry_count(self) -> int:
-        """Number of entries of all states, to see that nothing is left behind."""
+        """Return the number of entries of all states, for tests that nothing is left behind."""
         return sum(len(handle.entries) for handle in self._handles.values())
 
 
@@ -369,3 +274,90 @@ def _handle_class(descriptor: StateDescriptor) -> type[HeapState]:
         if isinstance(descriptor, descriptor_class):
             return handle_class
     raise StateAccessError(f"{type(descriptor).__name__} describes no kind of keyed state")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The value of an entry, or a part of it; `begin`: position of its first element; `size`: rows, at least 1."""
+
+    entry: Any
+    held: Any
+    begin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class EntryPieces:
+    """Reads frozen entries of a state in pieces, of certain keys or of all (None)."""
+
+    form: KeyedStateForm
+    entries: FrozenEntries
+    flatten: Flatten
+    max_parallelism: int
+    keys: Sequence[Any] | None
+
+    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
+        parts = self._parts()
+        is_over = False
+        while not is_over:
+            wanted, looked_at = count(), 0
+            piece: list[_Part] = []
+            while looked_at < wanted:
+                part = next(parts, _END)
+                if part is _END:
+                    is_over = True
+                    break
+                looked_at += 1 if part is None else part.size
+                if part is not None:
+                    piece.append(part)
+            if looked_at:
+                yield LivePiece(self._table(piece) if piece else None, looked_at)
+
+    def _parts(self) -> Iterator[_Part | None]:
+        """Yield each part of each wanted entry, and None for an entry that is not wanted."""
+        for entry, is_wanted in self._candidates():
+            if not is_wanted:
+                yield None
+                continue
+            (held,) = self.entries.values_of((entry,))
+            if self.form.is_list:
+                for begin in range(0, len(held), _PART_ROWS):
+                    part = held[begin : begin + _PART_ROWS]
+                    yield _Part(entry, part, begin, len(part))
+            elif self.form.is_map:
+                items = iter(held.items())
+                while part := dict(islice(items, _PART_ROWS)):
+                    yield _Part(entry, part, 0, len(part))
+            else:
+                yield _Part(entry, held, 0, 1)
+
+    def _candidates(self) -> Iterator[tuple[Any, bool]]:
+        """Yield entries, and whether they are wanted; in states without windows the keys are looked up."""
+        if self.keys is None:
+            for entry in self.entries:
+                yield entry, True
+        elif self.form.scope == "key":
+            for key in self.keys:
+                yield key, key in self.entries
+        else:
+            wanted = set(self.keys)
+            for entry in self.entries:
+                yield entry, entry[0] in wanted
+
+    def _table(self, piece: Sequence[_Part]) -> pa.Table:
+        form = self.form
+        entries = [part.entry for part in piece]
+        keys = [entry[0] for entry in entries] if form.scope == "window" else entries
+        groups = state_columns.key_groups(keys, form.key_type, self.max_parallelism)
+        rows = KeyedRows.for_form(form)
+        counts = self.flatten([part.held for part in piece], rows)
+        table = table_of_entries(form, entries, groups, rows, counts)
+        if form.is_list and counts is not None:
+            begins = np.repeat(np.array([part.begin for part in piece], np.int32), counts)
+            positions = table.column(LIST_POS).to_numpy() + begins
+            index = table.schema.get_field_index(LIST_POS)
+            table = table.set_column(index, LIST_POS, pa.array(positions, pa.int32()))
+        return table
+
+
+_END: Final = _Part(None, None, 0, 0)

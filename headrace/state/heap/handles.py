@@ -44,7 +44,7 @@ class HeapState(State):
         self._form_of = None if check.keeps_all else check.keep
         self._lowest, self._highest = check.lowest, check.highest
         self.entries: Any = {}
-        """A dict, or CopyOnWriteMap while a snapshot is being written: look it up anew after each access."""
+        """A dict, or a CopyOnWriteMap while a snapshot is being written; read it again after each access."""
 
     def freeze_entries(self) -> FrozenEntries:
         """Return the entries as they are now."""
@@ -57,11 +57,11 @@ class HeapState(State):
         self.entries = entries
 
     def flatten_at(self) -> Flatten:
-        """Return how entries that are frozen now become rows of a snapshot."""
+        """Return a function that makes rows of a snapshot from entries that are frozen now."""
         return self.flatten_all_at()
 
     def flatten_all_at(self) -> Flatten:
-        """Return how they become rows, those among them that have expired and snapshots leave out."""
+        """Return a function that makes rows of all entries, also of expired ones, which snapshots omit."""
         return self.flatten
 
     def expired_until_ms(self) -> int | None:
@@ -74,11 +74,11 @@ class HeapState(State):
             del self.entries[self.scope.entry]
 
     def _value_type(self) -> TypeInformation:
-        """Type of the single values that the state is given."""
+        """Return the type of the values that the state is given."""
         return self.descriptor.type_info
 
     def _kept(self, value: Any) -> Any:
-        """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
+        """Return the form of `value` that the declared type keeps; StateAccessError if it is not of that type."""
         form_of = self._form_of
         if (
             form_of is None
@@ -98,7 +98,7 @@ class HeapState(State):
         )
 
     def single_value_type(self) -> TypeInformation:
-        """Type of one row's value in a snapshot."""
+        """Return the type of one row's value in a snapshot."""
         return self._value_type()
 
     @staticmethod
@@ -107,13 +107,13 @@ class HeapState(State):
         return None
 
     def load(self, rows: KeyedRows) -> None:
-        """Take over rows of a snapshot. Rows of one entry follow each other."""
+        """Load rows of a snapshot; rows of one entry follow each other."""
         for entry, value in zip(entries_of(rows), rows.values, strict=True):
             self.entries[entry] = value
 
 
 class HeapValueState(HeapState, ValueState[Any]):
-    """One value."""
+    """State of one value."""
 
     kind = "value"
 
@@ -130,7 +130,7 @@ class HeapValueState(HeapState, ValueState[Any]):
 
 
 class HeapIntegerState(HeapValueState):
-    """One value of a type of integers: nearly all of them are within its bounds."""
+    """State of one value of an integer type: a comparison with its bounds is its check."""
 
     def update(self, value: Any) -> None:
         if type(value) is int and self._lowest <= value <= self._highest:
@@ -140,7 +140,7 @@ class HeapIntegerState(HeapValueState):
 
 
 class HeapListState(HeapState, ListState[Any]):
-    """A list; absent reads as empty, an empty one is absent."""
+    """State of a list; an absent one reads as empty, and an empty one is not stored."""
 
     kind = "list"
 
@@ -216,7 +216,7 @@ class HeapListState(HeapState, ListState[Any]):
 
 
 class HeapMapState(HeapState, MapState[Any, Any]):
-    """A map; an emptied one is absent. Iteration is over a copy."""
+    """State of a map; an empty one is not stored. Iteration is over a copy."""
 
     kind = "map"
 
@@ -301,7 +301,7 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
 
 class HeapReducingState(HeapState, ReducingState[Any]):
-    """The fold of what was added; the first value is stored as it came."""
+    """State of the fold of added values; the first one is stored as it came."""
 
     kind = "reducing"
 
@@ -328,7 +328,7 @@ class HeapReducingState(HeapState, ReducingState[Any]):
 
 
 class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
-    """An accumulator, made at the first add; the result is computed on each read."""
+    """State of an accumulator, made at the first add; the result is computed on each read."""
 
     kind = "aggregating"
 

@@ -1,9 +1,8 @@
-"""The rows of a state while its task runs, as a snapshot taken in the same moment would store them.
+"""Live rows: the rows of a state while its task runs, as a snapshot of the same moment would store them.
 
 A reader freezes the state between two batches, as a checkpoint does, and takes its rows in pieces, each between two
-other batches. All of this runs on the mailbox thread; only the frozen state of checkpoints is read by another.
-
-Also computes the bytes of each row of a table in Arrow's layout, without its validity bits.
+other batches; all of this runs on the mailbox thread. `row_sizes` computes the bytes of each row in Arrow's layout,
+without its validity bits.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,9 @@ from headrace.state.keyed_chunks import KIND, KeyedStateForm, opaque_columns
 from headrace.state.restored import KeySpace, RestoredKeyedState
 
 AS_ROWS: Final = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
-"""What makes every backend freeze rows, not files of its own."""
+"""Options that make every backend freeze rows, not files of its own."""
+Sizes = npt.NDArray[np.int64]
+_OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,18 @@ class LiveRows(Protocol):
     """Rows of a frozen state. Mailbox thread only."""
 
     expired_until_ms: int | None
-    """Rows that were accessed last then (epoch ms) or before have expired; None without a time to live."""
+    """Latest last access (epoch ms) of expired rows; None without a time to live."""
 
     def schema(self) -> pa.Schema:
-        """Columns of rows, whether there are any; those that only some rows have may be missing, or of null."""
+        """Return the columns; those that only some rows have may be missing, or of type null."""
         ...
 
     def take(self, count: int) -> LivePiece | None:
-        """Look at about `count` more entries (> 0); None where there are none."""
+        """Examine about `count` (> 0) more entries and return their rows; None if there are no more."""
         ...
 
     def release(self) -> None:
-        """Let go of what was frozen. Idempotent."""
+        """Release the frozen state. Idempotent."""
         ...
 
 
@@ -72,7 +73,7 @@ class LiveSource:
 
 @runtime_checkable
 class LiveReadable(Protocol):
-    """State that an operator keeps outside of keyed and operator state, but that can be read."""
+    """Readable state that an operator keeps outside of keyed and operator state."""
 
     def live_source(self) -> LiveSource:
         """Return the readable state."""
@@ -80,7 +81,7 @@ class LiveReadable(Protocol):
 
 
 class PiecedRows:
-    """LiveRows of what can be iterated over: `pieces` yields after asking its argument how many entries to look at."""
+    """LiveRows from an iterator: `pieces` asks its argument for the number of entries to examine before each piece."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class PiecedRows:
         release: Callable[[], None] = lambda: None,
         expired_until_ms: int | None = None,
     ) -> None:
-        """`no_rows` gives the table that there is without a row."""
+        """Read from `pieces`; `no_rows` returns the table without rows."""
         self.expired_until_ms = expired_until_ms
         self._no_rows = no_rows
         self._count = 1
@@ -121,7 +122,7 @@ def pieces_of_tables(
 
 
 def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any] | None:
-    """Return those of the keys that are asked for which are the subtask's own, as its states have them; None for all.
+    """Return the requested keys that are the subtask's own, in the form of its states; None for all.
 
     StateKeyMismatchError.
     """
@@ -141,7 +142,7 @@ def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any
 
 
 def refuse_keys(state: str, keys: pa.Array | None) -> None:
-    """StateKeyMismatchError where keys are asked for of a state whose rows are not found by key."""
+    """Raise StateKeyMismatchError if keys are requested of a state without an index by key."""
     if keys is not None:
         raise StateKeyMismatchError(state, "it has no index of keys, so read all rows and filter")
 
@@ -151,23 +152,19 @@ def _hashable(key: Any) -> Any:
 
 
 def keyed_source(form: KeyedStateForm, opened: Callable[[pa.Array | None], LiveRows]) -> LiveSource:
-    """Return how a keyed state is read that somebody has asked for."""
+    """Return the source of live rows of a requested keyed state."""
     opaque = opaque_columns(form.attributes())
     return LiveSource(StateTable.KEYED, form.name, opened, form.kind, opaque)
 
 
 def waiting_sources(restored: RestoredKeyedState | None) -> list[LiveSource]:
-    """Return the states of a restored checkpoint that nobody has asked for: there is nothing to open yet."""
+    """Return the restored states that were not requested yet, which cannot be opened."""
     if restored is None:
         return []
     return [
         LiveSource(StateTable.KEYED, name, None, chunks[0].attributes.get(KIND, ""))
         for name, chunks in restored.unclaimed().items()
     ]
-
-
-Sizes = npt.NDArray[np.int64]
-_OFFSET_BYTES = 4
 
 
 def row_sizes(table: pa.Table) -> Sizes:

@@ -1,10 +1,7 @@
-"""Live rows of keyed state in RocksDB: an iterator over a state's table sees the rows of the moment it was made.
+"""RocksDBKeyedStateBackend: as much state as the disk holds, bounded memory, incremental checkpoints.
 
-See `headrace.state.queryable.live_rows` for who reads them and when.
-
-The RocksDB backend: as much state as the disk holds, memory bounded by an option, checkpoints of what is new.
-
-What user code reads is a copy, unlike in the heap backend: a change that is not written back is lost.
+User code reads copies, unlike in the heap backend: a change that is not written back is lost. `TablePieces` reads live
+rows with an iterator, which sees the rows of the moment when it was made.
 Source: Flink RocksDBKeyedStateBackend.
 """
 
@@ -91,86 +88,8 @@ from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
 Stored = tuple[bytes, bytes]
 
 
-class TablePieces:
-    """Rows of a state's table, for certain keys or for all (None). Called as PiecedRows asks; read once."""
-
-    def __init__(
-        self,
-        form: KeyedStateForm,
-        table: Any,
-        composites: CompositeKeys,
-        keys: Sequence[Any] | None,
-    ) -> None:
-        self._form = form
-        self._composites = composites
-        self._keys = keys
-        # Made here, and one for all keys: it sees the table as it is now, wherever it is moved to later. (A snapshot of
-        # rocksdict would not do: iterators that are made of it see what was written since.)
-        self._stored: Any = table.iter()
-
-    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
-        looks = self._all() if self._keys is None else self._of_keys(self._keys)
-        found = deque[Stored]()
-        pieces = pieces_of_rows(
-            self._form, _taken(found), self._composites, piece_size=lambda: len(found)
-        )
-        while looked_at := _look(looks, found, count()):
-            if not found:
-                yield LivePiece(None, looked_at)
-                continue
-            rows, groups = next(pieces)
-            table = rows_to_table(self._form, rows, np.array(groups, dtype=np.int32))
-            yield LivePiece(table, looked_at)
-
-    def release(self) -> None:
-        """Let go of the iterator: while it lives, RocksDB keeps old versions of rows."""
-        self._stored = None
-
-    def _all(self) -> Iterator[Stored]:
-        return self._from(b"")
-
-    def _of_keys(self, keys: Sequence[Any]) -> Iterator[Stored | None]:
-        """The rows of each key, or None for one that has none: it was looked for all the same."""
-        for key in keys:
-            is_there = False
-            for row in self._from(self._composites.of_key(key)):
-                is_there = True
-                yield row
-            if not is_there:
-                yield None
-
-    def _from(self, prefix: bytes) -> Iterator[Stored]:
-        """Rows that begin with a prefix, until they are released."""
-        if self._stored is not None:
-            self._stored.seek(prefix)
-        while self._stored is not None and self._stored.valid():
-            composite = self._stored.key()
-            if not composite.startswith(prefix):
-                return
-            yield composite, self._stored.value()
-            if self._stored is not None:
-                self._stored.next()
-
-
-def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> int:
-    """Look `count` times, and put aside what is found. Return how often there was something to look at."""
-    looked_at = 0
-    for one in looks:
-        looked_at += 1
-        if one is not None:
-            found.append(one)
-        if looked_at == count:
-            break
-    return looked_at
-
-
-def _taken(found: deque[Stored]) -> Iterator[Stored]:
-    while True:
-        yield found.popleft()
-
-
 class RocksDBKeyedStateBackend:
-    """Keyed state in RocksDB. See `KeyedStateBackend` and `Snapshotable`."""
+    """Keyed state in RocksDB."""
 
     def __init__(
         self,
@@ -204,13 +123,13 @@ class RocksDBKeyedStateBackend:
             database.close()
             raise
         self._forms: dict[str, KeyedStateForm] = {form.name: form for form in found.forms}
-        """Of all column families, those that nobody has asked for yet too."""
+        """Forms of all column families, also of those that were not requested yet."""
         # A directory's name is made up anew for each database of a machine; with the key groups and the time it is
         # one of a kind, as it must be where databases of several subtasks are restored together.
         self._identity = f"{database.directory.name}-{key_space.key_groups.start}-{clock.now_ms()}"
         self._base: Uploaded = found.base or {}
         self._uploads: dict[int, Uploaded] = {}
-        """By checkpoint that has not completed: what it refers to; while it is being written, what it surely shares."""
+        """Files that each pending checkpoint refers to; while it is being written, those that it surely shares."""
         self._home = StateHome(self._keys, self._clocks, Positions(found.following_position))
 
     def set_current_key(self, key: Any) -> None:
@@ -272,11 +191,11 @@ class RocksDBKeyedStateBackend:
         return len(self._entries(name)) if name in self._handles else 0
 
     def total_entry_count(self) -> int:
-        """Number of entries of all states, to see that nothing is left behind."""
+        """Return the number of entries of all states, for tests that nothing is left behind."""
         return sum(map(self.key_count, self._handles))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenRocksDB":
-        """See Snapshotable. Files cost a flush here, rows nothing."""
+        """Return the present state: its files after a flush, or iterators over its rows."""
         forms = list(self._forms.values())
         if self._are_rows_written(options):
             tables = [self._frozen_table(form) for form in forms]
@@ -307,7 +226,7 @@ class RocksDBKeyedStateBackend:
         return options.kind.is_savepoint or not self._is_incremental
 
     def _frozen_table(self, form: KeyedStateForm) -> FrozenTable:
-        """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""
+        """Return a state's present rows, without expired ones if full snapshots leave them out."""
         stored: Iterator[tuple[bytes, bytes]] = self._database.table(form.name).items()
         handle = self._handles.get(form.name)
         lifetime = None if handle is None else handle.lifetime
@@ -320,7 +239,7 @@ class RocksDBKeyedStateBackend:
         return FrozenTable(form, stored, lifetime.rules.expired_until_ms(now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here.
+        """Let later checkpoints refer to the files that a published one uploaded; savepoints upload none.
 
         Where a later one was frozen before this was known, it may have uploaded a file once more: once that one
         completes, nobody holds this one's copy, so that only what both refer to is referred to again.
@@ -340,11 +259,11 @@ class RocksDBKeyedStateBackend:
         self._uploads.pop(checkpoint_id, None)
 
     def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all states that were asked for."""
+        """Return the forms of all requested states."""
         return [self._forms[name] for name in self._handles]
 
     def live_sources(self) -> list[LiveSource]:
-        """Return how each state is read while the task runs, those of a restored database among them."""
+        """Return a source of live rows for each state, also for those of a restored database."""
         own = [keyed_source(form, partial(self._live_rows, form)) for form in self._forms.values()]
         return [*own, *waiting_sources(self._restored)]
 
@@ -402,7 +321,7 @@ class RocksDBKeyedStateBackend:
         )
 
     def _follow(self, known: KeyedStateForm, form: KeyedStateForm, handle: RocksState) -> None:
-        """Bring rows of a restored database into the form that is asked for now. StateIncompatibleError."""
+        """Convert rows of a restored database to the requested form. StateIncompatibleError."""
         changes = handle.descriptor.field_changes
         check_form(form, known.attributes(), changes)
         if known.schema() == form.schema():
@@ -451,3 +370,81 @@ def _handle_class(descriptor: StateDescriptor) -> type[RocksState]:
         if isinstance(descriptor, descriptor_class):
             return handle_class
     return RocksValueState
+
+
+class TablePieces:
+    """Reads the rows of a state's table in pieces, of certain keys or of all (None). Read once."""
+
+    def __init__(
+        self,
+        form: KeyedStateForm,
+        table: Any,
+        composites: CompositeKeys,
+        keys: Sequence[Any] | None,
+    ) -> None:
+        self._form = form
+        self._composites = composites
+        self._keys = keys
+        # Made here, and one for all keys: it sees the table as it is now, wherever it is moved to later. (A snapshot of
+        # rocksdict would not do: iterators that are made of it see what was written since.)
+        self._stored: Any = table.iter()
+
+    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
+        looks = self._all() if self._keys is None else self._of_keys(self._keys)
+        found = deque[Stored]()
+        pieces = pieces_of_rows(
+            self._form, _taken(found), self._composites, piece_size=lambda: len(found)
+        )
+        while looked_at := _look(looks, found, count()):
+            if not found:
+                yield LivePiece(None, looked_at)
+                continue
+            rows, groups = next(pieces)
+            table = rows_to_table(self._form, rows, np.array(groups, dtype=np.int32))
+            yield LivePiece(table, looked_at)
+
+    def release(self) -> None:
+        """Release the iterator, for which RocksDB keeps old versions of rows."""
+        self._stored = None
+
+    def _all(self) -> Iterator[Stored]:
+        return self._from(b"")
+
+    def _of_keys(self, keys: Sequence[Any]) -> Iterator[Stored | None]:
+        """Yield the rows of each key, or None for a key without rows, which was examined too."""
+        for key in keys:
+            is_there = False
+            for row in self._from(self._composites.of_key(key)):
+                is_there = True
+                yield row
+            if not is_there:
+                yield None
+
+    def _from(self, prefix: bytes) -> Iterator[Stored]:
+        """Yield rows that begin with a prefix, until they are released."""
+        if self._stored is not None:
+            self._stored.seek(prefix)
+        while self._stored is not None and self._stored.valid():
+            composite = self._stored.key()
+            if not composite.startswith(prefix):
+                return
+            yield composite, self._stored.value()
+            if self._stored is not None:
+                self._stored.next()
+
+
+def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> int:
+    """Examine `count` rows and add those found to `found`. Return the number of examined ones."""
+    looked_at = 0
+    for one in looks:
+        looked_at += 1
+        if one is not None:
+            found.append(one)
+        if looked_at == count:
+            break
+    return looked_at
+
+
+def _taken(found: deque[Stored]) -> Iterator[Stored]:
+    while True:
+        yield found.popleft()

@@ -51,7 +51,7 @@ class Positions:
     following: int = 0
 
     def take(self) -> int:
-        """Return the next one."""
+        """Return the next position."""
         self.following += 1
         return self.following - 1
 
@@ -93,7 +93,7 @@ class RocksState(State):
         self._unswept_from = b""
 
     def sweep(self, row_count: int) -> None:
-        """Look at the next rows of the table and drop what has expired."""
+        """Examine the next rows of the table and delete expired ones."""
         rows = list(islice(self.table.items(from_key=self._unswept_from), row_count))
         for composite, form in rows:
             if self.is_expired(form):
@@ -106,11 +106,11 @@ class RocksState(State):
             self.table.delete(composite)
 
     def single_value_type(self) -> TypeInformation:
-        """Type of one row's value in a snapshot."""
+        """Return the type of one row's value in a snapshot."""
         return self.descriptor.type_info
 
     def merge_entry(self, target: Any, source: Any) -> None:
-        """Move what is at `source`, if anything, into what is at `target`."""
+        """Move the value at `source`, if any, into that at `target`."""
         raise StateAccessError(
             f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
         )
@@ -142,12 +142,12 @@ class RocksState(State):
             self.sweep(_ROWS_PER_SWEEP)
 
     def is_expired(self, form: bytes) -> bool:
-        """Whether the time of what is stored is over."""
+        """Return whether a stored value has expired."""
         lifetime = self.lifetime
         return lifetime is not None and lifetime.is_over(form, lifetime.clock.now_ms())
 
     def _seen(self, composite: bytes, form: bytes) -> Any:
-        """The value that a reader sees, or _ABSENT; what has expired goes, what is read is renewed where asked."""
+        """Return the value that a reader sees, or _ABSENT; delete an expired one, renew the last access if wanted."""
         if self.lifetime is not None:
             rules = self.lifetime.rules
             self._note_access(rules)
@@ -186,7 +186,7 @@ class _SingleState(RocksState):
         return _ABSENT if form is None else self._seen(prefix, form)
 
     def _current(self, prefix: bytes) -> Any:
-        """The value to go on from, or _ABSENT."""
+        """Return the value to go on from, or _ABSENT."""
         form = self.table.get(prefix)
         if form is None or self.is_expired(form):
             return _ABSENT
@@ -200,7 +200,7 @@ class _SingleState(RocksState):
 
 
 class RocksValueState(_SingleState, ValueState[Any]):
-    """One value."""
+    """State of one value."""
 
     kind = "value"
 
@@ -216,7 +216,7 @@ class RocksValueState(_SingleState, ValueState[Any]):
 
 
 class RocksReducingState(_SingleState, ReducingState[Any]):
-    """The fold of what was added."""
+    """State of the fold of added values."""
 
     kind = "reducing"
 
@@ -242,7 +242,7 @@ class RocksReducingState(_SingleState, ReducingState[Any]):
 
 
 class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
-    """An accumulator; the result is computed on each read."""
+    """State of an accumulator; the result is computed on each read."""
 
     kind = "aggregating"
 
@@ -276,7 +276,7 @@ class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
 
 
 class RocksListState(RocksState, ListState[Any]):
-    """A list: one stored value per element."""
+    """State of a list, with one stored value per element."""
 
     kind = "list"
 
@@ -321,7 +321,7 @@ class RocksListState(RocksState, ListState[Any]):
 
 
 class RocksMapState(RocksState, MapState[Any, Any]):
-    """A map: one stored value per entry; iteration is over a copy."""
+    """State of a map, with one stored value per entry; iteration is over a copy."""
 
     kind = "map"
 

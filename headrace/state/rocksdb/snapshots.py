@@ -1,12 +1,10 @@
-"""Snapshots of RocksDB: its own files, those that older checkpoints have uploaded only referred to; or open rows.
+"""Snapshots of RocksDB: written as its own files or as rows, and restored from its files.
 
-A file is referred to if and only if it is in the last checkpoint that this task was told is complete. Savepoints, and
-checkpoints where `execution.checkpointing.incremental` is off, are rows in Parquet, which any backend restores.
-Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy.
-
-A database from the files of a checkpoint: as it was, cut to fewer key groups, or put together from several.
-
-Source: Flink RocksDBIncrementalRestoreOperation.
+A file that an older checkpoint uploaded is referred to if it is in the last checkpoint that this task was told is
+complete. Savepoints, and checkpoints without `execution.checkpointing.incremental`, are rows in Parquet, which any
+backend restores. `restore_databases` opens the files of a checkpoint as one database: as it was, cut to fewer key
+groups, or put together from several.
+Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy, RocksDBIncrementalRestoreOperation.
 """
 
 import base64
@@ -40,15 +38,14 @@ FILE: Final = "file"
 FORMS: Final = "forms"
 POSITIONS: Final = "positions"
 STAMPS: Final = "stamps"
-"""See STAMPS_VERSION."""
+"""Attribute with the version of stored last accesses, STAMPS_VERSION."""
 _PIECE_ROWS: Final = 16_384
-
 Uploaded = Mapping[str, StateFile]
 """Files of one database by their names in it."""
 
 
 class FrozenFiles:
-    """Frozen hard links to a database's files; those that `base` has are not written again."""
+    """Frozen hard links to a database's files; files that `base` has are not written again."""
 
     def __init__(
         self,
@@ -97,7 +94,7 @@ class FrozenTable:
     form: KeyedStateForm
     stored: Iterator[tuple[bytes, bytes]]
     expired_until_ms: int | None = None
-    """See ChunkFiles."""
+    """Latest last access of expired rows, as in ChunkFiles."""
 
 
 class FrozenRows:
@@ -124,7 +121,7 @@ class FrozenRows:
         return chunks
 
     def discard(self) -> None:
-        """See FrozenState. RocksDB keeps old versions of rows while an iterator lives."""
+        """Release the iterators, for which RocksDB keeps old versions of rows."""
         for table in self._tables:
             table.stored = iter(())
 
@@ -191,7 +188,7 @@ def restore_databases(
     key_space: KeySpace,
     keys: CompositeKeys,
 ) -> RestoredDatabase:
-    """Open `database` with what NATIVE chunks hold of the own key groups; empty where there are none."""
+    """Open `database` with the own key groups of NATIVE chunks; empty if there are none."""
     by_database: dict[str, list[StateChunk]] = {}
     for chunk in chunks:
         by_database.setdefault(chunk.attributes[DATABASE], []).append(chunk)
@@ -228,7 +225,7 @@ def restore_databases(
 
 
 def _renew_stamps(database: Database, files: Sequence[StateChunk]) -> None:
-    """Bring values without a last access into the form of now, where `files` are of the first version of stamps.
+    """Rewrite values without a last access in the present version, if `files` are of the first version.
 
     Once, as the snapshot is restored: left as they are, they would not be told from accesses at -1 that come later.
     """
@@ -252,7 +249,7 @@ def _copy_range(source: Database, target: Database, begin: bytes, end: bytes) ->
 
 
 def _end_of(own: range, keys: CompositeKeys) -> bytes:
-    """The first bytes of the key group after the own ones; behind everything where there is none."""
+    """Return the first bytes of the key group after the own ones, or bytes behind everything if there is none."""
     if own.stop >= 1 << 8 * keys.group_size:
         return b"\xff" * 8
     return keys.group_bytes(own.stop)

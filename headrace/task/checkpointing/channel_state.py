@@ -1,11 +1,4 @@
-"""Data in flight as tables that anybody can read: Arrow streams of the captured batches, in their order.
-
-Each table begins with its schema, so that nothing depends on what was sent before. The markers between the rows of each
-batch stand in the schema's metadata under `headrace.markers`, as JSON: for each batch a list of [row, kind, value],
-where kind "w" is a watermark (epoch ms), "s" idleness (1: idle) and "l" a latency marker (epoch ms, then its source's
-operator id in hex and subtask index).
-
-ChannelStates: one subtask's data in flight, what its checkpoints store of it and what it begins with.
+"""ChannelStates: the data in flight of one subtask, stored in its checkpoints and restored from them.
 
 For the task, all on its mailbox thread, in this order:
 
@@ -15,11 +8,16 @@ For the task, all on its mailbox thread, in this order:
     start_capture(n)        for StartChannelCapture, right before the checkpoint is taken
     snapshot(n, captures)   when the barrier was emitted: `captures` are what `RecordWriter.emit_barrier` returned. The
                             asynchronous part begins when `InFlightData.on_ready` says so
-    stop_capture(n, …)      for StopChannelCapture: every barrier is here, or the checkpoint came to nothing
+    stop_capture(n, …)      for StopChannelCapture: every barrier has come, or the checkpoint failed
 
-Where senders and receivers are as many as they were, each batch stands where it stood, markers included. Otherwise each
-sender sends what it takes over of old ones by today's partitioning, each receiver keeps the rows that are its own, and
-markers are left out: operators and outputs go on from the watermarks that the checkpoint has of them.
+At the same parallelism each batch is restored to its own channel, with its markers. Otherwise each sender sends what it
+takes over from old ones by today's partitioning, each receiver keeps the rows of its own keys, and markers are left
+out: operators and outputs go on from the watermarks in the checkpoint.
+
+Captured batches are stored as Arrow streams, in their order, which any Arrow reader opens. Each begins with its schema.
+The markers between the rows of each batch are in the schema's metadata under `headrace.markers`, as JSON: for each
+batch a list of [row, kind, value], where kind "w" is a watermark (epoch ms), "s" idleness (1: idle) and "l" a latency
+marker (epoch ms, then its source's operator id in hex and subtask index).
 Source: Flink ChannelStateWriterImpl, SequentialChannelStateReaderImpl, RescalingStreamTaskNetworkInput.
 """
 
@@ -71,7 +69,7 @@ _NO_COLUMNS: Final = pa.schema([])
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """One captured batch; `rows` is None where it has only markers."""
+    """One captured batch; `rows` is None if it has only markers."""
 
     rows: pa.RecordBatch | None
     markers: tuple[PlacedMarker, ...]
@@ -79,7 +77,7 @@ class CapturedFrame:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Frames of one schema. `key_hashes`, shape (row_count,): of rows that have keys, else None."""
+    """Frames of one schema. `key_hashes`, shape (row_count,): None if rows have no keys."""
 
     content: memoryview
     row_count: int
@@ -87,7 +85,7 @@ class FrameTable:
 
 
 def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
-    """Write frames, a table for each run of one schema; one without rows stands with those before it."""
+    """Write frames as one table for each run of equal schemas; a frame without rows belongs to the run before it."""
     last = _NO_COLUMNS
 
     def schema_of(frame: CapturedFrame) -> pa.Schema:
@@ -126,7 +124,7 @@ def key_hashes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
 
 
 def frames_of(content: memoryview) -> list[CapturedFrame]:
-    """Inverse of one table of `tables_of`."""
+    """Return the frames of one table that `tables_of` wrote."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
         metadata = dict(stream.schema.metadata)
         markers = json.loads(metadata.pop(_MARKERS))
@@ -159,7 +157,7 @@ def _marker(plain: list[Any]) -> PlacedMarker:
 
 
 class InFlightData:
-    """In-flight data that one checkpoint stores; complete once `on_ready` calls."""
+    """In-flight data of one checkpoint; complete once `on_ready` calls back."""
 
     def __init__(
         self,
@@ -181,13 +179,13 @@ class InFlightData:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to store, once ready."""
+        """True if there is nothing to store, once ready."""
         if self.is_abandoned:
             return True
         return not self._inputs and not any(capture.overtaken() for capture in self._captures)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, when everything is known, or it will never be; now if so."""
+        """Call `callback` once, from any thread, when the data is complete or abandoned; at once if it is already."""
         with self._lock:
             if self._waiting_count:
                 self._callbacks.append(callback)
@@ -195,12 +193,12 @@ class InFlightData:
         callback()
 
     def input_done(self, captured: Sequence[tuple[GateInput, int, CapturedBatch]]) -> None:
-        """Every barrier is here; this stood before them."""
+        """Take the data that was before the barriers, which have all come."""
         self._inputs.extend(captured)
         self._one_done()
 
     def abandon(self) -> None:
-        """Nobody wants it any more, or will say what belongs to it. Any thread."""
+        """Give the data up: the checkpoint failed or the task ended. Any thread."""
         with self._lock:
             if self.is_abandoned:
                 return
@@ -213,7 +211,7 @@ class InFlightData:
             callback()
 
     def write(self, writer: SnapshotWriter) -> dict[OperatorId, list[StateChunk]]:
-        """Store it; by operator. On a thread other than the task's. CheckpointStorageError, CorruptBatchError."""
+        """Write the data, by operator. Not on the task's thread. CheckpointStorageError, CorruptBatchError."""
         written: dict[OperatorId, list[StateChunk]] = {}
         head = self._environment.vertex.operators[0].operator_id
         by_channel: dict[ChannelPart, list[CapturedBatch]] = {}
@@ -277,7 +275,7 @@ class ChannelStates:
         self._waiting: dict[int, InFlightData] = {}
 
     def restore(self) -> None:
-        """Begin with what a checkpoint caught on its way. MetadataError, CheckpointStorageError."""
+        """Restore the in-flight data of a checkpoint. MetadataError, CheckpointStorageError."""
         vertex, index = self._environment.vertex, self._environment.attempt_id.subtask_index
         restore = self._environment.restore
         if restore is None:
@@ -314,13 +312,13 @@ class ChannelStates:
                 writer.finish_restore()
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what stands before the barriers of this checkpoint on any channel."""
+        """Capture the data before the barriers of this checkpoint on all channels."""
         self._capture_id = checkpoint_id
         for gate_input in self._environment.inputs:
             gate_input.gate.start_capture(checkpoint_id)
 
     def snapshot(self, checkpoint_id: int, captures: Sequence[InFlightOutput]) -> InFlightData:
-        """Return what the checkpoint is going to store; `captures` in the order of the task's outputs."""
+        """Return the data that the checkpoint will store; `captures` are in the order of the task's outputs."""
         is_capturing = self._capture_id == checkpoint_id
         data = InFlightData(self._environment, captures, waits_for_input=is_capturing)
         if is_capturing:
@@ -328,7 +326,7 @@ class ChannelStates:
         return data
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """Hand what was kept to its checkpoint, or drop both."""
+        """Hand the captured data to its checkpoint, or drop it."""
         captured = [
             (gate_input, index, batch)
             for gate_input in self._environment.inputs
@@ -414,7 +412,7 @@ def _owners(rows: pa.RecordBatch, parallelism: int, max_parallelism: int) -> npt
 
 
 def _mapping_of(part: ChannelPart, table: FrameTable) -> ReceiverMapping:
-    """By key group where every row was sent to the owner of its key: keys travel on other edges too."""
+    """Return RANGE if every row was sent to the owner of its key; rows on other edges may have keys too."""
     if table.key_hashes is None:
         return ReceiverMapping.ROUND_ROBIN
     owners = subtasks_of(table.key_hashes, part.receiver_count, part.max_parallelism)

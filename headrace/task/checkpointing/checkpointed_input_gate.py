@@ -1,7 +1,9 @@
-"""CheckpointedInputGate: carries out what the barrier handler decides, over all inputs of one task.
+"""CheckpointedInputGate: all input gates of one task, whose checkpoint events go through one barrier handler.
 
-Channels are numbered over all inputs, since one alignment covers them all. Source: Flink CheckpointedInputGate,
-InputProcessorUtil.
+The barriers, cancel markers, announcements and ends of all channels are events for the handler, whose actions the gate
+performs: it resumes channels, lets barriers overtake, and has the task take or decline the checkpoint. Channels are
+numbered over all inputs, since one alignment covers them all.
+Source: Flink CheckpointedInputGate, InputProcessorUtil.
 """
 
 from collections import deque
@@ -52,33 +54,33 @@ from headrace.task.mailbox import MailboxTimers
 
 
 class CheckpointTaker(Protocol):
-    """The task, as far as its barriers concern it."""
+    """Performs checkpoints for the gate: the task, or a fake in tests."""
 
     def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
-        """Take part: what came before the barrier on every channel has been processed."""
+        """Take part in the checkpoint: all data before the barriers has been processed."""
         ...
 
     def decline_checkpoint(
         self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
     ) -> None:
-        """The barriers of this checkpoint will not come together."""
+        """Decline a checkpoint whose barriers will not all come."""
         ...
 
     def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        """Tell those behind that no barrier will come; the coordinator knows."""
+        """Tell downstream tasks that no barrier will come; the coordinator knows already."""
         ...
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what stands before the barriers of this checkpoint."""
+        """Capture the data before the barriers of this checkpoint."""
         ...
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """Every barrier is here, or the checkpoint came to nothing."""
+        """End the capture: every barrier has come, or the checkpoint failed."""
         ...
 
 
 class CheckpointedInputGate:
-    """Mailbox thread only."""
+    """Feeds the barriers of all inputs to the handler and performs its actions. Mailbox thread only."""
 
     def __init__(
         self,
@@ -104,9 +106,9 @@ class CheckpointedInputGate:
         self._start_delay_ms = 0
 
     def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
-        """Return ms since the first barrier, the number of channels, and the channels that lack one, or None.
+        """Return ms since the first barrier, the number of channels, and the channels that lack a barrier.
 
-        None: no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
+        None if no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
         """
         waiting = self._handler.missing(checkpoint_id)
         if waiting is None:
@@ -115,7 +117,7 @@ class CheckpointedInputGate:
         return elapsed_ms, len(self._places), waiting
 
     def event_received(self, input_number: int, channel_index: int, event: CheckpointEvent) -> None:
-        """Something that checkpoints depend on happened on a channel of an input."""
+        """Take a barrier, cancel marker, announcement or end of partition from a channel of an input."""
         channel = self._first_channels[input_number] + channel_index
         match event:
             case CheckpointBarrier():
@@ -128,16 +130,16 @@ class CheckpointedInputGate:
                 self._handle(ChannelEnded(channel))
 
     def triggered(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator starts a checkpoint at this very task."""
+        """Take a checkpoint that the coordinator triggered at this task."""
         self._handle(CheckpointTriggered(barrier))
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The coordinator gave a checkpoint up."""
+        """Take the coordinator's abort of a checkpoint."""
         self._handle(CheckpointAborted(checkpoint_id))
 
     @property
     def is_amid_batch(self) -> bool:
-        """Whether rows that were read are not worked off yet."""
+        """True while rows that were read are not processed yet."""
         return any(each.is_amid_batch for each in self._inputs)
 
     def batch_ended(self) -> None:

@@ -16,12 +16,12 @@ from headrace.task.mailbox import MailboxTimers
 
 _LOOKS_WHILE_GROWING: Final = 5
 _ROUND_LOOK_MS: Final = 2
-"""Between looks while a task takes in what it was just allowed: jobs of columns last some tenths of a second."""
+"""Delay of the next look while a task takes in what it was just allowed: vectorised jobs are short."""
 
 
 @dataclass
 class _Watched:
-    """`taken_rows` and `active_ms` are as they were at the last look, `looked_ms` is when one last found rows."""
+    """Gate and debloater; `taken_rows` and `active_ms` as of the last look, `looked_ms` of the last with rows."""
 
     gate: SingleInputGate
     debloater: BufferDebloater
@@ -31,12 +31,12 @@ class _Watched:
 
     @property
     def new_rows(self) -> int:
-        """Taken in since it was measured."""
+        """Rows that were taken in since the last look."""
         return self.gate.records_in - self.taken_rows
 
 
 class GateDebloating:
-    """Of one task; everything runs on its mailbox thread. `active_ms` tells how long the task was not idle, in all."""
+    """Debloats the gates of one task, on its mailbox thread. `active_ms` returns the total time of not being idle."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class GateDebloating:
         return max((each.debloater.time_to_consume_ms for each in self._watched), default=0.0)
 
     def start(self) -> None:
-        """Begin to look; before partitions are requested, so that nobody fills them meanwhile."""
+        """Start looking periodically; called before partitions are requested, so that the first limits hold."""
         for watched in self._watched:
             watched.gate.limit_in_flight(watched.debloater.announced_rows)
             watched.active_ms = self._active_ms()
@@ -117,7 +117,7 @@ def _wanted_bytes(watched: _Watched) -> int:
 
 
 def register_debloating_metrics(group: MetricGroup, debloating: GateDebloating) -> None:
-    """Register what debloating wants and expects, in the group of the task; nothing where it is off."""
+    """Register the metrics of debloating in the task's group; none if it is off."""
     if debloating.in_flight_bytes is not None:
         group.gauge(names.DEBLOATED_BUFFER_SIZE, lambda: debloating.in_flight_bytes or 0)
         group.gauge(names.ESTIMATED_TIME_TO_CONSUME, lambda: debloating.time_to_consume_ms)
