@@ -25,7 +25,6 @@ from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
-    PiecedRows,
     pieces_of_tables,
     refuse_keys,
 )
@@ -136,7 +135,7 @@ class ColumnarRows(ColumnarState):
     def live_rows(self) -> LiveRows:
         tables = [table for table in self._freeze_rows()() if table.num_rows]
         with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
-        return PiecedRows(
+        return LiveRows(
             partial(pieces_of_tables, tables, with_groups),
             lambda: with_groups(self._schema.empty_table()),
         )

@@ -8,7 +8,6 @@ wants only some key groups skips the row groups of others.
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -41,11 +40,6 @@ OPAQUE: Final = "opaque"
 """Attribute with the columns of pickles: only the program can read them, and their type cannot change."""
 SCHEMA: Final = "schema"
 """Attribute with the types of key, map key and value, as `evolution.schema_text` writes them."""
-
-_HASH_ROWS: Final = 65_536
-_FIRST_PIECE_ENTRIES: Final = 1_024
-_PIECE_BYTES: Final = 4 << 20
-_PIECE_ENTRIES_MAX: Final = 65_536
 _FILE_BYTES: Final = 32 << 20
 
 
@@ -99,18 +93,6 @@ def opaque_columns(attributes: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(named.split(",")) if named else ()
 
 
-class EntriesView(Protocol):
-    """Frozen entries of a state; read from another thread while the state changes."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield every entry: keys, or pairs of key and namespace."""
-        ...
-
-    def values_of(self, entries: Sequence[Any]) -> list[Any]:
-        """Return the values of `entries`, in their order: values, lists or dicts, as the state's handle keeps them."""
-        ...
-
-
 @dataclass
 class KeyedRows:
     """Rows on their way to a chunk or back, one list per column; all of one length."""
@@ -135,32 +117,6 @@ class KeyedRows:
         )
 
 
-def write_keyed_state(
-    form: KeyedStateForm,
-    entries: EntriesView,
-    flatten: "Flatten",
-    max_parallelism: int,
-    writer: SnapshotWriter,
-    expired_until_ms: int | None = None,
-) -> list[StateChunk]:
-    """Write every entry of a state; no chunk if there is none. `expired_until_ms` as in ChunkFiles."""
-    ordered, groups = _by_key_group(form, entries, max_parallelism)
-    chunks = ChunkFiles(
-        StateTable.KEYED, form.name, form.attributes(), writer, expired_until_ms=expired_until_ms
-    )
-    begin, count = 0, _FIRST_PIECE_ENTRIES
-    while begin < len(ordered):
-        piece = ordered[begin : begin + count]
-        table = _piece_table(form, entries, flatten, piece, groups[begin : begin + count])
-        if table.num_rows:
-            chunks.add(table)
-        begin += len(piece)
-        # Pieces of one size in bytes, whatever entries hold; no column may outgrow 32-bit offsets.
-        per_entry = max(1, table.nbytes // len(piece))
-        count = max(1, min(_PIECE_ENTRIES_MAX, 2 * count, _PIECE_BYTES // per_entry))
-    return chunks.finish()
-
-
 class Flatten(Protocol):
     """Appends the values of entries as rows, to all columns except keys and namespaces.
 
@@ -169,55 +125,6 @@ class Flatten(Protocol):
     """
 
     def __call__(self, held: list[Any], rows: KeyedRows, /) -> list[int] | None: ...
-
-
-def _by_key_group(
-    form: KeyedStateForm, entries: EntriesView, max_parallelism: int
-) -> tuple[list[Any], KeyGroups]:
-    """Return all entries and their key groups, in order of these. Small steps let other threads run."""
-    found: list[Any] = []
-    parts: list[KeyGroups] = []
-    remaining = iter(entries)
-    while piece := list(islice(remaining, _HASH_ROWS)):
-        keys = [entry[0] for entry in piece] if form.scope == "window" else piece
-        parts.append(state_columns.key_groups(keys, form.key_type, max_parallelism))
-        found += piece
-    if not found:
-        return [], np.zeros(0, dtype=np.int32)
-    groups = np.concatenate(parts)
-    order = np.argsort(groups, kind="stable")
-    return [found[index] for index in order.tolist()], groups[order]
-
-
-def _piece_table(
-    form: KeyedStateForm,
-    entries: EntriesView,
-    flatten: Flatten,
-    piece: Sequence[Any],
-    groups: KeyGroups,
-) -> pa.Table:
-    rows = KeyedRows.for_form(form)
-    counts = flatten(entries.values_of(piece), rows)
-    return table_of_entries(form, piece, groups, rows, counts)
-
-
-def table_of_entries(
-    form: KeyedStateForm,
-    piece: Sequence[Any],
-    groups: KeyGroups,
-    rows: KeyedRows,
-    counts: Sequence[int] | None,
-) -> pa.Table:
-    """Return the rows of entries: their keys, namespaces, and the columns that `flatten` made."""
-    if counts is not None:
-        piece = list(chain.from_iterable(map(repeat, piece, counts)))
-        groups = np.repeat(groups, counts)
-    if rows.namespaces is None:
-        rows.keys = list(piece)
-    elif piece:
-        keys, namespaces = zip(*piece, strict=True)
-        rows.keys, rows.namespaces = list(keys), list(namespaces)
-    return rows_to_table(form, rows, groups)
 
 
 def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:

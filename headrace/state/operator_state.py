@@ -51,7 +51,6 @@ from headrace.state.queryable.live_rows import (
     LivePiece,
     LiveRows,
     LiveSource,
-    PiecedRows,
     refuse_keys,
 )
 
@@ -391,9 +390,7 @@ def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:
         def opened(keys: pa.Array | None) -> LiveRows:
             refuse_keys(name, keys)
             state = backend.freeze_one(name)
-            return PiecedRows(
-                partial(_pieces_of, state), lambda: _table_of(replace(state, items=()))
-            )
+            return LiveRows(partial(_pieces_of, state), lambda: _table_of(replace(state, items=())))
 
         return LiveSource(StateTable.OPERATOR, name, opened)
 

@@ -27,6 +27,9 @@ from headrace.network.gates.partition_requests import AnswerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.result_partition import ResultPartition
 
+BlockingStarter = Callable[[str, Callable[[], None]], object]
+"""Runs blocking work on another thread (`start_thread`), or at once in a simulation; the name is for logs."""
+
 
 class TaskListener(Protocol):
     """Receives the reports of a task; every method may be called from any thread."""
@@ -86,14 +89,6 @@ class SnapshotStorage(Protocol):
 
     def reader(self) -> SnapshotReader:
         """Return a reader of all files that a restored checkpoint refers to."""
-        ...
-
-
-class BlockingStarter(Protocol):
-    """Runs blocking work on another thread (`start_thread`), or at once in a simulation."""
-
-    def __call__(self, name: str, body: Callable[[], None], /) -> object:
-        """Start running `body`; `name` is for logs."""
         ...
 
 

@@ -31,7 +31,7 @@ from headrace.state.columnar_rows import ColumnarState, FrozenTables
 from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, KeyGroups, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.operator_state_handler import OperatorStateHandler
-from headrace.state.queryable.live_rows import LivePiece, LiveRows, PiecedRows
+from headrace.state.queryable.live_rows import LivePiece, LiveRows
 from headrace.state.restored import KeySpace
 
 _NAME: Final = "window-aggregates"
@@ -288,7 +288,7 @@ class WindowAggregateState(ColumnarState):
 
     def live_rows(self) -> LiveRows:
         windows, accumulators = self.slots.freeze(), self._accumulators.freeze()
-        return PiecedRows(
+        return LiveRows(
             partial(_live_pieces, windows, accumulators, self._keys),
             lambda: _rows_of((), accumulators, self._keys),
         )

@@ -49,7 +49,6 @@ from headrace.state.queryable.live_rows import (
     LivePiece,
     LiveRows,
     LiveSource,
-    PiecedRows,
     own_keys,
 )
 from headrace.state.restored import KeySpace
@@ -166,7 +165,7 @@ class InternalTimerService:
                 queue.release()
 
         pieces = partial(live_timers, self._name, queues, self._key_space, wanted)
-        return PiecedRows(pieces, partial(no_timers, self._name, self._key_space), release)
+        return LiveRows(pieces, partial(no_timers, self._name, self._key_space), release)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
         queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}

@@ -38,23 +38,42 @@ class LivePiece:
     looked_at: int
 
 
-class LiveRows(Protocol):
-    """Rows of a frozen state. Mailbox thread only."""
+class LiveRows:
+    """Rows of a frozen state, taken piece by piece. Mailbox thread only.
 
-    expired_until_ms: int | None
-    """Latest last access (epoch ms) of expired rows; None without a time to live."""
+    `expired_until_ms`: latest last access (epoch ms) of expired rows; None without a time to live.
+    """
+
+    def __init__(
+        self,
+        pieces: Callable[[Callable[[], int]], Iterator[LivePiece]],
+        no_rows: Callable[[], pa.Table],
+        release: Callable[[], None] = lambda: None,
+        expired_until_ms: int | None = None,
+    ) -> None:
+        """Read from `pieces`, which calls its argument for the number of entries to examine before each piece.
+
+        `no_rows` returns the table without rows.
+        """
+        self.expired_until_ms = expired_until_ms
+        self._no_rows = no_rows
+        self._count = 1
+        self._pieces: Iterator[LivePiece] = pieces(lambda: self._count)
+        self._release = release
 
     def schema(self) -> pa.Schema:
         """Return the columns; those that only some rows have may be missing, or of type null."""
-        ...
+        return self._no_rows().schema
 
     def take(self, count: int) -> LivePiece | None:
         """Examine about `count` (> 0) more entries and return their rows; None if there are no more."""
-        ...
+        self._count = count
+        return next(self._pieces, None)
 
     def release(self) -> None:
         """Release the frozen state. Idempotent."""
-        ...
+        self._pieces = iter(())
+        self._release()
 
 
 @dataclass(frozen=True)
@@ -78,35 +97,6 @@ class LiveReadable(Protocol):
     def live_source(self) -> LiveSource:
         """Return the readable state."""
         ...
-
-
-class PiecedRows:
-    """LiveRows from an iterator: `pieces` asks its argument for the number of entries to examine before each piece."""
-
-    def __init__(
-        self,
-        pieces: Callable[[Callable[[], int]], Iterator[LivePiece]],
-        no_rows: Callable[[], pa.Table],
-        release: Callable[[], None] = lambda: None,
-        expired_until_ms: int | None = None,
-    ) -> None:
-        """Read from `pieces`; `no_rows` returns the table without rows."""
-        self.expired_until_ms = expired_until_ms
-        self._no_rows = no_rows
-        self._count = 1
-        self._pieces: Iterator[LivePiece] = pieces(lambda: self._count)
-        self._release = release
-
-    def schema(self) -> pa.Schema:
-        return self._no_rows().schema
-
-    def take(self, count: int) -> LivePiece | None:
-        self._count = count
-        return next(self._pieces, None)
-
-    def release(self) -> None:
-        self._pieces = iter(())
-        self._release()
 
 
 def pieces_of_tables(

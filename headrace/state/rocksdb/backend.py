@@ -42,7 +42,6 @@ from headrace.state.queryable.live_rows import (
     LivePiece,
     LiveRows,
     LiveSource,
-    PiecedRows,
     keyed_source,
     own_keys,
     waiting_sources,
@@ -275,7 +274,7 @@ class RocksDBKeyedStateBackend:
         expired_until_ms = (
             None if lifetime is None else lifetime.rules.expired_until_ms(lifetime.clock.now_ms())
         )
-        return PiecedRows(pieces, partial(no_rows, form), pieces.release, expired_until_ms)
+        return LiveRows(pieces, partial(no_rows, form), pieces.release, expired_until_ms)
 
     def close(self) -> None:
         """Delete the database from this machine; idempotent."""
