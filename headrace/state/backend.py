@@ -219,11 +219,10 @@ class FrozenState(Protocol):
 
     def discard(self) -> None:
         """Release the state: it is written, or the checkpoint was aborted. Idempotent, any thread."""
-        ...
 
 
 class Snapshotable(Protocol):
-    """A part of an operator's state that takes part in snapshots."""
+    """A part of an operator's state that takes part in snapshots. Only `freeze` must be implemented."""
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> FrozenState:
         """Return the state as it is now. Mailbox thread; cheap."""
@@ -231,11 +230,9 @@ class Snapshotable(Protocol):
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Note a published checkpoint, to whose files increments may refer. Mailbox thread."""
-        ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Note a failed checkpoint, to whose files nothing may refer. Mailbox thread."""
-        ...
 
 
 class FrozenPart:

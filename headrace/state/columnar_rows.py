@@ -17,7 +17,7 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
-from headrace.state.backend import SnapshotWriter
+from headrace.state.backend import Snapshotable, SnapshotWriter
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
@@ -37,7 +37,7 @@ FrozenTables = Callable[[], Sequence[pa.Table]]
 """Returns the tables as they were when it was made; called once, on any thread."""
 
 
-class ColumnarState(ABC):
+class ColumnarState(Snapshotable, ABC):
     """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`."""
 
     def __init__(self, name: str) -> None:
@@ -68,12 +68,6 @@ class ColumnarState(ABC):
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarState":
         return FrozenColumnarState(self._name, self.freeze_tables())
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:  # noqa: B027
-        pass
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
-        pass
 
 
 class FrozenColumnarState:

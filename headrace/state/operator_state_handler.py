@@ -27,14 +27,14 @@ from headrace.state.backend import FrozenPart, FrozenState, KeyedStateBackend, S
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
-from headrace.state.operator_state import (
+from headrace.state.operator_state_backend import (
     OperatorStateBackend,
     OperatorStateSnapshots,
     live_operator_states,
     restore_operator_state,
 )
 from headrace.state.queryable.live_rows import LiveReadable, LiveSource, waiting_sources
-from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
+from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState, UnclaimedStates
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})

@@ -40,7 +40,7 @@ from headrace.task.chain.operator_chain import OperatorChain
 from headrace.task.chain.queryable_state import QueryableState, StateRead
 from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
-from headrace.task.input.debloating import GateDebloating, register_debloating_metrics
+from headrace.task.input.gate_debloating import GateDebloating, register_debloating_metrics
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types

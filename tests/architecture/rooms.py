@@ -48,7 +48,7 @@ ROOMS: Final[dict[str, Layers]] = {
     "state": (
         ("columns", "evolution", "ttl"),
         ("backend", "keyed_chunks"),
-        ("restored",),
+        ("restored_keyed_state",),
         ("queryable",),
         ("heap",),
         ("rocksdb",),

@@ -32,7 +32,7 @@ from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, KeyGroups, is_o
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import LivePiece, LiveRows
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 
 _NAME: Final = "window-aggregates"
 _HAS_FIRED: Final = "has_fired"

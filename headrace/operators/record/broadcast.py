@@ -7,7 +7,6 @@ gets, and which writes them. Source: Flink CoBroadcastWithNonKeyedOperator, CoBr
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.process import (
     BaseBroadcastProcessFunction,
@@ -23,10 +22,14 @@ from headrace.functions.state import (
     StateDescriptor,
 )
 from headrace.operators.record.process import KeyedProcessingOperator, PlainProcessingOperator
-from headrace.operators.runtime.contexts import ClockTimerService, KeyedTimerService
+from headrace.operators.runtime.contexts import (
+    ClockTimerService,
+    KeyedTimerService,
+    TimestampedContext,
+)
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.state.backend import NO_KEY, EntryScope, KeyedStateBackend, StateAccessError
-from headrace.state.operator_state import OperatorStateBackend
+from headrace.state.operator_state_backend import OperatorStateBackend
 
 
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
@@ -114,17 +117,12 @@ class BroadcastStates:
         return name
 
 
-class _Clocks:
-    """Clocks common to all contexts. `current_timestamp` is MIN_TIMESTAMP where the record has none."""
+class _Clocks(TimestampedContext):
+    """Base of all contexts: their clocks."""
 
     def __init__(self, timer_service: TimerService, states: BroadcastStates) -> None:
         self._timer_service = timer_service
         self._states = states
-        self.current_timestamp = MIN_TIMESTAMP
-
-    def timestamp(self) -> int | None:
-        timestamp = self.current_timestamp
-        return None if timestamp == MIN_TIMESTAMP else timestamp
 
     def current_processing_time(self) -> int:
         return self._timer_service.current_processing_time()

@@ -15,8 +15,8 @@ from headrace.checkpoint.options import INTERRUPTIBLE_TIMERS
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.runtime.emission import ResultCollector
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.operator import TURN_MS, Operator, OperatorContext, Output
-from headrace.operators.runtime.timers import InternalTimerService
 from headrace.operators.runtime.user_code import user_error
 from headrace.state.backend import IsEnough
 

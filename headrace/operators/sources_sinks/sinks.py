@@ -20,7 +20,7 @@ from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import connector_error, user_error
-from headrace.state.operator_state import ItemState, read_items
+from headrace.state.operator_state_backend import ItemState, read_items
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from headrace.functions.source import SourceReader
 from headrace.functions.watermarks import WatermarkAlignmentParams
 from headrace.graph.pipeline_options import ALLOW_UNALIGNED_SOURCE_SPLITS
 from headrace.operators.runtime.operator import OperatorContext
-from headrace.operators.sources_sinks.watermarks import SplitWatermarks
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
 )
 from headrace.operators.runtime.user_code import connector_error
-from headrace.operators.sources_sinks.event_time import WHOLE_SOURCE, EventTimeOutput
+from headrace.operators.sources_sinks.event_time_output import WHOLE_SOURCE, EventTimeOutput
 from headrace.operators.sources_sinks.source_alignment import SourceAlignment
-from headrace.state.operator_state import ItemState, read_items
+from headrace.state.operator_state_backend import ItemState, read_items
 
 
 class SourceReaderOperator(SourceOperator):

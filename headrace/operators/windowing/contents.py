@@ -33,6 +33,7 @@ from headrace.functions.windowing.assigners import WindowAssignerContext
 from headrace.functions.windowing.triggers import OnMergeContext
 from headrace.functions.windows import Window
 from headrace.operators.runtime.contexts import BackendStateStore, NoStateStore
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.record_state import (
     RecordsDescriptor,
     own_state,
@@ -40,7 +41,6 @@ from headrace.operators.runtime.record_state import (
     refused_fold,
     row_around,
 )
-from headrace.operators.runtime.timers import InternalTimerService
 from headrace.operators.runtime.user_code import method_of
 from headrace.state.backend import KeyedStateBackend, StateAccessError
 

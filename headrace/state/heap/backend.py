@@ -25,7 +25,13 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import NO_KEY, EntryScope, StateAccessError, refuse_other_registration
+from headrace.state.backend import (
+    NO_KEY,
+    EntryScope,
+    Snapshotable,
+    StateAccessError,
+    refuse_other_registration,
+)
 from headrace.state.heap.handles import (
     HeapAggregatingState,
     HeapIntegerState,
@@ -49,7 +55,7 @@ from headrace.state.queryable.live_rows import (
     own_keys,
     waiting_sources,
 )
-from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
 from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
 _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
@@ -62,7 +68,7 @@ _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
 
-class HeapKeyedStateBackend:
+class HeapKeyedStateBackend(Snapshotable):
     """Keyed state in dicts."""
 
     def __init__(
@@ -148,12 +154,6 @@ class HeapKeyedStateBackend:
             for handle in self._handles.values()
         ]
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: every snapshot is a full one."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
 
     def forms(self) -> list[KeyedStateForm]:
         """Return the forms of all requested states."""

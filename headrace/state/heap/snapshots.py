@@ -24,7 +24,7 @@ from headrace.state.keyed_chunks import (
     rows_to_table,
 )
 from headrace.state.queryable.live_rows import LivePiece
-from headrace.state.restored import FrozenUnclaimed, RestoredKeyedState
+from headrace.state.restored_keyed_state import FrozenUnclaimed, RestoredKeyedState
 
 _HASH_ROWS: Final = 65_536
 _FIRST_PIECE_ENTRIES: Final = 1_024

@@ -22,7 +22,7 @@ from headrace.core.types.arrow_mapping import arrow_type_of
 from headrace.state import columns as state_columns
 from headrace.state.columns import is_opaque
 from headrace.state.keyed_chunks import KIND, KeyedStateForm, opaque_columns
-from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
 
 AS_ROWS: Final = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
 """Options that make every backend freeze rows, not files of its own."""

@@ -46,7 +46,7 @@ from headrace.state.queryable.live_rows import (
     own_keys,
     waiting_sources,
 )
-from headrace.state.restored import (
+from headrace.state.restored_keyed_state import (
     FrozenUnclaimed,
     KeySpace,
     RestoredKeyedState,

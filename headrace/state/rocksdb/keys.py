@@ -27,7 +27,7 @@ from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformat
 from headrace.functions.windows import TimeWindow
 from headrace.state.backend import NO_KEY
 from headrace.state.columns import is_opaque, key_groups
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _LENGTH: Final = struct.Struct(">I")

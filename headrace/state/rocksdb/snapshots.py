@@ -21,7 +21,7 @@ from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 from headrace.state.rocksdb.database import Database, files_of, is_table_file
 from headrace.state.rocksdb.keys import (
     CompositeKeys,

@@ -24,7 +24,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.operators.runtime.timers import InternalTimerService
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import ManualTimers, MemorySnapshots
 

@@ -26,7 +26,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.graph.operator_ids import uid_hash_of
-from headrace.operators.runtime.timers import InternalTimerService
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import ManualTimers
 

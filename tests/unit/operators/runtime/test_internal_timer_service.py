@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.core.clock import ManualClock
 from headrace.functions.process import TimeDomain
-from headrace.operators.runtime.timers import InternalTimerService
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.state.heap.backend import HeapKeyedStateBackend
 from headrace.testing.operator_harness import ManualTimers
 

@@ -26,6 +26,7 @@ from headrace.state.backend import (
     FrozenTimerQueue,
     IsEnough,
     KeyedStateBackend,
+    Snapshotable,
     Timer,
     TimerCallback,
     TimerQueue,
@@ -51,7 +52,7 @@ from headrace.state.queryable.live_rows import (
     LiveSource,
     own_keys,
 )
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 
 _DOMAINS: Final = {
     TimeDomain.EVENT_TIME: EVENT_DOMAIN,
@@ -72,7 +73,7 @@ def _checked(time: object) -> int:
     return int(time)
 
 
-class InternalTimerService:
+class InternalTimerService(Snapshotable):
     """The timers of one operator. Mailbox thread only.
 
     `on_event_time` and `on_processing_time` are called for timers that fire, their key being current in `backend`.
@@ -170,12 +171,6 @@ class InternalTimerService:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
         queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}
         return FrozenTimers(self._name, queues, self._key_space)
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: the backend knows the timers in its own files."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
 
     def _queue(self, domain: TimeDomain) -> TimerQueue:
         return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers

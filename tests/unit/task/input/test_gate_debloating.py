@@ -12,7 +12,7 @@ from headrace.network.flow.buffer_debloater import (
     ROWS_AT_FIRST,
 )
 from headrace.network.flow.latency_governor import LATENCY_TARGET
-from headrace.task.input.debloating import GateDebloating
+from headrace.task.input.gate_debloating import GateDebloating
 
 PERIOD_MS = 200
 GROWING_PERIOD_MS = PERIOD_MS // 5

@@ -44,7 +44,7 @@ from headrace.functions.state import (
     StateDescriptor,
 )
 from headrace.state import columns as state_columns
-from headrace.state.backend import StateAccessError
+from headrace.state.backend import FrozenState, Snapshotable, StateAccessError
 from headrace.state.columns import MAP_KEY, VALUE, VALUE_ROW_KIND
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state.queryable.live_rows import (
@@ -292,7 +292,7 @@ def _refuse_ttl(descriptor: StateDescriptor) -> None:
         )
 
 
-class ItemState:
+class ItemState(Snapshotable):
     """List of opaque items of one table and name; `items` are those of the next checkpoint."""
 
     def __init__(self, table: StateTable, name: str) -> None:
@@ -304,14 +304,8 @@ class ItemState:
         """Return the present items: bytes, which never change."""
         return FrozenItems(self._table, self._name, tuple(self.items))
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Do nothing: no later snapshot refers to these files."""
 
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: no later snapshot refers to these files."""
-
-
-class FrozenItems:
+class FrozenItems(FrozenState):
     """Frozen items of one operator state, each as bytes."""
 
     def __init__(self, table: StateTable, name: str, items: tuple[bytes, ...]) -> None:
@@ -329,9 +323,6 @@ class FrozenItems:
         count = len(self._items)
         attributes = {ITEM_COUNT: str(count), ITEM_MODE: OperatorStateMode.SPLIT.name}
         return (StateChunk(self._table, self._name, count, file, None, attributes),)
-
-    def discard(self) -> None:
-        pass
 
 
 def read_items(chunks: Sequence[StateChunk], reader: SnapshotReader) -> list[bytes]:
@@ -353,7 +344,7 @@ def item_slice(chunk: StateChunk) -> slice:
     return slice(int(start), int(stop))
 
 
-class OperatorStateSnapshots:
+class OperatorStateSnapshots(Snapshotable):
     """Takes snapshots of an OperatorStateBackend."""
 
     def __init__(self, backend: OperatorStateBackend) -> None:
@@ -363,14 +354,8 @@ class OperatorStateSnapshots:
         """Return copies of the items: they are few."""
         return FrozenOperatorStates(self._backend.freeze())
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        pass
 
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
-
-
-class FrozenOperatorStates:
+class FrozenOperatorStates(FrozenState):
     """Frozen operator states of one operator, written one chunk each."""
 
     def __init__(self, states: Sequence[FrozenOperatorState]) -> None:
@@ -378,9 +363,6 @@ class FrozenOperatorStates:
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         return [_write(state, writer) for state in self._states if state.items]
-
-    def discard(self) -> None:
-        pass
 
 
 def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:

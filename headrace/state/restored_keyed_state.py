@@ -14,6 +14,7 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.type_info import TypeInformation
+from headrace.state.backend import FrozenState, Snapshotable
 from headrace.state.columns import KEY, MAP_KEY, VALUE
 from headrace.state.evolution import (
     FieldChanges,
@@ -114,7 +115,7 @@ class RestoredKeyedState:
             yield chunk.attributes, read_tables([chunk], self._reader, self._key_groups)
 
 
-class UnclaimedStates:
+class UnclaimedStates(Snapshotable):
     """Restored keyed state of an operator that keeps none any more: it stays in later snapshots."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
@@ -123,14 +124,8 @@ class UnclaimedStates:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenUnclaimed":
         return FrozenUnclaimed(self._restored)
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        pass
 
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
-
-
-class FrozenUnclaimed:
+class FrozenUnclaimed(FrozenState):
     """Frozen state of the restored states that were never requested."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
@@ -139,9 +134,6 @@ class FrozenUnclaimed:
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         return self._restored.write_unclaimed(self._unclaimed, writer)
-
-    def discard(self) -> None:
-        pass
 
 
 def evolved_rows(

@@ -13,7 +13,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.state.backend import StateAccessError
-from headrace.state.operator_state import FrozenOperatorState, OperatorStateBackend
+from headrace.state.operator_state_backend import FrozenOperatorState, OperatorStateBackend
 
 SPLIT, UNION, BROADCAST = OperatorStateMode
 LONGS = Types.LIST(Types.LONG())

@@ -22,7 +22,7 @@ from headrace.metrics.names import NUM_RECORDS_AHEAD_OF_TIME
 from headrace.operators.runtime.emission import timestamps_of
 from headrace.operators.runtime.operator import OperatorContext, Output
 from headrace.operators.runtime.user_code import user_error
-from headrace.operators.sources_sinks.watermarks import SplitWatermarks
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 
 WHOLE_SOURCE: Final = ""
 """Split of readers that have only one."""

@@ -14,8 +14,8 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.functions.specs.operator_specs import TimestampsAndWatermarksSpec
 from headrace.functions.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
-from headrace.operators.sources_sinks.event_time import EventTimeOutput
-from headrace.operators.sources_sinks.watermarks import SplitWatermarks
+from headrace.operators.sources_sinks.event_time_output import EventTimeOutput
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, TimeAt
 from headrace.testing.operator_ways import run_all_ways
 
