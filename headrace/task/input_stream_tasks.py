@@ -105,7 +105,9 @@ class InputStreamTask(StreamTask):
             )
             for number, handler in enumerate(self._input_handlers())
         ]
-        self._barriers = CheckpointedInputGate(self, environment, timers, self._inputs)
+        self._barriers = CheckpointedInputGate(
+            self.checkpoints, self.take_checkpoint, environment, timers, self._inputs
+        )
 
     def open(self) -> None:
         super().open()

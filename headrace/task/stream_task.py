@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
@@ -335,20 +334,6 @@ class StreamTask(ABC):
             self._ending.checkpoint_taken(barrier.checkpoint_id)
             if barrier.options.kind.is_synchronous:
                 self._ending.wait_for(barrier.checkpoint_id)
-
-    def decline_checkpoint(
-        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
-    ) -> None:
-        self.checkpoints.decline(checkpoint_id, reason, text)
-
-    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        self.checkpoints.give_up(checkpoint_id)
-
-    def start_capture(self, checkpoint_id: int) -> None:
-        self.checkpoints.channels.start_capture(checkpoint_id)
-
-    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        self.checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Note that a checkpoint is published."""

@@ -48,6 +48,7 @@ ROOMS: Final[dict[str, Layers]] = {
     "state": (
         ("columns", "evolution", "ttl"),
         ("backend", "keyed_chunks"),
+        ("typed_state",),
         ("restored_keyed_state",),
         ("queryable",),
         ("heap",),

@@ -3,7 +3,6 @@
 Freezing costs a new dict: what was frozen stays, and changes lie in a layer above it. What is read out of a frozen
 layer and can be changed is copied first, so that changes in place stay out of the snapshot. Once a snapshot is written
 its layer may change again; the layers above sink into it, a few entries at each access, until one dict is left.
-`KeyForms` converts the keys of map states to the form that is kept and looked up.
 Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
 """
 
@@ -11,11 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse, repeat
 from typing import Any, Final
 
-from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import UNCHANGING, private_copy
-from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
-from headrace.functions.state import MapStateDescriptor, StateDescriptor
-from headrace.state.backend import StateAccessError
 
 _SUNK_PER_ACCESS: Final = 8
 Entries = dict[Any, Any]
@@ -195,45 +190,3 @@ class CopyOnWriteMap:
         elif depth == 0:
             self._layers, self._top = [], target
             self._on_settled(target)
-
-
-def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
-    """Return the error for a value that is not of the declared type."""
-    return StateAccessError(
-        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
-        f"{error.reason}",
-        descriptor.get_name(),
-        error,
-    )
-
-
-class KeyForms:
-    """Converts the keys of a map state to the form that is kept and looked up."""
-
-    def __init__(self, descriptor: MapStateDescriptor) -> None:
-        self._descriptor = descriptor
-        check = RoundTripNormalizer.of(descriptor.key_type, is_key=True)
-        self.converts = not check.keeps_all
-        """False for undeclared types, whose keys are kept as they are."""
-        self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())
-        """Classes of keys that are looked up as they are."""
-        self.fitting, self._keep = check.fitting, check.keep
-        self._lowest, self._highest = check.lowest, check.highest
-
-    def kept(self, key: Any) -> Any:
-        """Return the form to be kept; StateAccessError if `key` is not of the declared type."""
-        if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
-            return key
-        try:
-            return self._keep(key)
-        except RecordTypeError as error:
-            raise misfit(self._descriptor, error) from None
-
-    def looked_up(self, key: Any) -> Any:
-        """Return the form that is kept of `key`, or `key` itself if it has none and cannot be found."""
-        if type(key) in self.plain:
-            return key
-        try:
-            return self._keep(key)
-        except RecordTypeError:
-            return key

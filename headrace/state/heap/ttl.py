@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, Final
 
-from headrace.functions.state import MapStateDescriptor, StateDescriptor
+from headrace.functions.state import StateDescriptor
 from headrace.state.backend import EntryScope
 from headrace.state.heap.copy_on_write_map import CopyOnWriteMap
 from headrace.state.heap.handles import (
     HeapAggregatingState,
+    HeapFoldState,
     HeapListState,
     HeapMapState,
     HeapReducingState,
@@ -182,7 +183,17 @@ class HeapTtlValueState(_SingleTtlState, HeapValueState):
         self._write(self.scope.entry, self._kept(value))
 
 
-class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
+class _TtlFoldState(_SingleTtlState, HeapFoldState):
+    """Base of states of a fold."""
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved, held = self._current(source), self._current(target)
+        self.entries.pop(source, None)
+        if moved is not _ABSENT:
+            self._write(target, moved if held is _ABSENT else self._kept(self._merged(held, moved)))
+
+
+class HeapTtlReducingState(_TtlFoldState, HeapReducingState):
     """State of the fold of values added since the last one expired."""
 
     def get(self) -> Any:
@@ -193,15 +204,8 @@ class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
         held = self._current(entry)
         self._write(entry, self._kept(value if held is _ABSENT else self._reduce(held, value)))
 
-    def merge_entry(self, target: Any, source: Any) -> None:
-        moved, held = self._current(source), self._current(target)
-        self.entries.pop(source, None)
-        if moved is not _ABSENT:
-            merged = moved if held is _ABSENT else self._kept(self._reduce(held, moved))
-            self._write(target, merged)
 
-
-class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
+class HeapTtlAggregatingState(_TtlFoldState, HeapAggregatingState):
     """State of an accumulator, made anew once it has expired."""
 
     def get(self) -> Any:
@@ -214,13 +218,6 @@ class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
         if held is _ABSENT:
             held = self._function.create_accumulator()
         self._write(entry, self._added(value, held))
-
-    def merge_entry(self, target: Any, source: Any) -> None:
-        moved, held = self._current(source), self._current(target)
-        self.entries.pop(source, None)
-        if moved is not _ABSENT:
-            merged = moved if held is _ABSENT else self._kept(self._function.merge(held, moved))
-            self._write(target, merged)
 
 
 class HeapTtlListState(TtlHeapState, HeapListState):
@@ -277,11 +274,6 @@ class HeapTtlListState(TtlHeapState, HeapListState):
 
 class HeapTtlMapState(TtlHeapState, HeapMapState):
     """State of a map whose entries expire one by one."""
-
-    def __init__(
-        self, descriptor: MapStateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
-    ) -> None:
-        super().__init__(descriptor, scope, rules, clock)
 
     def get(self, key: Any) -> Any:
         pair = self._pair(key)

@@ -8,11 +8,8 @@ Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReduc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from headrace.core.errors import RecordTypeError
-from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
-from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -22,12 +19,10 @@ from headrace.functions.state import (
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
-    State,
     StateDescriptor,
     ValueState,
 )
-from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.heap.copy_on_write_map import KeyForms, misfit
+from headrace.state.backend import EntryScope
 from headrace.state.rocksdb.keys import (
     CompositeKeys,
     Lifetime,
@@ -38,6 +33,7 @@ from headrace.state.rocksdb.keys import (
     stored_value,
 )
 from headrace.state.ttl import NO_STAMP, TtlClocks, TtlRules
+from headrace.state.typed_state import KeyForms, TypedState, no_accumulator
 
 _ABSENT: Final = object()
 _ACCESSES_PER_SWEEP: Final = 128
@@ -65,10 +61,8 @@ class StateHome:
     positions: Positions = field(default_factory=Positions)
 
 
-class RocksState(State):
+class RocksState(TypedState):
     """`table` is the state's column family: bytes to bytes."""
-
-    kind: ClassVar[str]
 
     def __init__(
         self,
@@ -78,17 +72,12 @@ class RocksState(State):
         table: Any,
         home: StateHome,
     ) -> None:
-        self.descriptor = descriptor
-        self.scope = scope
+        super().__init__(descriptor, scope)
         self.is_window = is_window
         self.table = table
         rules = TtlRules.of(descriptor)
         self.lifetime = None if rules is None else Lifetime(rules, home.clocks.of(rules))
         self._home = home
-        check = RoundTripNormalizer.of(self.single_value_type())
-        self._fitting = check.fitting
-        self._form_of = None if check.keeps_all else check.keep
-        self._lowest, self._highest = check.lowest, check.highest
         self._accesses = 0
         self._unswept_from = b""
 
@@ -104,16 +93,6 @@ class RocksState(State):
     def clear(self) -> None:
         for composite, _ in list(self._rows(self._prefix())):
             self.table.delete(composite)
-
-    def single_value_type(self) -> TypeInformation:
-        """Return the type of one row's value in a snapshot."""
-        return self.descriptor.type_info
-
-    def merge_entry(self, target: Any, source: Any) -> None:
-        """Move the value at `source`, if any, into that at `target`."""
-        raise StateAccessError(
-            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
-        )
 
     def prefix_of(self, entry: Any) -> bytes:
         """Return the beginning of all composite keys of an entry."""
@@ -159,19 +138,6 @@ class RocksState(State):
                 self._put(composite, value)
                 return value
         return stored_value(form)
-
-    def _kept(self, value: Any) -> Any:
-        form_of = self._form_of
-        if (
-            form_of is None
-            or (type(value) is int and self._lowest <= value <= self._highest)
-            or type(value) in self._fitting
-        ):
-            return value
-        try:
-            return form_of(value)
-        except RecordTypeError as error:
-            raise misfit(self.descriptor, error) from None
 
 
 class _SingleState(RocksState):
@@ -261,9 +227,7 @@ class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
             held = self._function.create_accumulator()
         changed = self._function.add(value, held)
         if changed is None:
-            raise TypeError(
-                "AggregateFunction.add must return the accumulator, but it returned None"
-            )
+            raise no_accumulator()
         self._put(prefix, self._kept(changed))
 
     def merge_entry(self, target: Any, source: Any) -> None:
@@ -279,10 +243,6 @@ class RocksListState(RocksState, ListState[Any]):
     """State of a list, with one stored value per element."""
 
     kind = "list"
-
-    def single_value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, ListStateDescriptor)
-        return self.descriptor.element_type
 
     def get(self) -> Iterable[Any]:
         seen = [self._seen(*row) for row in list(self._rows(self._prefix()))]
@@ -310,15 +270,6 @@ class RocksListState(RocksState, ListState[Any]):
         for value in values:
             self._put(prefix + position_bytes(self._home.positions.take()), value)
 
-    def _checked(self, values: Iterable[Any]) -> list[Any]:
-        checked = list(values)
-        assert isinstance(self.descriptor, ListStateDescriptor)
-        if not self.descriptor.takes_none and any(value is None for value in checked):
-            raise StateAccessError(
-                f"list state '{self.descriptor.get_name()}' takes no None elements"
-            )
-        return list(map(self._kept, checked))
-
 
 class RocksMapState(RocksState, MapState[Any, Any]):
     """State of a map, with one stored value per entry; iteration is over a copy."""
@@ -329,10 +280,6 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         super().__init__(descriptor, *rest)
         self._key_forms = KeyForms(descriptor)
         self._form_of_key = form_of_keys(descriptor.key_type)
-
-    def single_value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, MapStateDescriptor)
-        return self.descriptor.value_type
 
     def get(self, key: Any) -> Any:
         value = self._look_up(key)

@@ -8,11 +8,10 @@ Source: Flink CheckpointedInputGate, InputProcessorUtil.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.options import (
     AFTER_TASKS_FINISH,
     MODE,
@@ -47,49 +46,28 @@ from headrace.task.checkpointing.barriers import (
     StopChannelCapture,
     TriggerSnapshot,
 )
-from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes
+from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input.input_processor import CheckpointEvent, LogicalInput
 from headrace.task.mailbox import MailboxTimers
 
 
-class CheckpointTaker(Protocol):
-    """Performs checkpoints for the gate: the task, or a fake in tests."""
-
-    def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
-        """Take part in the checkpoint: all data before the barriers has been processed."""
-        ...
-
-    def decline_checkpoint(
-        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
-    ) -> None:
-        """Decline a checkpoint whose barriers will not all come."""
-        ...
-
-    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        """Tell downstream tasks that no barrier will come; the coordinator knows already."""
-        ...
-
-    def start_capture(self, checkpoint_id: int) -> None:
-        """Capture the data before the barriers of this checkpoint."""
-        ...
-
-    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """End the capture: every barrier has come, or the checkpoint failed."""
-        ...
-
-
 class CheckpointedInputGate:
-    """Feeds the barriers of all inputs to the handler and performs its actions. Mailbox thread only."""
+    """Feeds the barriers of all inputs to the handler and performs its actions. Mailbox thread only.
+
+    `take_checkpoint` lets the task take part in a checkpoint: all data before the barriers has been processed.
+    """
 
     def __init__(
         self,
-        taker: CheckpointTaker,
+        checkpoints: SubtaskCheckpoints,
+        take_checkpoint: Callable[[CheckpointBarrier, BarrierTimes], None],
         environment: TaskEnvironment,
         timers: MailboxTimers,
         inputs: Sequence[LogicalInput],
     ) -> None:
-        self._taker: Final = taker
+        self._checkpoints: Final = checkpoints
+        self._take_checkpoint: Final = take_checkpoint
         self._clock: Final = environment.clock
         self._timers: Final = timers
         self._inputs: Final = inputs
@@ -171,18 +149,18 @@ class CheckpointedInputGate:
                 aligned_ns = self._clock.monotonic_ns() - self._first_barrier_ns
                 times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000)
                 taken = msgspec.structs.replace(barrier, options=options)
-                self._taker.take_checkpoint(taken, times)
+                self._take_checkpoint(taken, times)
             case DeclineCheckpoint(checkpoint_id, reason):
-                self._taker.decline_checkpoint(checkpoint_id, reason, reason.value)
+                self._checkpoints.decline(checkpoint_id, reason, reason.value)
             case BroadcastCancelMarker(checkpoint_id):
-                self._taker.broadcast_cancel_marker(checkpoint_id)
+                self._checkpoints.give_up(checkpoint_id)
             case ScheduleAlignmentTimeout(checkpoint_id, delay_ms):
                 due_ms = self._timers.now_ms() + delay_ms
                 self._timers.schedule(due_ms, self._timed_out(checkpoint_id))
             case StartChannelCapture(checkpoint_id):
-                self._taker.start_capture(checkpoint_id)
+                self._checkpoints.channels.start_capture(checkpoint_id)
             case StopChannelCapture(checkpoint_id, is_complete):
-                self._taker.stop_capture(checkpoint_id, is_complete=is_complete)
+                self._checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
             case PrioritiseAnnounced(channel, sequence):
                 gate, index = self._places[channel]
                 gate.prioritise(index, sequence)

@@ -1,0 +1,115 @@
+"""TypedState: base of the handles of keyed state, which keep values in the form of their declared type.
+
+That is the form in which a snapshot gives a value back, so that a restore changes nothing. `KeyForms` converts the keys
+of map states.
+"""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.state import ListStateDescriptor, MapStateDescriptor, State, StateDescriptor
+from headrace.state.backend import EntryScope, StateAccessError
+
+
+class TypedState(State):
+    """Base: the state of a descriptor, addressed by the current entry of a scope."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
+        self.descriptor = descriptor
+        self.scope = scope
+        # Hot: each update asks for class and bounds, and only other values are looked at.
+        check = RoundTripNormalizer.of(self.single_value_type())
+        self._fitting = check.fitting
+        self._form_of = None if check.keeps_all else check.keep
+        self._lowest, self._highest = check.lowest, check.highest
+        self._takes_none = isinstance(descriptor, ListStateDescriptor) and descriptor.takes_none
+
+    def single_value_type(self) -> TypeInformation:
+        """Return the type of a single value, which is that of one row's value in a snapshot."""
+        descriptor = self.descriptor
+        if isinstance(descriptor, ListStateDescriptor):
+            return descriptor.element_type
+        if isinstance(descriptor, MapStateDescriptor):
+            return descriptor.value_type
+        return descriptor.type_info
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        """Move the value at `source`, if any, into that at `target`."""
+        raise StateAccessError(
+            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
+        )
+
+    def _kept(self, value: Any) -> Any:
+        """Return the form of `value` that the declared type keeps; StateAccessError if it is not of that type."""
+        form_of = self._form_of
+        if (
+            form_of is None
+            or (type(value) is int and self._lowest <= value <= self._highest)
+            or type(value) in self._fitting
+        ):
+            return value
+        try:
+            return form_of(value)
+        except RecordTypeError as error:
+            raise misfit(self.descriptor, error) from None
+
+    def _checked(self, values: Iterable[Any]) -> list[Any]:
+        """Return the forms of a list's elements that the declared type keeps."""
+        checked = list(values)
+        if not self._takes_none and any(value is None for value in checked):
+            raise StateAccessError(
+                f"list state '{self.descriptor.get_name()}' takes no None elements"
+            )
+        return list(map(self._kept, checked))
+
+
+def no_accumulator() -> TypeError:
+    """Return the error for an AggregateFunction whose `add` returned None."""
+    return TypeError("AggregateFunction.add must return the accumulator, but it returned None")
+
+
+def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+    """Return the error for a value that is not of the declared type."""
+    return StateAccessError(
+        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
+        f"{error.reason}",
+        descriptor.get_name(),
+        error,
+    )
+
+
+class KeyForms:
+    """Converts the keys of a map state to the form that is kept and looked up."""
+
+    def __init__(self, descriptor: MapStateDescriptor) -> None:
+        self._descriptor = descriptor
+        check = RoundTripNormalizer.of(descriptor.key_type, is_key=True)
+        self.converts = not check.keeps_all
+        """False for undeclared types, whose keys are kept as they are."""
+        self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())
+        """Classes of keys that are looked up as they are."""
+        self.fitting, self._keep = check.fitting, check.keep
+        self._lowest, self._highest = check.lowest, check.highest
+
+    def kept(self, key: Any) -> Any:
+        """Return the form to be kept; StateAccessError if `key` is not of the declared type."""
+        if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
+            return key
+        try:
+            return self._keep(key)
+        except RecordTypeError as error:
+            raise misfit(self._descriptor, error) from None
+
+    def looked_up(self, key: Any) -> Any:
+        """Return the form that is kept of `key`, or `key` itself if it has none and cannot be found."""
+        if type(key) in self.plain:
+            return key
+        try:
+            return self._keep(key)
+        except RecordTypeError:
+            return key
