@@ -26,7 +26,7 @@ class MetricGroup:
     """A named place for metrics and sub-groups.
 
     Asking twice for a name gives the same group or metric; a name that already stands for another kind of metric is
-    a ValueError. `scope` are the names from the root down to here, `variables` what key/value groups set.
+    a ValueError. `scope`: the names from the root down to here; `variables`: those that key/value groups set.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
 
-Only the owning thread writes; any thread may read, and may see a value that is one event old. What an event costs is
-one or two additions: clocks are read by the reader.
+Only the owning thread writes; any thread may read, and may see a value that is one event old. An event costs one
+or two additions: the reader reads the clock.
 """
 
 from abc import ABC, abstractmethod

@@ -134,7 +134,7 @@ class TimerQueue(Protocol):
     ) -> bool:
         """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register.
 
-        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
+        `is_enough` is called after each of them; if it returns True the others stay, and the result is False.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Keyed state as files: Parquet with one row per value, element or map entry, ordered by key group.
 
 Columns: `key_group`, `key`, `namespace` (states of windows), `list_pos` (lists), `map_key` (maps), `value`,
-`value_row_kind` (where rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). Whoever
-wants only some key groups skips the row groups of others.
+`value_row_kind` (if some rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). A reader
+of some key groups skips the row groups of others.
 """
 
 import io

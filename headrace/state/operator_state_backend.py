@@ -75,7 +75,7 @@ class FrozenOperatorState:
 class OperatorStateBackend(OperatorStateStore):
     """The operator states of one operator on one subtask, by name. Mailbox thread only.
 
-    The same descriptor gives the same handle. What was restored and is never asked for stays in later snapshots.
+    The same descriptor gives the same handle. Restored states that are never requested stay in later snapshots.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class OperatorStateBackend(OperatorStateStore):
         return state
 
     def freeze(self) -> list[FrozenOperatorState]:
-        """Return copies of all states, in the order in which they were first asked for."""
+        """Return copies of all states, in the order of their first request."""
         return [self.freeze_one(name) for name in self.names()]
 
     def names(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""OperatorStateHandler: everything that one operator on one subtask keeps, as checkpoints see it.
+"""OperatorStateHandler: all state of one operator on one subtask, as part of checkpoints.
 
-Operators ask it for a keyed backend, for operator state, and register whatever else they keep; the task freezes all of
-it at a checkpoint's barrier and writes it on another thread. Source: Flink StreamOperatorStateHandler,
+Operators get a keyed backend and operator state from it, and register other state; the task freezes all of it at a
+checkpoint's barrier and writes it on another thread. Source: Flink StreamOperatorStateHandler,
 StreamTaskStateInitializer.
 """
 
@@ -81,8 +81,8 @@ def _key_type_of(types: OperatorTypes) -> TypeInformation:
 class OperatorStateHandler:
     """The states of one operator on one subtask. Mailbox thread only.
 
-    `key_groups`: the subtask's own; `restored`: what it starts from, or None for a fresh start. `scratch`: a directory
-    where backends may keep files while the operator lives (empty: nowhere).
+    `key_groups`: the subtask's own; `restored`: the state that it starts from, or None for a fresh start. `scratch`:
+    a directory where backends may keep files while the operator lives (empty: nowhere).
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Keyed state of a restored checkpoint that waits until somebody asks for it by name.
+"""RestoredKeyedState: keyed state of a restored checkpoint, until the operator requests it by name.
 
-States are asked for late, some only at the first record; what nobody asks for goes into the next snapshots as it is,
-so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
+States are requested late, some only at the first record. States that are never requested go into later snapshots as
+they are, so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

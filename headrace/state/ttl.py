@@ -74,9 +74,9 @@ class BatchClock:
 class EventClock:
     """Event time: an access is stamped with the record's timestamp, and values expire by the watermark.
 
-    Were accesses at the watermark too, a watermark that lags and then leaps, as while a backlog is read, would take
-    values that records of their own time still ask for. While timers fire it is the time of the timer, however far the
-    watermark leapt: what they find does not depend on how often watermarks come.
+    If accesses were stamped with the watermark, one that lags and then leaps, as while a backlog is read, would expire
+    values that records of that time still use. While timers fire, the present time is that of the timer, however far
+    the watermark leapt: the state that they find does not depend on how often watermarks come.
     """
 
     def __init__(self) -> None:
@@ -108,10 +108,10 @@ class EventClock:
                 self._first_ms = time_ms
 
     def along(self, keys: Sequence[Any], timestamps: Timestamps | None) -> Iterator[Any]:
-        """Yield `keys`, of the records that are going to be handled; each stands at the next of `timestamps`.
+        """Yield `keys` of the records of a batch, whose times are `timestamps`.
 
-        Where a record stands is asked of the iterator at an access, for states may be asked for while records are
-        handled, and nobody pays for it where no state goes by event time.
+        An access finds the time of its record by the iterator's position, as states may be requested while records are
+        handled; without a state in event time this costs nothing.
         """
         self._to_come, self._timestamps = iter(keys), timestamps
         return self._to_come

@@ -304,7 +304,7 @@ def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
 def owners_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
     """Return which subtask of the parent owns each row, shape (num_rows,); 0 for all where some row has no key.
 
-    Whoever owns the rows is the one to check them.
+    The owner of the rows checks them.
     """
     state = target.state
     if KEY in rows.column_names:
@@ -319,7 +319,7 @@ def owners_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
 
 
 def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa.Table, KeyGroups]:
-    """Rows by key group, those of a list one after another and by position; with their key groups as a column."""
+    """Return rows by key group, those of a list together and by position, with their key groups as a column."""
     if LIST_POS in rows.column_names:
         numbers: dict[Hashable, int] = {}
         entries = [
@@ -384,7 +384,7 @@ def write_chunks(state: StoredState, rows: pa.Table, writer: SnapshotWriter) -> 
 
 
 def _as_jobs_write(state: StoredState, rows: pa.Table) -> list[pa.Table]:
-    """Rows without columns that are there for some rows only, as in files of a job."""
+    """Return rows without columns that are null in all rows, as in files of a job."""
     for name in OPTIONAL_COLUMNS:
         if name in rows.column_names and rows.column(name).null_count == rows.num_rows:
             rows = rows.drop_columns([name])

@@ -71,7 +71,7 @@ def rows_of_table(rows: pa.Table) -> RowsSource:
 
 
 def replacing(operator: str, name: str | None, table: StateTable, source: RowsSource) -> Edit:
-    """Put other rows in the place of all rows of a state."""
+    """Replace all rows of a state."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         _check_editable(table)
@@ -97,7 +97,7 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
 
 
 def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
-    """Leave a state away; without a name all of the operator, without `table` in all tables that may be edited."""
+    """Remove a state; without a name all of the operator, without `table` in all tables that may be edited."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
@@ -220,7 +220,7 @@ def _check_editable(table: StateTable) -> None:
 
 
 def target_of(state: StoredState, context: EditContext) -> EditTarget:
-    """Return the state with what gives its rows their key groups. StateProcessorError where that is not known."""
+    """Return the state with the hashing of its keys. StateProcessorError if that is not known."""
     hashings = hashings_of(
         stored_rows(state, context),
         state.schema,
@@ -252,7 +252,7 @@ def stored_rows(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
 def _without_keys(
     owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
 ) -> tuple[OperatorSnapshot, int, set[int]]:
-    """The operator with those chunks written anew that had rows of the keys, how many rows, and of which keys."""
+    """Return the operator without rows of the keys, the number of these rows, and the keys that had any."""
     stored = stored_keys(state, keys)
     wanted = frozenset(stored)
     found: set[Hashable] = set()
@@ -294,7 +294,7 @@ def _without(
 def with_chunks_changed(
     owner: OperatorSnapshot, change: Callable[[StateChunk], StateChunk]
 ) -> OperatorSnapshot:
-    """Return the operator with what comes of each of its chunks."""
+    """Return the operator with each of its chunks replaced."""
     subtasks = {
         index: OperatorSubtaskState(tuple(map(change, state.chunks)), state.committables)
         for index, state in owner.subtasks.items()

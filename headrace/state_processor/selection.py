@@ -57,7 +57,7 @@ class PinnedReader:
 
 @contextlib.contextmanager
 def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
-    """Tell of a file that is gone together with one of the snapshots what became of that. SnapshotSubsumedError."""
+    """Raise SnapshotSubsumedError if a missing file is gone together with its snapshot."""
     try:
         yield
     except SnapshotSubsumedError:
@@ -71,7 +71,7 @@ def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
 def held(
     snapshot_uri: str, *, duration_ms: int = LEASE_DURATION_MS, clock: Clock | None = None
 ) -> Generator[None, None, None]:
-    """Keep a snapshot from being deleted for as long as the block lasts, where this process may write there.
+    """Keep a snapshot from being deleted while the block runs, if this process may write there.
 
     SnapshotSubsumedError where it is gone already.
     """
@@ -100,7 +100,7 @@ def held(
 
 
 def holder_text() -> str:
-    """Return what people are to know of this reader."""
+    """Return a description of this reader for people."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

@@ -86,12 +86,12 @@ class StoredChunk:
 
     @property
     def expired_count(self) -> int:
-        """Its rows that are known to have expired."""
+        """Number of its rows that are known to have expired."""
         is_known = self.expired_until_ms is not None
         return int(self.chunk.attributes.get(EXPIRED_ROWS, 0)) if is_known else 0
 
     def expired_rows(self, table: pa.Table) -> np.ndarray | None:
-        """Return which of its rows had expired when they were stored, shape (num_rows,); None where nobody knows."""
+        """Return which of its rows had expired when they were stored, shape (num_rows,); None if that is not known."""
         if LAST_ACCESS not in table.column_names:
             return np.zeros(table.num_rows, dtype=np.bool_)
         if self.expired_until_ms is None:
@@ -122,7 +122,7 @@ class StoredState:
 
     @property
     def row_count(self) -> int:
-        """Rows of all chunks."""
+        """Number of rows of all chunks."""
         return sum(one.chunk.row_count for one in self.chunks)
 
     @property
@@ -196,9 +196,9 @@ def chunk_rows(
     reader: SnapshotReader,
     key_groups: Collection[int] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of one of its chunks under its schema; those of `key_groups` alone, where they are given.
+    """Yield the rows of a chunk under the state's schema; only those of `key_groups`, if given.
 
-    CheckpointCorruptedError where the file is not what was written.
+    CheckpointCorruptedError if the file is not as it was written.
     """
     if state.table not in BY_KEY_GROUP:
         yield _items(state, chunk, reader)

@@ -52,10 +52,10 @@ class InputInTurn(Protocol):
 
 
 class InputTurns:
-    """Reads two inputs by turns, one element at a time, and whichever has something while the other has nothing.
+    """Reads two inputs in turn, one element at a time, or one of them while the other is empty.
 
-    `end_input` is told the number of each input that was drained, once; `wake` is called, from any thread, once there
-    is something again after NO_INPUT. Mailbox thread only.
+    `end_input` is called once with the number of each drained input; `wake` is called, from any thread, once there is
+    an element after NO_INPUT. Mailbox thread only.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""Pacing: a batch is handed to per-record user functions in parts, so that mail and timers have their turns between.
+"""PacedRows: passes batches to per-record user functions in parts, so that mail and timers have their turns in between.
 
-A function that waits for something outside may need a quarter of a second for each record, and a batch has thousands:
-worked off in one piece, nothing would be flushed, no timer would fire and nobody could cancel meanwhile. How many rows
-take about TURN_MS is learned from those before. Columns are computed whole: there a part costs what the whole does.
+A function that calls an external system may need a quarter of a second for each record, and a batch has thousands of
+them: processed in one piece, nothing would be flushed, no timer would fire, and the task could not be cancelled. The
+number of rows that take about TURN_MS is learned from earlier rows. Vectorised operators get whole batches, as a part
+would cost them as much as the whole.
 """
 
 from collections import deque
@@ -43,8 +44,8 @@ class Pace:
 class PacedRows:
     """Passes on batches in parts, and in order the markers behind them. Mailbox thread only.
 
-    A batch that was begun is finished by `go_on`, as often as it is called while `is_amid_batch`; nothing that draws a
-    line between records (a barrier, the end of the data) may be handled before.
+    `go_on` is called while `is_amid_batch`, until the batch is finished; a barrier or the end of the data must not be
+    handled before.
     """
 
     def __init__(

@@ -152,9 +152,9 @@ class Task:
         self.mailbox.put(notify)
 
     def read_state(self, read: StateRead) -> None:
-        """Begin to read the state of an operator between two batches. Any thread.
+        """Start reading the state of an operator between two batches. Any thread.
 
-        A task that ends meanwhile may leave the read without an answer: whoever asked hears of its end.
+        A task that ends meanwhile may leave the read without an answer; the caller is notified of its end.
         """
 
         def begin() -> None:

@@ -1,6 +1,6 @@
-"""The one place where user code is unpickled: on the thread of the task that runs it, each payload once.
+"""Unpickles user code, on the thread of the task that runs it, each payload once; nothing else does.
 
-What cannot be loaded is most often a module that the driver has and this worker has not.
+The usual reason for a failure is a module that the driver has and this worker has not.
 """
 
 import traceback

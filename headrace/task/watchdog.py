@@ -1,7 +1,7 @@
-"""TaskWatchdog: tells in the log of a task that has work and does not get on, with what its exchange looks like.
+"""TaskWatchdog: logs a task that has work and makes no progress, with the state of its exchange.
 
-A deadlock and a slow consumer look alike from outside, full output and no checkpoint; which queue holds what, and who
-waits for whose credit, tells them apart.
+A deadlock and a slow consumer both show as a full output without a checkpoint; the contents of queues, and the credit
+that is waited for, tell them apart.
 """
 
 import logging

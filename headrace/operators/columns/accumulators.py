@@ -273,7 +273,7 @@ class QuantileAccumulator:
 
 
 def _lists_by_slot(slots: SlotIndexes, all_slots: SlotIndexes, all_values: Values) -> pa.ListArray:
-    """Return for each of `slots` (distinct) the values that stand beside it in `all_slots`, in their order."""
+    """Return a list per slot of `slots` (distinct): its values, in order; `all_values` belong to `all_slots`."""
     order = np.argsort(all_slots, kind="stable")
     ordered = all_slots[order]
     begins = np.searchsorted(ordered, slots, side="left")
@@ -492,7 +492,7 @@ class AccumulatorTable:
                 accumulator.restore(starts, slots, stored(self._stored_name(index)))
 
     def _stored_name(self, index: int) -> str:
-        """By what it computes, not by where it stands: a reordered or renamed aggregate finds its column."""
+        """Return a name made of what is computed, so that a reordered or renamed aggregate finds its column."""
         aggregate = self._aggregates[index]
         parameter = "" if aggregate.parameter is None else f"_{aggregate.parameter}"
         return f"{aggregate.function}{parameter}_{aggregate.column}"

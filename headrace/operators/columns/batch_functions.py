@@ -150,7 +150,7 @@ def evaluate(columns: pa.RecordBatch, expressions: Sequence[Any]) -> list[pa.Arr
 
 
 def _plain_column(expression: Any, names: Sequence[str]) -> str | None:
-    """Return which of the columns `names` an expression stands for as it is, None where it is none of them."""
+    """Return the column of `names` that an expression is, unchanged; None if it is none of them."""
     return next((name for name in names if expression.equals(pc.field(name))), None)
 
 

@@ -111,9 +111,9 @@ class LocalOperator(OneInputOperator):
 
 
 class LocalAggregateOperator(LocalOperator):
-    """Emits one partial result per key and slice of what it held, in no particular order.
+    """Emits one partial result per key and slice of the held rows, in no particular order.
 
-    How many partial results there are depends on how rows were cut; what they merge to does not.
+    The number of partial results depends on how rows were cut into batches; the aggregates that they merge to do not.
     """
 
     def __init__(self, spec: LocalAggregateSpec) -> None:

@@ -1,10 +1,10 @@
-"""The queue of an asynchronous operator: inputs in flight and markers, and which of them may be emitted next. Pure.
+"""Queues of an asynchronous operator: hold inputs in flight and markers, and release those that may be emitted. Pure.
 
         put, put_marker ──►  [ input  input | watermark | input  input  input ]  ──► take_ready
                               complete(input, results): in any order
 
-An ordered queue gives back what came first. An unordered one is cut into segments by its markers: within a segment
-what is completed first, but nothing across a marker. So a watermark neither overtakes a record nor is overtaken.
+An ordered queue releases inputs in their order. An unordered one is cut into segments by its markers, and releases the
+inputs of a segment as they are completed, so that a watermark neither overtakes a record nor is overtaken.
 Source: Flink OrderedStreamElementQueue, UnorderedStreamElementQueue.
 """
 

@@ -85,8 +85,8 @@ class AsyncCalls(Protocol):
 class CallThread:
     """An event loop on a thread of its own. Implements AsyncCalls.
 
-    Crossing over between threads costs more than a coroutine does, so calls are begun together, and what ends in one
-    round of the loop is told together.
+    A switch between threads costs more than a coroutine, so that calls are started together, and calls that end in one
+    round of the loop are reported together.
     """
 
     def __init__(self, name: str, ended: CallsEnded) -> None:

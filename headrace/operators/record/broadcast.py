@@ -35,7 +35,7 @@ from headrace.state.operator_state_backend import OperatorStateBackend
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
     """A broadcast state for the data side, where writing is an error.
 
-    What a value that can be changed holds is not guarded: changing it is a write that other subtasks do not see.
+    Values that can be changed are not guarded: changing one in place is a write that other subtasks do not see.
     """
 
     def __init__(self, name: str, state: BroadcastState[Any, Any]) -> None:

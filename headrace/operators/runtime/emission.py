@@ -55,12 +55,11 @@ _INTEGER_BITS: Final = {
 class RowEmitter:
     """Makes batches of rows of the operator's output types and emits them.
 
-    Rows of a declared type are turned into columns at once: a row that does not fit is this operator's fault and is
-    reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not. Where
-    somebody reads them, and what columns would give back is plain to see, none are made.
+    Rows of a declared type become columns at once: a row that does not fit is reported as an error of this operator,
+    and the next operator sees values of the declared type, chained or not. No columns are made if the next operator
+    reads rows and their values are plainly what columns would give back.
 
-    `copies` and `side_copies`: how the caller takes a record from user code, before user code runs again and may
-    change what it gave.
+    `copies` and `side_copies` copy a record from user code, before user code runs again and may change it.
     """
 
     def __init__(self, context: OperatorContext) -> None:

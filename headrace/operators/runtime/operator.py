@@ -155,8 +155,8 @@ class Operator(ABC):
     def can_take_input(self) -> bool:
         """True if the task may feed its chain. Asked of every operator before each default action; cheap.
 
-        While one says no the task counts as back-pressured and goes on with mail, timers and barriers. An operator that
-        said no calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        While it is False for one, the task counts as back-pressured and goes on with mail, timers and barriers; the
+        operator calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
         batch of the head may become many on the way.
         """
         return True
@@ -165,7 +165,7 @@ class Operator(ABC):
     def is_drained(self) -> bool:
         """True if all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
 
-        While it says no, mail and timers of the operator still run, and operators behind it are not ended yet.
+        While it is False, mail and timers of the operator still run, and operators behind it are not ended yet.
         """
         return True
 
@@ -188,8 +188,8 @@ class Operator(ABC):
     def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
         """Bring state that is kept elsewhere into `context.state`; called tail to head, after the barrier was sent.
 
-        `context.state` is frozen right after. Returns the effects that are prepared and not known to be decided:
-        all of them, since a checkpoint that failed is told of late or never.
+        `context.state` is frozen right after. Returns all prepared effects that are not known to be decided, as the
+        failure of an earlier checkpoint is reported late or never.
         """
         return ()
 
@@ -228,7 +228,7 @@ class SourceOperator(Operator):
 
     @abstractmethod
     def poll(self, output: Output) -> InputStatus:
-        """Emit at most one batch and say what is next; never blocks.
+        """Emit at most one batch and return the status; never blocks.
 
         After NOTHING_AVAILABLE the task waits for `context.wake` or a timer. Before END_OF_INPUT the operator emits
         its last watermark; the task adds MAX_WATERMARK.

@@ -49,7 +49,7 @@ def user_error(error: BaseException, operator_name: str) -> BaseException:
 def connector_error(error: BaseException, operator_name: str) -> BaseException:
     """Return the error to raise for an exception that left a reader or writer.
 
-    Errors of the tree pass unchanged, but for records that do not fit: whose they are is known here.
+    Errors of the tree pass unchanged, except for records that do not fit, which are reported as this operator's.
     """
     is_told = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
     return error if is_told else user_error(error, operator_name)

@@ -70,10 +70,10 @@ class TrustedTimes:
 class EventTimeOutput:
     """Assigns timestamps to rows on the way out, and sends watermarks after them: per interval, or after a row.
 
-    Idleness is measured on a clock that stands still while the input could not speak: when the task was back-pressured,
-    and for a source also when it was not asked. `has_polled` tells whether it was asked since the last interval,
-    `is_waiting` that it was, and had nothing. `is_bounded`: rows will come, however long that takes, so only a strategy
-    that says so makes the input idle.
+    Idleness is measured on a clock that stands still while the input could not emit: while the task was back-pressured,
+    and for a source also while it was not polled. `has_polled`: the source was polled since the last interval;
+    `is_waiting`: it was polled and had nothing. `is_bounded`: rows will come, however long that takes, so that only a
+    strategy with an idle timeout makes the input idle.
     """
 
     def __init__(

@@ -123,8 +123,8 @@ class SinkWriterOperator(OneInputOperator):
 class PrintOperator(OneInputOperator):
     """Writes one line per row to standard output, all lines of a batch at once.
 
-    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one and stands only where the
-    operator runs in parallel.
+    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one, which is left out at
+    parallelism 1.
     """
 
     def __init__(self, spec: PrintSinkSpec) -> None:
@@ -151,8 +151,8 @@ class PrintOperator(OneInputOperator):
 class CollectOperator(OneInputOperator):
     """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
 
-    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
-    (`headrace.core.coordinator_events`). Nothing is kept here.
+    Batches are split until a stream is about one piece; a larger single row goes in several pieces
+    (`headrace.core.coordinator_events`). The operator keeps nothing.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:

@@ -1,4 +1,4 @@
-"""Event time enters here: the operator around a source's reader, and timestamps and watermarks in mid-stream.
+"""Operators that bring event time into a stream: source readers, and timestamps and watermarks in mid-stream.
 
 Source: Flink SourceOperator, TimestampsAndWatermarksOperator.
 """
@@ -108,7 +108,7 @@ class SourceReaderOperator(SourceOperator):
                 raise connector_error(error, self.context.operator_name) from error
 
     def _aligned(self, context: OperatorContext) -> OperatorContext:
-        """Return the reader's context; where the source is aligned, its events are told from those of alignment."""
+        """Return the reader's context; for an aligned source, its events are marked apart from those of alignment."""
         params = None if self._strategy is None else self._strategy.alignment
         if params is None:
             return context

@@ -76,8 +76,8 @@ class SplitWatermarks:
     """Combines splits: the minimum over those that are not idle, growing only; idle once all are.
 
     A split that is added starts at the smallest watermark and so holds the combined one where it is; one that is
-    released leaves the minimum. Without splits nothing is said. `default_idle_timeout_ms` counts where the strategy
-    leaves it open; 0 for none.
+    released leaves the minimum. Without splits there is no watermark. `default_idle_timeout_ms` applies if the
+    strategy has no timeout; 0 for none.
     """
 
     def __init__(self, strategy: WatermarkStrategy, default_idle_timeout_ms: int = 0) -> None:
@@ -99,7 +99,7 @@ class SplitWatermarks:
         self._splits.pop(split_id, None)
 
     def pause(self, split_ids: Collection[str]) -> None:
-        """From now on these splits, and no others, may not be read: their silence means nothing."""
+        """Pause these splits and no others: the silence of a paused split means nothing."""
         for split_id, split in self._splits.items():
             was_paused, split.is_paused = split.is_paused, split_id in split_ids
             if was_paused and not split.is_paused and split.detector is not None:
@@ -111,7 +111,7 @@ class SplitWatermarks:
         return {split_id: split.watermark_ms for split_id, split in self._splits.items()}
 
     def activate(self, split_id: str) -> None:
-        """Rows of the split are about to go downstream: neither it nor the whole is idle."""
+        """Note that rows of the split go downstream: neither it nor the whole is idle."""
         self.add_split(split_id)
         split = self._splits[split_id]
         split.is_idle = False
@@ -126,9 +126,9 @@ class SplitWatermarks:
             generator.on_batch(max_timestamp_ms)
 
     def on_event(self, split_id: str, event: Any, timestamp_ms: int) -> bool:
-        """Let the program's own generator look at an event; whether it has said something.
+        """Let the program's own generator see an event; return whether it reported something.
 
-        What it said counts after `on_event_emitted`, once the event has gone downstream.
+        Its report counts after `on_event_emitted`, once the event has gone downstream.
         """
         self.add_split(split_id)
         split = self._splits[split_id]
@@ -137,7 +137,7 @@ class SplitWatermarks:
         return not split.said.is_nothing
 
     def on_event_emitted(self, split_id: str) -> None:
-        """The events that the generator has looked at went downstream: combine what it said at once."""
+        """Combine what the generator reported for events that have gone downstream."""
         self._splits[split_id].apply_said()
         self._combine()
 

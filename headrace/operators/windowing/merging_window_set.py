@@ -1,7 +1,7 @@
-"""Windows that grow together: which state window holds the contents of each live window of a key.
+"""MergingWindowSet: the live windows of a key, and the state window that holds the contents of each.
 
-The state window of a window never changes its name while the window grows, so that merging copies only what was
-really in several places. Source: Flink MergingWindowSet.
+The state window of a window never changes while the window grows, so that merging moves only contents that are in
+several state windows. Source: Flink MergingWindowSet.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

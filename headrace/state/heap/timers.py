@@ -90,7 +90,7 @@ class HeapTimerQueue:
     ) -> bool:
         """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register.
 
-        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
+        `is_enough` is called after each of them; if it returns True the others stay, and the result is False.
         """
         while True:
             time_ms = self.next_time_ms()

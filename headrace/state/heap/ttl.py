@@ -1,4 +1,4 @@
-"""Heap states with a time to live: every value, list element and map entry stands beside the time of its last access.
+"""Heap states with a time to live: every value, list element and map entry is kept with its last access.
 
 Source: Flink TtlValueState, TtlListState, TtlMapState, TtlReducingState, TtlAggregatingState, TtlIncrementalCleanup.
 """

@@ -1,6 +1,6 @@
-"""Figures of one state: how much of it there is, by key group and by key, and what is due or over.
+"""Figures of one state: its size by key group and key, expired rows, open windows and due timers.
 
-They are gathered piece by piece from the rows that a live read gives, so that no row has to leave the task.
+They are computed piece by piece from the rows of a live read, so that no row has to leave the task.
 """
 
 import heapq

@@ -80,7 +80,7 @@ class LiveRows:
 class LiveSource:
     """A state that can be read. `open` freezes it, for the keys in an Arrow array or for all (None).
 
-    It is None where the state lies in the restored checkpoint and nobody has asked for it since.
+    It is None if the state is in the restored checkpoint and was not requested yet.
     """
 
     table: StateTable

@@ -240,8 +240,8 @@ class RocksDBKeyedStateBackend:
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Let later checkpoints refer to the files that a published one uploaded; savepoints upload none.
 
-        Where a later one was frozen before this was known, it may have uploaded a file once more: once that one
-        completes, nobody holds this one's copy, so that only what both refer to is referred to again.
+        A later checkpoint that was frozen before this call may have uploaded a file once more. Once it completes, the
+        copy of this one may be deleted, so that only files of both are referred to again.
         """
         uploaded = self._uploads.pop(checkpoint_id, None)
         for older in [one for one in list(self._uploads) if one < checkpoint_id]:

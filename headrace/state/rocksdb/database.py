@@ -1,7 +1,7 @@
 """One RocksDB on this machine's disk: opened, copied as hard links, closed and deleted.
 
-All databases of a process share one block cache, out of which write buffers are paid too, so that memory has a bound
-whatever operators and states there are. Nothing is written ahead: a checkpoint is the only way back.
+All databases of a process share one block cache, which write buffers are charged to, so that memory is bounded however
+many operators and states there are. There is no write-ahead log: only checkpoints restore a database.
 Source: Flink RocksDBMemoryControllerUtils, RocksDBResourceContainer; RocksDB, "Partitioned Index Filters".
 """
 

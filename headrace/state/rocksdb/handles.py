@@ -1,4 +1,4 @@
-"""The handles of states in RocksDB: each reads and writes bytes, so what they give is a copy, to be written back.
+"""Handles of states in RocksDB: each reads and writes bytes, so that a value is a copy, to be written back.
 
 Lists have one stored value per element, under a position that only grows; maps one per entry.
 

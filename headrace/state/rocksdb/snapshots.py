@@ -87,8 +87,8 @@ class FrozenFiles:
 class FrozenTable:
     """One state: its form, and an iterator over its column family.
 
-    An iterator sees the rows of the moment at which it was made. RocksDB's snapshots would say so more plainly, but
-    the library iterates over a snapshot as if it were the live table.
+    An iterator sees the rows of the moment when it was made. RocksDB's snapshots are not used, as the library iterates
+    over a snapshot as if it were the live table.
     """
 
     form: KeyedStateForm

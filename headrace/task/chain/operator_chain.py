@@ -253,10 +253,10 @@ class OperatorChain:
             self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
 
     def _restore_watermarks(self) -> None:
-        """Bring operators and outputs to the event time of the checkpoint, so that lateness is judged as it was.
+        """Restore the watermarks of operators and outputs, so that records are late as before the checkpoint.
 
-        Head to tail: what a head passes on reaches those behind it, and what they had sent themselves follows. No timer
-        is due by it: those had fired before the checkpoint.
+        Head to tail: a watermark of the head reaches the operators behind it, and their own follow. No timer is due:
+        those had fired before the checkpoint.
         """
         for operator_id, operator in self._operators.items():
             for watermark, output_watermark in self._initializer.watermarks_of(operator_id):
@@ -272,13 +272,13 @@ class OperatorChain:
 
     @property
     def can_take_input(self) -> bool:
-        """True if no operator asks to be spared for a while."""
+        """True if every operator can take input."""
         return all(operator.can_take_input for operator in self._refusing)
 
     def finish(self) -> bool:
         """Let every operator emit what it still holds, after MAX_WATERMARK.
 
-        False where one is still waiting for results: to be called again when the task was woken.
+        False if one still waits for results; call again when the task was woken.
         """
         return self._end.proceed()
 
@@ -337,7 +337,7 @@ class OperatorChain:
 
     @property
     def _paces_source(self) -> bool:
-        """True if batches of the head pass in parts: what comes from a gate is parted before the head."""
+        """True if batches of the head pass in parts: batches of a gate are split before the head."""
         return isinstance(self.head, SourceOperator) and self.is_per_record
 
     def _wire(self, writers: Sequence[RecordWriter]) -> None:

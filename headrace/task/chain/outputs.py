@@ -33,8 +33,8 @@ from headrace.task.paced_rows import PacedRows
 class Target(Protocol):
     """Target of an operator's main or side output.
 
-    `makes_columns`: whether rows become columns before `receive` returns, so that what happens to them later is not
-    seen. `reads_rows`: whether they are asked for as Python values.
+    `makes_columns`: rows become columns before `receive` returns, so that later changes of them have no effect.
+    `reads_rows`: rows are read as Python values.
     """
 
     makes_columns: bool
@@ -63,8 +63,8 @@ class OperatorOutput:
     Where several targets get the same rows, each has rows of its own, unless `reuses_objects`: user code behind one
     may change them. Writers are served first: they make columns at once, and so need no copy.
 
-    Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
-    `check_interrupted` raises where the task is to stop: a function that emits for ever gets no other chance to.
+    Side outputs are streams of their own, so that all targets get every watermark. `check_interrupted` raises if the
+    task is to stop, which a function that emits forever would not notice otherwise.
     A latency marker goes to one target, drawn from `random`.
     """
 

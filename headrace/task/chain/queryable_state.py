@@ -1,8 +1,8 @@
 """QueryableState: the states of a running task, read by its own thread in mails between two batches.
 
-The first mail freezes what is asked for, as a checkpoint does, so that all further mails see one moment; each of them
-looks at a bounded number of rows, and puts the next one behind whatever waits meanwhile. So a batch waits for one mail
-of a read at most, however much state there is. No other thread touches state.
+The first mail freezes the requested state, as a checkpoint does, so that all further mails see the same moment. Each
+mail examines a bounded number of rows and appends the next one to the mailbox, so that a batch waits for one mail of a
+read at most, however large the state is. No other thread touches state.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Decides when a subtask takes its part of a checkpoint, which channels go on, and what in-flight data belongs to it.
+"""Barrier handling: decides when a subtask takes a checkpoint, which channels go on, and which data is in flight. Pure.
 
     exactly once         WAITING --first barrier or announcement--> COLLECTING --last barrier or end--> WAITING
                          COLLECTING --newer barrier, cancellation, abort--> WAITING, and every blocked channel goes on
@@ -6,10 +6,10 @@
       unaligned          it is taken with the first; until the last, what is in flight is captured
       with time-out      aligned, until the time is over or a barrier comes that has overtaken: then unaligned
 
-Nobody blocks a channel here: its producer does so by itself after a barrier that did not overtake, until it is resumed.
-Which of the three ways it is, each barrier says in its options: one handler serves them all, savepoints too, which are
-always aligned. There is no clock: a barrier says how long ago its checkpoint was triggered, and the shell's timer
-comes back as an event. Channels are numbered over all inputs of the subtask.
+The producer blocks a channel after a barrier that did not overtake, until the channel is resumed. The options of a
+barrier choose one of the three ways, so that one handler serves all, also savepoints, which are always aligned. There
+is no clock: a barrier has the time since its checkpoint was triggered, and the timer of the caller comes back as an
+event. Channels are numbered over all inputs of the subtask.
 Source: Flink SingleCheckpointBarrierHandler and its states; Chandy and Lamport 1985; Carbone et al. 2015.
 """
 
@@ -190,8 +190,8 @@ def blocks_upstream(barrier: CheckpointBarrier) -> bool:
 class ExactlyOnceBarrierHandler:
     """Aligns barriers, or lets them overtake. One checkpoint at a time: a newer one ends it.
 
-    A cancel marker ends the checkpoint it names also where that was only announced: Flink waits for a barrier on
-    another channel then, and holds that channel up until the coordinator's abort comes.
+    A cancel marker ends its checkpoint even if that was only announced. Flink waits for a barrier on another channel
+    then, and holds that channel up until the coordinator's abort comes.
     """
 
     def __init__(self, channel_count: int, *, counts_ended_channels: bool = True) -> None:

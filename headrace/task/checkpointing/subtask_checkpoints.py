@@ -1,7 +1,7 @@
 """SubtaskCheckpoints: one subtask's part of each checkpoint, in the order of steps that exactly-once needs.
 
-What must go before the barrier is emitted, the barrier goes to every output, the operators' states are frozen: one
-mail, between two batches. Writing what was frozen is left to another thread, which also answers the coordinator.
+In one mail between two batches, everything that belongs before the barrier is emitted, the barrier goes to every
+output, and the operators' states are frozen. Another thread writes the frozen states and answers the coordinator.
 Source: Flink SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable.
 """
 
@@ -193,7 +193,7 @@ class SubtaskCheckpoints:
 class AsynchronousPart:
     """Writes frozen state and answers the coordinator; once cancelled, it releases the state without an answer.
 
-    Files of which the coordinator was not told are deleted again.
+    Files that the coordinator does not know of are deleted again.
     """
 
     def __init__(

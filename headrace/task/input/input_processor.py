@@ -65,8 +65,8 @@ class InputHandler(RowHandler, Protocol):
 class LogicalInput:
     """Reads one input of the head operator, with one valve over all channels of its gate.
 
-    With `pace_by` batches pass in parts, whose time that clock takes: see pacing. `data_set`: what it reads was left
-    by an earlier job, and ClusterDatasetCorruptedError says that it cannot be read.
+    With `pace_by`, the clock that measures them, batches pass in parts (`PacedRows`). `data_set`: the result of an
+    earlier job that is read; if it cannot be, the error is ClusterDatasetCorruptedError.
     """
 
     def __init__(
