@@ -246,8 +246,8 @@ class AssignerContext(WindowAssignerContext):
         return self._runtime_context
 
 
-class WindowEvictorContext(EvictorContext):
-    """Context of evictors: clocks and metrics."""
+class _WindowClocks:
+    """Clocks and metrics, for the contexts of evictors and triggers."""
 
     def __init__(self, timers: InternalTimerService, metrics: UserMetricGroup) -> None:
         self._timers = timers
@@ -256,14 +256,18 @@ class WindowEvictorContext(EvictorContext):
     def get_current_processing_time(self) -> int:
         return self._timers.current_processing_time_ms()
 
-    def get_metric_group(self) -> UserMetricGroup:
-        return self._metrics
-
     def get_current_watermark(self) -> int:
         return self._timers.current_watermark_ms
 
+    def get_metric_group(self) -> UserMetricGroup:
+        return self._metrics
 
-class WindowTriggerContext(OnMergeContext):
+
+class WindowEvictorContext(_WindowClocks, EvictorContext):
+    """Context of evictors: clocks and metrics."""
+
+
+class WindowTriggerContext(_WindowClocks, OnMergeContext):
     """Context of triggers: timers and state of `window` under the current key; `merged`: windows merged into it."""
 
     window: Window
@@ -272,18 +276,8 @@ class WindowTriggerContext(OnMergeContext):
     def __init__(
         self, backend: KeyedStateBackend, timers: InternalTimerService, metrics: UserMetricGroup
     ) -> None:
+        super().__init__(timers, metrics)
         self._backend = backend
-        self._timers = timers
-        self._metrics = metrics
-
-    def get_current_processing_time(self) -> int:
-        return self._timers.current_processing_time_ms()
-
-    def get_metric_group(self) -> UserMetricGroup:
-        return self._metrics
-
-    def get_current_watermark(self) -> int:
-        return self._timers.current_watermark_ms
 
     def register_processing_time_timer(self, time: int) -> None:
         self._timers.register(TimeDomain.PROCESSING_TIME, time, self.window)
