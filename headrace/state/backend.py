@@ -73,28 +73,6 @@ class EntryScope:
         self.entry: Any = NO_KEY
 
 
-class Registered(Protocol):
-    """Kind and scope of a registered state."""
-
-    kind: ClassVar[str]
-    scope: EntryScope
-
-
-def refuse_other_registration(
-    name: str, registered: Registered, kind: str, scope: EntryScope
-) -> None:
-    """Raise StateAccessError unless the state `name` is requested as it was registered."""
-    if registered.kind != kind:
-        raise StateAccessError(
-            f"state '{name}' is already registered as {registered.kind} state: "
-            f"give the {kind} state another name"
-        )
-    if registered.scope is not scope:
-        raise StateAccessError(
-            f"state '{name}' is already registered, once per key and once per window: use two names"
-        )
-
-
 class FrozenTimerQueue(Protocol):
     """Frozen timers of a queue. Any thread; read once."""
 

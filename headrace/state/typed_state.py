@@ -1,17 +1,22 @@
-"""TypedState: base of the handles of keyed state, which keep values in the form of their declared type.
+"""Bases of keyed state: `TypedStateBackend` registers the handles of states, and `TypedState` is the base of handles.
 
-That is the form in which a snapshot gives a value back, so that a restore changes nothing. `KeyForms` converts the keys
-of map states.
+A handle keeps values in the form of their declared type, in which a snapshot gives them back, so that a restore changes
+nothing. `KeyForms` converts the keys of map states. Source: Flink AbstractKeyedStateBackend.
 """
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
+from headrace.core.clock import Clock
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.backend import NO_KEY, EntryScope, Snapshotable, StateAccessError
+from headrace.state.keyed_chunks import KeyedStateForm
+from headrace.state.restored_keyed_state import KeySpace
+from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
 
 class TypedState(State):
@@ -66,6 +71,90 @@ class TypedState(State):
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )
         return list(map(self._kept, checked))
+
+
+Handle = TypeVar("Handle", bound=TypedState)
+
+
+class TypedStateBackend(Snapshotable, Generic[Handle]):
+    """Base of the backends of keyed state: the current key and namespace, clocks, and registered handles by name."""
+
+    handle_classes: ClassVar[Mapping[type[StateDescriptor], Any]]
+
+    def __init__(self, key_space: KeySpace, clock: Clock) -> None:
+        self.key_scope = EntryScope()
+        self.window_scope = EntryScope()
+        self.event_clock = EventClock()
+        self._clocks = TtlClocks(BatchClock(clock), self.event_clock)
+        self._key_space = key_space
+        self._handles: dict[str, Handle] = {}
+
+    @abstractmethod
+    def _new_handle(
+        self, handle_class: Any, descriptor: StateDescriptor, scope: EntryScope
+    ) -> Handle:
+        """Return the handle of a state, registered and with its restored rows."""
+
+    def set_current_key(self, key: Any) -> None:
+        self.key_scope.entry = key
+
+    def set_current_namespace(self, namespace: Any) -> None:
+        self.window_scope.entry = (self.key_scope.entry, namespace)
+
+    def begin_batch(self, row_count: int) -> None:
+        self._clocks.processing.begin_batch()
+
+    def end_batch(self) -> None:
+        self.key_scope.entry = NO_KEY
+        self._clocks.processing.end_batch()
+        self.event_clock.end_batch()
+
+    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
+        return self._handle_of(descriptor, scope)
+
+    def merge_namespaces(
+        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
+    ) -> None:
+        handle = self._handle_of(descriptor, self.window_scope)
+        key = self.key_scope.entry
+        for source in sources:
+            handle.merge_entry((key, target), (key, source))
+
+    def _handle_of(self, descriptor: StateDescriptor, scope: EntryScope) -> Handle:
+        name = descriptor.get_name()
+        handle_class = self._handle_class(descriptor)
+        handle = self._handles.get(name)
+        if handle is None:
+            return self._new_handle(handle_class, descriptor, scope)
+        if handle.kind != handle_class.kind:
+            raise StateAccessError(
+                f"state '{name}' is already registered as {handle.kind} state: "
+                f"give the {handle_class.kind} state another name"
+            )
+        if handle.scope is not scope:
+            raise StateAccessError(
+                f"state '{name}' is already registered, once per key and once per window: use two names"
+            )
+        return handle
+
+    def _handle_class(self, descriptor: StateDescriptor) -> Any:
+        for descriptor_class, handle_class in self.handle_classes.items():
+            if isinstance(descriptor, descriptor_class):
+                return handle_class
+        raise StateAccessError(f"{type(descriptor).__name__} describes no kind of keyed state")
+
+    def _form(self, handle: Handle) -> KeyedStateForm:
+        descriptor = handle.descriptor
+        is_map = isinstance(descriptor, MapStateDescriptor)
+        return KeyedStateForm(
+            name=descriptor.get_name(),
+            kind=handle.kind,
+            scope="window" if handle.scope is self.window_scope else "key",
+            key_type=self._key_space.key_type,
+            value_type=handle.single_value_type(),
+            map_key_type=descriptor.key_type if is_map else None,
+            has_ttl=TtlRules.of(descriptor) is not None,
+        )
 
 
 def no_accumulator() -> TypeError:

@@ -48,8 +48,8 @@ ROOMS: Final[dict[str, Layers]] = {
     "state": (
         ("columns", "evolution", "ttl"),
         ("backend", "keyed_chunks"),
-        ("typed_state",),
         ("restored_keyed_state",),
+        ("typed_state",),
         ("queryable",),
         ("heap",),
         ("rocksdb",),

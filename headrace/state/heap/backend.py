@@ -6,9 +6,9 @@ not change it. `ListState.get` and the views of `MapState` are copies of the con
 while they are iterated. Source: Flink HeapKeyedStateBackend.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -21,16 +21,11 @@ from headrace.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
-    State,
     StateDescriptor,
     ValueStateDescriptor,
 )
 from headrace.state.backend import (
-    NO_KEY,
     EntryScope,
-    Snapshotable,
-    StateAccessError,
-    refuse_other_registration,
 )
 from headrace.state.heap.handles import (
     HeapAggregatingState,
@@ -56,20 +51,22 @@ from headrace.state.queryable.live_rows import (
     waiting_sources,
 )
 from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
-from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
+from headrace.state.ttl import TtlRules
+from headrace.state.typed_state import TypedStateBackend
 
-_HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
-    ValueStateDescriptor: HeapValueState,
-    ListStateDescriptor: HeapListState,
-    MapStateDescriptor: HeapMapState,
-    ReducingStateDescriptor: HeapReducingState,
-    AggregatingStateDescriptor: HeapAggregatingState,
-}
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
 
-class HeapKeyedStateBackend(Snapshotable):
+class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
     """Keyed state in dicts."""
+
+    handle_classes: ClassVar[Mapping[type[StateDescriptor], type[HeapState]]] = {
+        ValueStateDescriptor: HeapValueState,
+        ListStateDescriptor: HeapListState,
+        MapStateDescriptor: HeapMapState,
+        ReducingStateDescriptor: HeapReducingState,
+        AggregatingStateDescriptor: HeapAggregatingState,
+    }
 
     def __init__(
         self,
@@ -77,51 +74,31 @@ class HeapKeyedStateBackend(Snapshotable):
         restored: RestoredKeyedState | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.event_clock = EventClock()
-        self._clocks = TtlClocks(BatchClock(clock or SystemClock()), self.event_clock)
-        self._key_space = key_space
+        super().__init__(key_space, clock or SystemClock())
         self._restored = restored
-        self.key_scope = EntryScope()
-        self.window_scope = EntryScope()
-        self._handles: dict[str, HeapState] = {}
         self._ttl_handles: list[TtlHeapState] = []
-
-    def set_current_key(self, key: Any) -> None:
-        self.key_scope.entry = key
-
-    def set_current_namespace(self, namespace: Any) -> None:
-        self.window_scope.entry = (self.key_scope.entry, namespace)
-
-    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
-        name = descriptor.get_name()
-        handle_class = _handle_class(descriptor)
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._new_handle(handle_class, descriptor, scope)
-            if self._restored is not None:
-                for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
-                    handle.load(rows)
-            self._handles[name] = handle
-        else:
-            refuse_other_registration(name, handle, handle_class.kind, scope)
-        return handle
 
     def has_unclaimed(self, name: str) -> bool:
         return self._restored is not None and self._restored.holds(name)
 
     def begin_batch(self, row_count: int) -> None:
         if self._ttl_handles:
-            self._clocks.processing.begin_batch()
+            super().begin_batch(row_count)
             for handle in self._ttl_handles:
                 if handle.rules.cleans_every_record:
                     handle.sweep(handle.rules.cleanup_size * row_count)
 
-    def end_batch(self) -> None:
-        self.key_scope.entry = NO_KEY
-        self._clocks.processing.end_batch()
-        self.event_clock.end_batch()
-
     def _new_handle(
+        self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
+    ) -> HeapState:
+        handle = self._empty_handle(handle_class, descriptor, scope)
+        if self._restored is not None:
+            for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
+                handle.load(rows)
+        self._handles[descriptor.get_name()] = handle
+        return handle
+
+    def _empty_handle(
         self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
     ) -> HeapState:
         rules = TtlRules.of(descriptor)
@@ -133,15 +110,6 @@ class HeapKeyedStateBackend(Snapshotable):
         handle: TtlHeapState = TTL_HANDLES[handle_class](descriptor, scope, rules, clock)
         self._ttl_handles.append(handle)
         return handle
-
-    def merge_namespaces(
-        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
-    ) -> None:
-        self.get_state(descriptor, self.window_scope)
-        handle = self._handles[descriptor.get_name()]
-        key = self.key_scope.entry
-        for source in sources:
-            handle.merge_entry((key, target), (key, source))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
         tables = [
@@ -180,26 +148,11 @@ class HeapKeyedStateBackend(Snapshotable):
         """Release everything."""
         self._handles.clear()
 
-    def _form(self, handle: HeapState) -> KeyedStateForm:
-        descriptor = handle.descriptor
-        return KeyedStateForm(
-            name=descriptor.get_name(),
-            kind=handle.kind,
-            scope="window" if handle.scope is self.window_scope else "key",
-            key_type=self._key_space.key_type,
-            value_type=handle.single_value_type(),
-            map_key_type=descriptor.key_type
-            if isinstance(descriptor, MapStateDescriptor)
-            else None,
-            has_ttl=isinstance(handle, TtlHeapState),
-        )
-
     def create_timer_queue(self, name: str) -> HeapTimerQueue:
         return HeapTimerQueue()
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
-        self.get_state(descriptor, self.key_scope)
-        return list(self._handles[descriptor.get_name()].entries)
+        return list(self._handle_of(descriptor, self.key_scope).entries)
 
     def key_count(self, name: str) -> int:
         handle = self._handles.get(name)
@@ -208,10 +161,3 @@ class HeapKeyedStateBackend(Snapshotable):
     def total_entry_count(self) -> int:
         """Return the number of entries of all states, for tests that nothing is left behind."""
         return sum(len(handle.entries) for handle in self._handles.values())
-
-
-def _handle_class(descriptor: StateDescriptor) -> type[HeapState]:
-    for descriptor_class, handle_class in _HANDLES.items():
-        if isinstance(descriptor, descriptor_class):
-            return handle_class
-    raise StateAccessError(f"{type(descriptor).__name__} describes no kind of keyed state")

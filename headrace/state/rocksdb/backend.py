@@ -28,13 +28,11 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotW
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
+from headrace.functions.state import MapStateDescriptor, StateDescriptor
 from headrace.state.backend import (
-    NO_KEY,
     EntryScope,
     FrozenState,
     TimerQueue,
-    refuse_other_registration,
 )
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows, rows_to_table
@@ -58,7 +56,6 @@ from headrace.state.rocksdb.handles import (
     ROCKS_HANDLES,
     Positions,
     RocksState,
-    RocksValueState,
     StateHome,
 )
 from headrace.state.rocksdb.keys import (
@@ -82,13 +79,16 @@ from headrace.state.rocksdb.snapshots import (
     restore_databases,
 )
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
-from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
+from headrace.state.ttl import NO_STAMP
+from headrace.state.typed_state import TypedStateBackend
 
 Stored = tuple[bytes, bytes]
 
 
-class RocksDBKeyedStateBackend:
+class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
     """Keyed state in RocksDB."""
+
+    handle_classes = ROCKS_HANDLES
 
     def __init__(
         self,
@@ -100,17 +100,12 @@ class RocksDBKeyedStateBackend:
         settings: Settings,
         scratch: str,
     ) -> None:
-        self.key_scope = EntryScope()
-        self.window_scope = EntryScope()
-        self._key_space = key_space
+        super().__init__(key_space, clock)
         self._restored = restored
         self._keys = CompositeKeys(key_space)
-        self.event_clock = EventClock()
-        self._clocks = TtlClocks(BatchClock(clock), self.event_clock)
         self._is_incremental = settings.get_option(INCREMENTAL)
         self._timers_in = member_of(TimerServiceFactory, settings, ROCKSDB_TIMERS)
         self._timers_cached = settings.get_option(ROCKSDB_TIMERS_CACHED)
-        self._handles: dict[str, RocksState] = {}
         database = Database(
             settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
             settings.get_option(ROCKSDB_MEMORY),
@@ -131,42 +126,9 @@ class RocksDBKeyedStateBackend:
         """Files that each pending checkpoint refers to; while it is being written, those that it surely shares."""
         self._home = StateHome(self._keys, self._clocks, Positions(found.following_position))
 
-    def set_current_key(self, key: Any) -> None:
-        self.key_scope.entry = key
-
-    def set_current_namespace(self, namespace: Any) -> None:
-        self.window_scope.entry = (self.key_scope.entry, namespace)
-
-    def begin_batch(self, row_count: int) -> None:
-        self._clocks.processing.begin_batch()
-
-    def end_batch(self) -> None:
-        self.key_scope.entry = NO_KEY
-        self._clocks.processing.end_batch()
-        self.event_clock.end_batch()
-
-    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
-        name = descriptor.get_name()
-        handle_class = _handle_class(descriptor)
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._new_handle(handle_class, descriptor, scope)
-        else:
-            refuse_other_registration(name, handle, handle_class.kind, scope)
-        return handle
-
     def has_unclaimed(self, name: str) -> bool:
         is_in_database = name in self._forms and name not in self._handles
         return is_in_database or self._restored.holds(name)
-
-    def merge_namespaces(
-        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
-    ) -> None:
-        self.get_state(descriptor, self.window_scope)
-        handle = self._handles[descriptor.get_name()]
-        key = self.key_scope.entry
-        for source in sources:
-            handle.merge_entry((key, target), (key, source))
 
     def create_timer_queue(self, name: str) -> TimerQueue:
         if self._timers_in is TimerServiceFactory.ROCKSDB:
@@ -183,7 +145,7 @@ class RocksDBKeyedStateBackend:
         return queue
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
-        self.get_state(descriptor, self.key_scope)
+        self._handle_of(descriptor, self.key_scope)
         return self._entries(descriptor.get_name())
 
     def key_count(self, name: str) -> int:
@@ -306,19 +268,6 @@ class RocksDBKeyedStateBackend:
         self._handles[name], self._forms[name] = handle, form
         return handle
 
-    def _form(self, handle: RocksState) -> KeyedStateForm:
-        descriptor = handle.descriptor
-        is_map = isinstance(descriptor, MapStateDescriptor)
-        return KeyedStateForm(
-            name=descriptor.get_name(),
-            kind=handle.kind,
-            scope="window" if handle.is_window else "key",
-            key_type=self._key_space.key_type,
-            value_type=handle.single_value_type(),
-            map_key_type=descriptor.key_type if is_map else None,
-            has_ttl=handle.lifetime is not None,
-        )
-
     def _follow(self, known: KeyedStateForm, form: KeyedStateForm, handle: RocksState) -> None:
         """Convert rows of a restored database to the requested form. StateIncompatibleError."""
         changes = handle.descriptor.field_changes
@@ -362,13 +311,6 @@ class FrozenRocksDB:
 
     def discard(self) -> None:
         self._database.discard()
-
-
-def _handle_class(descriptor: StateDescriptor) -> type[RocksState]:
-    for descriptor_class, handle_class in ROCKS_HANDLES.items():
-        if isinstance(descriptor, descriptor_class):
-            return handle_class
-    return RocksValueState
 
 
 class TablePieces:

@@ -21,6 +21,7 @@ from headrace.functions.state import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueState,
+    ValueStateDescriptor,
 )
 from headrace.state.backend import EntryScope
 from headrace.state.rocksdb.keys import (
@@ -327,6 +328,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
 
 
 ROCKS_HANDLES: Final[dict[type[StateDescriptor], type[RocksState]]] = {
+    ValueStateDescriptor: RocksValueState,
     ListStateDescriptor: RocksListState,
     MapStateDescriptor: RocksMapState,
     ReducingStateDescriptor: RocksReducingState,
