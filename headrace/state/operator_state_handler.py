@@ -7,7 +7,7 @@ StreamTaskStateInitializer.
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final
 
 from headrace.checkpoint.handles import (
     OperatorSubtaskState,
@@ -23,10 +23,10 @@ from headrace.core.config import Settings
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.metrics.groups import MetricGroup
-from headrace.state.backend import FrozenPart, FrozenState, KeyedStateBackend, Snapshotable
+from headrace.state.backend import FrozenPart, FrozenState, Snapshotable
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap.backend import HeapKeyedStateBackend
-from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
+from headrace.state.keyed_chunks import OPAQUE
 from headrace.state.operator_state_backend import (
     OperatorStateBackend,
     OperatorStateSnapshots,
@@ -35,29 +35,10 @@ from headrace.state.operator_state_backend import (
 )
 from headrace.state.queryable.live_rows import LiveReadable, LiveSource, waiting_sources
 from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState, UnclaimedStates
+from headrace.state.typed_state import TypedStateBackend
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})
-
-
-class KeyedBackend(KeyedStateBackend, Snapshotable, Protocol):
-    """A backend of keyed state that takes part in snapshots."""
-
-    def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all requested states."""
-        ...
-
-    def live_sources(self) -> list[LiveSource]:
-        """Return a source of live rows for each state."""
-        ...
-
-    def total_entry_count(self) -> int:
-        """Return the number of entries of all states, for tests that nothing is left behind."""
-        ...
-
-    def close(self) -> None:
-        """Release all resources; idempotent."""
-        ...
 
 
 class NothingToRead:
@@ -111,17 +92,17 @@ class OperatorStateHandler:
         self._metrics = metrics
         self._snapshotables: dict[str, Snapshotable] = {}
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
-        self._keyed_backend: KeyedBackend | None = None
+        self._keyed_backend: TypedStateBackend[Any] | None = None
         self._has_warned = False
         self._operator_state: OperatorStateBackend | None = None
 
-    def create_keyed_backend(self) -> KeyedBackend:
+    def create_keyed_backend(self) -> TypedStateBackend[Any]:
         """Return the operator's backend of keyed state, of `state.backend.type`; called once, in `open`."""
         assert self._keyed_backend is None, "an operator has one keyed backend"
         self._keyed_backend = self._new_backend()
         return self._keyed_backend
 
-    def _new_backend(self) -> KeyedBackend:
+    def _new_backend(self) -> TypedStateBackend[Any]:
         native = [chunk for chunk in self._chunks if chunk.table is StateTable.NATIVE]
         kind = member_of(StateBackendType, self._settings, STATE_BACKEND_TYPE)
         if kind is StateBackendType.ROCKSDB:

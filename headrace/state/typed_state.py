@@ -13,8 +13,15 @@ from headrace.core.errors import RecordTypeError
 from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import NO_KEY, EntryScope, Snapshotable, StateAccessError
+from headrace.state.backend import (
+    NO_KEY,
+    EntryScope,
+    KeyedStateBackend,
+    Snapshotable,
+    StateAccessError,
+)
 from headrace.state.keyed_chunks import KeyedStateForm
+from headrace.state.queryable.live_rows import LiveSource
 from headrace.state.restored_keyed_state import KeySpace
 from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
@@ -76,7 +83,7 @@ class TypedState(State):
 Handle = TypeVar("Handle", bound=TypedState)
 
 
-class TypedStateBackend(Snapshotable, Generic[Handle]):
+class TypedStateBackend(KeyedStateBackend, Snapshotable, Generic[Handle]):
     """Base of the backends of keyed state: the current key and namespace, clocks, and registered handles by name."""
 
     handle_classes: ClassVar[Mapping[type[StateDescriptor], Any]]
@@ -94,6 +101,22 @@ class TypedStateBackend(Snapshotable, Generic[Handle]):
         self, handle_class: Any, descriptor: StateDescriptor, scope: EntryScope
     ) -> Handle:
         """Return the handle of a state, registered and with its restored rows."""
+
+    @abstractmethod
+    def live_sources(self) -> list[LiveSource]:
+        """Return a source of live rows for each state."""
+
+    @abstractmethod
+    def total_entry_count(self) -> int:
+        """Return the number of entries of all states, for tests that nothing is left behind."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources; idempotent."""
+
+    def forms(self) -> list[KeyedStateForm]:
+        """Return the forms of all requested states."""
+        return [self._form(handle) for handle in self._handles.values()]
 
     def set_current_key(self, key: Any) -> None:
         self.key_scope.entry = key

@@ -5,7 +5,7 @@ Source: Flink OneInputStreamTask, TwoInputStreamTask, StreamMultipleInputProcess
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -29,28 +29,6 @@ _NAMED_MAX: Final = 8
 """Limit of channels without a barrier that are named in a report."""
 
 
-class InputInTurn(Protocol):
-    """An input as InputTurns sees it; implemented by input_processor.LogicalInput."""
-
-    @property
-    def stop_mode(self) -> StopMode:
-        """Mode in which its data ended; valid once `has_ended`."""
-        ...
-
-    @property
-    def has_ended(self) -> bool:
-        """True once all of its data was taken."""
-        ...
-
-    def process_next(self) -> bool:
-        """Take one element; False if there is none."""
-        ...
-
-    def on_available(self, callback: Callable[[], None], /) -> None:
-        """Call `callback`, from any thread, once there is an element."""
-        ...
-
-
 class InputTurns:
     """Reads two inputs in turn, one element at a time, or one of them while the other is empty.
 
@@ -60,7 +38,7 @@ class InputTurns:
 
     def __init__(
         self,
-        inputs: tuple[InputInTurn, InputInTurn],
+        inputs: tuple[LogicalInput, LogicalInput],
         end_input: Callable[[int], None],
         wake: Callable[[], None],
     ) -> None:

@@ -40,7 +40,6 @@ from headrace.state.heap.snapshots import EntryPieces, FrozenHeap, FrozenTable
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.heap.ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import (
-    KeyedStateForm,
     no_rows,
 )
 from headrace.state.queryable.live_rows import (
@@ -122,10 +121,6 @@ class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
             for handle in self._handles.values()
         ]
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
-
-    def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all requested states."""
-        return [self._form(handle) for handle in self._handles.values()]
 
     def live_sources(self) -> list[LiveSource]:
         """Return a source of live rows for each state."""

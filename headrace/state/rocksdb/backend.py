@@ -219,10 +219,6 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         self._uploads.pop(checkpoint_id, None)
 
-    def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all requested states."""
-        return [self._forms[name] for name in self._handles]
-
     def live_sources(self) -> list[LiveSource]:
         """Return a source of live rows for each state, also for those of a restored database."""
         own = [keyed_source(form, partial(self._live_rows, form)) for form in self._forms.values()]
