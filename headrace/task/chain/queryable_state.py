@@ -150,7 +150,7 @@ class _RowAnswer:
         self.row_count = 0
 
     def take(self, table: pa.Table, expired_until_ms: int | None) -> ReadLimit | None:
-        """Add rows while there is room; return the answer if they complete it."""
+        """Add rows while there is room; return the limit that ends the answer, if one is reached."""
         shown = self.by_life(table, expired_until_ms)
         limit: ReadLimit | None = None
         room = self._query.row_count_max - self.row_count
@@ -277,7 +277,7 @@ class _RunningRead:
         return structs.replace(result, pieces=pieces, row_count=self._rows.row_count)
 
     def _no_rows(self, answer: _RowAnswer) -> Iterator[bytes]:
-        """Return an answer without rows, which has the columns of the state."""
+        """Yield streams without rows, which have the columns of the states."""
         for state in self._states:
             schema = answer.by_life(state.rows.schema().empty_table(), None).schema
             yield stream_bytes(schema, [])
