@@ -33,7 +33,7 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError
 from headrace.network.gates.gate import BatchElement
 from headrace.network.gates.single_input_gate import SingleInputGate
-from headrace.task.input.debloating import GateDebloating
+from headrace.task.input.gate_debloating import GateDebloating
 from headrace.task.mailbox import MailboxTimers
 
 SAMPLE_EVERY = 16

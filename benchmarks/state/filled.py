@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk
-from headrace.checkpoint.storage.subtask_storage import SubtaskStorage, open_reader
+from headrace.checkpoint.storage.subtask_storage import StateReader, SubtaskStorage
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.operator_spec import OperatorTypes
@@ -15,7 +15,7 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
 from headrace.state.backend import FrozenState
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 VALUE_BYTES = 100
 """Of a value, up to a million keys; beyond that values are larger instead."""
@@ -50,14 +50,14 @@ class FilledState:
         self.directory = tempfile.mkdtemp(prefix="headrace-bench-")
         self.settings = Settings(BACKENDS[backend])
         pickled = Types.PICKLED_BYTE_ARRAY()
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             key_groups=key_groups,
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(pickled, Types.LONG()),), BatchType(pickled)),
             settings=self.settings,
             restored=restored,
             restored_checkpoint_id=None if restored is None else 1,
-            reader=open_reader(self.settings),
+            reader=StateReader(),
             scratch=self.directory,
         )
         self.backend = self.states.create_keyed_backend()

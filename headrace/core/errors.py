@@ -52,7 +52,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError
-+- state.snapshots: StateNotStorableError
++- state.backend: StateNotStorableError
 +- cluster.job_master.checkpointing.protocol.checkpoint_plan: CheckpointRefusedError
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect: CollectBufferExceededError

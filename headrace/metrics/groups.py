@@ -26,7 +26,7 @@ class MetricGroup:
     """A named place for metrics and sub-groups.
 
     Asking twice for a name gives the same group or metric; a name that already stands for another kind of metric is
-    a ValueError. `scope` are the names from the root down to here, `variables` what key/value groups set.
+    a ValueError. `scope`: the names from the root down to here; `variables`: those that key/value groups set.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MetricGroup:
         return self._metric(name, Counter, Counter)
 
     def gauge(self, name: str | MetricName, obj: Callable[[], Number]) -> None:
-        """Have `obj` asked for the value; a later callable takes the place of an earlier one."""
+        """Register `obj` as the source of the value; a later callable replaces an earlier one."""
         key = _key(name)
         gauge = Gauge(obj)
         self._metric(key, Gauge, lambda: gauge)
@@ -63,7 +63,7 @@ class MetricGroup:
         return self._metric(name, Meter, lambda: Meter(self._clock, time_span_in_seconds))
 
     def rate(self, name: str | MetricName, read: Callable[[], int]) -> None:
-        """Register how fast the count that `read` returns grows, per second over the last minute."""
+        """Register the rate of the count that `read` returns, per second over the last minute."""
         key = _key(name)
         rate = RateOf(self._clock, read)
         self._metric(key, Meter, lambda: rate)

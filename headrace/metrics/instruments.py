@@ -1,7 +1,7 @@
 """Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
 
-Only the owning thread writes; any thread may read, and may see a value that is one event old. What an event costs is
-one or two additions: clocks are read by the reader.
+Only the owning thread writes; any thread may read, and may see a value that is one event old. An event costs one
+or two additions: the reader reads the clock.
 """
 
 from abc import ABC, abstractmethod
@@ -45,7 +45,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is asked for."""
+    """A value that is read from a callable."""
 
     def __init__(self, read: Callable[[], Number]) -> None:
         self._read = read
@@ -98,7 +98,7 @@ class Meter(Metric):
 
 
 class RateOf(Meter):
-    """The rate of a count that somebody else keeps. What cannot be read any more rises no more."""
+    """The rate of a count that another object keeps; a count that cannot be read any more does not grow."""
 
     def __init__(self, clock: Clock, read: Callable[[], int]) -> None:
         super().__init__(clock)

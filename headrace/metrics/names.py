@@ -1,10 +1,12 @@
-"""Every metric of the runtime: name, kind, unit, scope and meaning. Names are Flink's where the meaning is the same.
+"""Names of the runtime's metrics, with kind, unit, scope, meaning and the rule that combines subtasks.
 
-Users' metrics are not listed. A name with `…PerSecond` beside it is the rate of the count without the ending.
+Names are Flink's where the meaning is the same; a metric with the ending `PerSecond` is the rate of the count without
+it. `combine_metrics` makes values of a vertex from those of its subtasks. Only the name of a user's metric is known:
+the endings that instruments add tell minima, maxima and quantiles; everything else is summed.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,7 +72,6 @@ _C, _G, _M, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.METER, MetricK
 _TASK, _OPERATOR, _TM = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.TASK_MANAGER
 _SUM, _MAX = Combination.SUM, Combination.MAX
 _MIN, _AVERAGE = Combination.MIN, Combination.AVERAGE
-
 # Records, bytes and buffers of a task.
 NUM_RECORDS_IN = _row("numRecordsIn", _C, "", _TASK, "Records received.")
 NUM_RECORDS_OUT = _row("numRecordsOut", _C, "", _TASK, "Records sent.")
@@ -88,7 +89,6 @@ NUM_BUFFERS_IN_LOCAL = _row("numBuffersInLocal", _C, "", _TASK, "Batches from th
 NUM_BUFFERS_IN_REMOTE = _row("numBuffersInRemote", _C, "", _TASK, "Batches from other processes.")
 NUM_BUFFERS_OUT = _row("numBuffersOut", _C, "", _TASK, "Batches sent.")
 NUM_BUFFERS_OUT_PER_SECOND = _row("numBuffersOutPerSecond", _M, "1/s", _TASK, "Batches sent.")
-
 # How a task spends its time: the first three sum to 1000.
 BUSY_TIME = _row("busyTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent working.", _AVERAGE)
 IDLE_TIME = _row(
@@ -146,7 +146,6 @@ ACCUMULATE_BACK_PRESSURED_TIME = _row(
 )
 MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
 MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.", _SUM)
-
 # Event time.
 CURRENT_INPUT_WATERMARK = _row(
     "currentInputWatermark", _G, "epoch ms", _TASK, "Last watermark received.", _MIN
@@ -167,7 +166,6 @@ NUM_RECORDS_AHEAD_OF_TIME = _row(
     _OPERATOR,
     "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
 )
-
 LATENCY = _row(
     "latency",
     _H,
@@ -176,7 +174,6 @@ LATENCY = _row(
     "Age of the latency markers that came, below `latency.source_id.….operator_id.….operator_subtask_index.…`.",
     _AVERAGE,
 )
-
 # The exchange. Pools have the greatest share: one subtask without a free buffer holds up the whole vertex.
 INPUT_QUEUE_LENGTH = _row("inputQueueLength", _G, "", _TASK, "Batches that wait in channels.", _SUM)
 INPUT_QUEUE_SIZE = _row("inputQueueSize", _G, "bytes", _TASK, "Bytes that wait in channels.", _SUM)
@@ -279,17 +276,58 @@ USED_MEMORY = _row("UsedMemory", _G, "bytes", _TM, "Network memory in use.")
 REQUESTED_MEMORY_USAGE = _row(
     "RequestedMemoryUsage", _G, "%", _TM, "Network memory asked for by all pools, of what there is."
 )
-
 METRIC_NAMES: Final[tuple[MetricName, ...]] = tuple(_TABLE)
-"""The table, in the order of this file."""
-
+"""All rows, in the order of this file."""
 _MOMENTARY: Final = frozenset(row.name for row in METRIC_NAMES if row.unit.endswith("/s"))
 
 
 def without_rates(values: Mapping[str, float]) -> dict[str, float]:
-    """Return what of a task's last snapshot stays true: a task that has ended is neither busy nor fast."""
+    """Return the last snapshot of a task that has ended, without rates and states of the moment."""
     return {
         name: value
         for name, value in values.items()
         if name.rpartition(".")[2] not in _MOMENTARY and name != IS_BACK_PRESSURED.name
     }
+
+
+_RULES: Final = {row.name: row.combination for row in METRIC_NAMES}
+_ENDINGS: Final = {
+    "min": Combination.MIN,
+    "max": Combination.MAX,
+    # Quantiles of several windows have no exact union; their mean lies among them.
+    **dict.fromkeys(
+        ("mean", "stddev", "median", "p75", "p90", "p95", "p98", "p99", "p999"),
+        Combination.AVERAGE,
+    ),
+}
+
+
+def combination_of(name: str) -> Combination:
+    """Return the rule for a name as in a snapshot: plain, or below an operator and groups of the user's."""
+    last = name.rpartition(".")[2]
+    rule = _RULES.get(last)
+    if rule is None:
+        stem, _, ending = last.rpartition("_")
+        rule = _ENDINGS.get(ending) if stem else None
+    return rule or Combination.SUM
+
+
+def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return one snapshot for several; a name that some of them lack is combined over those that have it."""
+    collected: dict[str, list[float]] = {}
+    for snapshot in snapshots:
+        for name, value in snapshot.items():
+            collected.setdefault(name, []).append(value)
+    return {name: _combine(combination_of(name), values) for name, values in collected.items()}
+
+
+def _combine(rule: Combination, values: Sequence[float]) -> float:
+    match rule:
+        case Combination.SUM:
+            return sum(values)
+        case Combination.MAX:
+            return max(values)
+        case Combination.MIN:
+            return min(values)
+        case Combination.AVERAGE:
+            return sum(values) / len(values)

@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.functions.specs import columnar_specs, operator_specs, window_specs
-from headrace.operators.async_io.async_io import AsyncWaitOperator
+from headrace.operators.columns.batch_functions import (
+    CacheOperator,
+    FilterExpressionOperator,
+    MapBatchesOperator,
+    ProjectOperator,
+    SelectExpressionsOperator,
+)
 from headrace.operators.columns.local_aggregate import (
     LocalAggregateOperator,
     LocalSessionAggregateOperator,
@@ -13,20 +19,14 @@ from headrace.operators.columns.local_aggregate import (
 from headrace.operators.columns.row_join import RowJoinOperator, WindowRowJoinOperator
 from headrace.operators.columns.session_aggregate import SessionAggregateOperator
 from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
+from headrace.operators.columns.window_aggregate import WindowAggregateOperator
 from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
-from headrace.operators.joins.interval_join import IntervalJoinOperator
-from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
+from headrace.operators.record.async_wait_operator import AsyncWaitOperator
 from headrace.operators.record.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from headrace.operators.record.columnar import (
-    CacheOperator,
-    FilterExpressionOperator,
-    MapBatchesOperator,
-    ProjectOperator,
-    SelectExpressionsOperator,
-)
+from headrace.operators.record.interval_join import IntervalJoinOperator
 from headrace.operators.record.keys import KeyByOperator, KeyedValuesOperator
 from headrace.operators.record.process import (
     CoProcessOperator,
@@ -43,13 +43,16 @@ from headrace.operators.record.record import (
 )
 from headrace.operators.record.reduce import ReduceOperator, RollingAggregationOperator
 from headrace.operators.runtime.operator import Operator
-from headrace.operators.sources_sinks.sink_writer import SinkWriterOperator
-from headrace.operators.sources_sinks.sinks import CollectOperator, PrintOperator
+from headrace.operators.sources_sinks.sinks import (
+    CollectOperator,
+    PrintOperator,
+    SinkWriterOperator,
+)
 from headrace.operators.sources_sinks.sources import (
     SourceReaderOperator,
     TimestampsAndWatermarksOperator,
 )
-from headrace.operators.windowing.aggregate_operator import WindowAggregateOperator
+from headrace.operators.windowing.window_join import CoGroupOperator, WindowJoinOperator
 from headrace.operators.windowing.window_operator import WindowOperator
 
 _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {

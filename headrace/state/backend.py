@@ -1,19 +1,16 @@
-"""Interface of keyed state backends: states by descriptor, found under the current key and namespace.
+"""Interfaces of state: keyed backends, timer queues, and what is written of them at a checkpoint.
 
-An operator owns one backend. It sets the current key before each record and each timer; the handles that user code
-holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is addressed by
-the key alone, and `window_scope`, where it is addressed by (key, namespace), the namespace being a window.
+An operator owns one backend of keyed state. It sets the current key before each record and each timer; the handles
+that user code holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is
+addressed by the key alone, and `window_scope`, where it is addressed by (key, namespace), the namespace being a window.
+Timers are a set of (time, key, namespace) in one queue per time domain, polled in order of time.
 
-Source: Flink KeyedStateBackend, AbstractKeyedStateBackend.
-
-From live state to chunks and back: what an operator's states offer when a checkpoint is taken.
-
-A checkpoint has two parts. In the synchronous one, on the mailbox thread between two batches, each Snapshotable is
-frozen: that must be cheap and must not see later changes. In the asynchronous one, on another thread, what was frozen
-is written. Source: Flink SnapshotStrategyRunner, OperatorSnapshotFutures.
+A snapshot has two parts. In the synchronous one, on the mailbox thread between two batches, each `Snapshotable` is
+frozen: that must be cheap, and must not see later changes. In the asynchronous one, another thread writes the frozen
+state. Source: Flink KeyedStateBackend, KeyGroupedInternalPriorityQueue, SnapshotStrategyRunner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from headrace.checkpoint.handles import StateChunk
@@ -21,9 +18,14 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
 from headrace.functions.state import State, StateDescriptor
-from headrace.state.timer_queue import TimerQueue
 from headrace.state.ttl import EventClock
 
+Timer = tuple[int, Any, Any]
+"""(time, key, namespace)"""
+TimerCallback = Callable[[int, Any, Any], None]
+"""Called with (time, key, namespace) of a timer that fires."""
+IsEnough = Callable[[], bool]
+"""Returns whether timers that are still due should wait."""
 S = TypeVar("S", bound=State)
 
 
@@ -44,7 +46,7 @@ class StateAccessError(HeadraceError):
 
 
 class _NoKey:
-    """Stands where no key is current; looking it up in any table raises, so look-ups need no check of their own."""
+    """Placeholder if no key is current; looking it up in a table raises, so that look-ups need no check."""
 
     def __hash__(self) -> NoReturn:
         raise StateAccessError(
@@ -60,7 +62,7 @@ NO_KEY: Any = _NoKey()
 
 
 class EntryScope:
-    """The address under which the handles of a scope look: the key, or the pair (key, namespace).
+    """Address of the current entry of a scope: the key, or the pair (key, namespace).
 
     Hot loops assign `entry` directly.
     """
@@ -71,26 +73,52 @@ class EntryScope:
         self.entry: Any = NO_KEY
 
 
-class Registered(Protocol):
-    """A handle, as far as a second registration of its state's name concerns it."""
+class FrozenTimerQueue(Protocol):
+    """Frozen timers of a queue. Any thread; read once."""
 
-    kind: ClassVar[str]
-    scope: EntryScope
+    is_by_key_group: ClassVar[bool]
+    """True if timers come in order of key group."""
+
+    def __iter__(self) -> Iterator[Timer]:
+        """Yield every timer that a snapshot has to write as a row."""
+        ...
+
+    def release(self) -> None:
+        """Release what was held for it. Idempotent."""
+        ...
 
 
-def refuse_other_registration(
-    name: str, registered: Registered, kind: str, scope: EntryScope
-) -> None:
-    """StateAccessError unless the state `name` is asked for again as it was registered."""
-    if registered.kind != kind:
-        raise StateAccessError(
-            f"state '{name}' is already registered as {registered.kind} state: "
-            f"give the {kind} state another name"
-        )
-    if registered.scope is not scope:
-        raise StateAccessError(
-            f"state '{name}' is already registered, once per key and once per window: use two names"
-        )
+class TimerQueue(Protocol):
+    """Timers of one time domain of an operator on a subtask; equal times in any order. Mailbox thread only."""
+
+    def __len__(self) -> int:
+        """Return the number of timers, for tests: may look at each of them."""
+        ...
+
+    def register(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Add a timer; no effect if it is there already."""
+        ...
+
+    def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Remove a timer; no effect if there is none."""
+        ...
+
+    def next_time_ms(self) -> int | None:
+        """Return the time of the first timer, or None without timers."""
+        ...
+
+    def fire_until(
+        self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
+    ) -> bool:
+        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register.
+
+        `is_enough` is called after each of them; if it returns True the others stay, and the result is False.
+        """
+        ...
+
+    def freeze(self, options: CheckpointOptions) -> FrozenTimerQueue:
+        """Return all present timers; none if the backend's own snapshot has them in its files. Cheap."""
+        ...
 
 
 class KeyedStateBackend(Protocol):
@@ -99,7 +127,7 @@ class KeyedStateBackend(Protocol):
     key_scope: EntryScope
     window_scope: EntryScope
     event_clock: EventClock
-    """What states with a time to live in event time go by; the operator moves it."""
+    """Clock of states with a time to live in event time; the operator advances it."""
 
     def set_current_key(self, key: Any) -> None:
         """Make `key` (hashable) current in the key scope."""
@@ -117,28 +145,28 @@ class KeyedStateBackend(Protocol):
         ...
 
     def has_unclaimed(self, name: str) -> bool:
-        """Whether a state of that name was restored which nobody has asked for."""
+        """Return whether a state of that name was restored and not requested yet."""
         ...
 
     def begin_batch(self, row_count: int) -> None:
-        """A batch (or timers, 0 rows) is going to be handled: time to live counts from now until `end_batch`."""
+        """Begin a batch (or timers, 0 rows): the clocks of time to live stand still until `end_batch`."""
         ...
 
     def end_batch(self) -> None:
-        """The batch is handled: no key is current any more."""
+        """End the batch: no key is current any more."""
         ...
 
     def merge_namespaces(
         self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
     ) -> None:
-        """Move what the current key has in `sources` of the window scope into `target`.
+        """Move the current key's entries of `sources` in the window scope into `target`.
 
         Lists are concatenated, reducing and aggregating states merged; other kinds cannot be merged.
         """
         ...
 
     def create_timer_queue(self, name: str) -> TimerQueue:
-        """Return the timers called `name`; what the backend's own files hold of them is there again. Once per name."""
+        """Return the queue of timers called `name`, with those restored from the backend's own files. Once per name."""
         ...
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
@@ -146,12 +174,12 @@ class KeyedStateBackend(Protocol):
         ...
 
     def key_count(self, name: str) -> int:
-        """Number of entries of the state `name`, for tests and metrics."""
+        """Return the number of entries of the state `name`, for tests and metrics."""
         ...
 
 
 class StateNotStorableError(HeadraceError):
-    """A state holds a value that cannot be written under its type: no later snapshot could be written either."""
+    """A state holds a value that cannot be written under its type, so that no later snapshot can be written."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -161,42 +189,39 @@ class StateNotStorableError(HeadraceError):
 
 
 class FrozenState(Protocol):
-    """State as it was at the synchronous part."""
+    """Frozen state of the synchronous part of a snapshot."""
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """Write it; on a thread other than the task's. Once."""
+        """Write the state, once, on a thread other than the task's."""
         ...
 
     def discard(self) -> None:
-        """It is written, or the checkpoint was aborted: let go of what was held for it. Idempotent, any thread."""
-        ...
+        """Release the state: it is written, or the checkpoint was aborted. Idempotent, any thread."""
 
 
 class Snapshotable(Protocol):
-    """Some state of one operator."""
+    """A part of an operator's state that takes part in snapshots. Only `freeze` must be implemented."""
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> FrozenState:
         """Return the state as it is now. Mailbox thread; cheap."""
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is published: what it stored may be referred to by increments. Mailbox thread."""
-        ...
+        """Note a published checkpoint, to whose files increments may refer. Mailbox thread."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A checkpoint came to nothing: what it stored must not be referred to. Mailbox thread."""
-        ...
+        """Note a failed checkpoint, to whose files nothing may refer. Mailbox thread."""
 
 
 class FrozenPart:
-    """Frozen state of an operator, which is named where a value cannot be written. See FrozenState."""
+    """Frozen state of an operator, whose name goes into the error for a value that cannot be written."""
 
     def __init__(self, state: FrozenState, operator_name: str) -> None:
         self._state = state
         self._operator_name = operator_name
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """See FrozenState. StateNotStorableError."""
+        """Write the state. StateNotStorableError."""
         try:
             return self._state.write(writer)
         except RecordTypeError as error:

@@ -1,10 +1,12 @@
-"""ColumnarRows: keyed state that is a table of Arrow columns, with the hash of each row's key in `$key_hash`.
+"""Keyed state that is a table of Arrow columns, stored as COLUMNAR chunks in order of key groups.
 
-Tables never change once they are made, so freezing is taking references. Snapshots are COLUMNAR chunks in order of key
-groups, which a restore at another parallelism reads in parts.
+`ColumnarState` is the base: it restores, freezes, writes and shows such a state. `ColumnarRows` is the state of
+operators that keep whole rows or partial results, with the hash of each row's key in `$key_hash`; `MergedRows` holds
+their rows while a task runs. A restore at another parallelism reads only the pieces of its own key groups.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,95 +16,74 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
-from headrace.core.record_batch import KEY_HASH_COLUMN
-from headrace.state.backend import SnapshotWriter
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
+from headrace.state.backend import Snapshotable, SnapshotWriter
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
-    PiecedRows,
     pieces_of_tables,
     refuse_keys,
 )
 
+_PENDING_SIZE_MIN: Final = 65_536
 _PIECE_ROWS: Final = 65_536
-
+KEY_HASH_FIELD: Final = pa.field(KEY_HASH_COLUMN, pa.int32())
+"""Column with the hash of each row's key, in schemas of state."""
 FrozenTables = Callable[[], Sequence[pa.Table]]
-"""Gives the tables as they were when it was made; called once, on any thread."""
+"""Returns the tables as they were when it was made; called once, on any thread."""
 
 
-class ColumnarRows:
-    """Takes snapshots of an operator's tables under `name`. See Snapshotable.
+class ColumnarState(Snapshotable, ABC):
+    """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`."""
 
-    `freeze_rows`: returns what gives the rows as they are now; all tables have the columns of `schema`, among them
-    `$key_hash` (int32).
-    """
-
-    def __init__(
-        self, name: str, schema: pa.Schema, freeze_rows: Callable[[], FrozenTables]
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._schema = schema
-        self._freeze_rows = freeze_rows
-        self._max_parallelism = 0
 
-    def restore(self, states: OperatorStates) -> list[pa.Table]:
-        """Be part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
+    @abstractmethod
+    def freeze_tables(self) -> FrozenTables:
+        """Return a function that gives the present rows as tables with the column `key_group`."""
+
+    @abstractmethod
+    def live_rows(self) -> LiveRows:
+        """Return the present rows for a reader that takes them piece by piece."""
+
+    def register(self, states: OperatorStateHandler) -> Iterator[pa.Table]:
+        """Become part of snapshots; return what was restored of the subtask's own keys, without `key_group`."""
         chunks = states.register(self._name, self)
-        self._max_parallelism = states.key_space.max_parallelism
-        tables: list[pa.Table] = []
-        for table in read_tables(chunks, states.reader, states.key_space.key_groups):
-            rows = table.drop_columns([KEY_GROUP])
-            if rows.schema != self._schema:
-                raise StateIncompatibleError(
-                    f"'{self._name}' was stored with the columns {_shown(rows.schema)}, now they are "
-                    f"{_shown(self._schema)}: give the operator another uid to begin anew"
-                )
-            tables.append(rows)
-        return tables
+        tables = read_tables(chunks, states.reader, states.key_space.key_groups)
+        return (table.drop_columns([KEY_GROUP]) for table in tables)
 
     def live_source(self) -> LiveSource:
-        """See LiveReadable. Keys are several columns here, and nobody can ask for some of them."""
-        return LiveSource(StateTable.COLUMNAR, self._name, self._live_rows)
+        """Return the readable state. It is read as a whole: there is no index by key."""
 
-    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
-        refuse_keys(self._name, keys)
-        tables = [table for table in self._freeze_rows()() if table.num_rows]
-        with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
-        return PiecedRows(
-            partial(pieces_of_tables, tables, with_groups),
-            lambda: with_groups(self._schema.empty_table()),
-        )
+        def opened(keys: pa.Array | None) -> LiveRows:
+            refuse_keys(self._name, keys)
+            return self.live_rows()
 
-    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarRows":
-        """See Snapshotable. Copies nothing."""
-        return FrozenColumnarRows(self._name, self._freeze_rows(), self._max_parallelism)
+        return LiveSource(StateTable.COLUMNAR, self._name, opened)
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        pass
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarState":
+        return FrozenColumnarState(self._name, self.freeze_tables())
 
 
-class FrozenColumnarRows:
-    """Frozen rows of a columnar state, written as state chunks by key group."""
+class FrozenColumnarState:
+    """Frozen columnar state, written in order of key groups."""
 
-    def __init__(self, name: str, rows: FrozenTables, max_parallelism: int) -> None:
+    def __init__(self, name: str, tables: FrozenTables) -> None:
         self._name = name
-        self._rows: FrozenTables | None = rows
-        self._max_parallelism = max_parallelism
+        self._tables: FrozenTables | None = tables
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        assert self._rows is not None
-        tables = [table for table in self._rows() if table.num_rows]
+        assert self._tables is not None
+        tables = [table for table in self._tables() if table.num_rows]
         if not tables:
             return ()
         # Once: `take` puts the chunks of texts together again for each piece, which is the whole state each time.
-        rows = _with_groups(pa.concat_tables(tables).combine_chunks(), self._max_parallelism)
+        rows = pa.concat_tables(tables).combine_chunks()
         order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
         files = ChunkFiles(StateTable.COLUMNAR, self._name, {}, writer)
         for offset in range(0, len(order), _PIECE_ROWS):
@@ -111,7 +92,47 @@ class FrozenColumnarRows:
         return files.finish()
 
     def discard(self) -> None:
-        self._rows = None
+        self._tables = None
+
+
+class ColumnarRows(ColumnarState):
+    """The tables of an operator, all with the columns of `schema`, among them `$key_hash` (int32).
+
+    `freeze_rows` returns a function that gives the rows as they are now. Tables never change once they are made, so
+    freezing them is taking references.
+    """
+
+    def __init__(
+        self, name: str, schema: pa.Schema, freeze_rows: Callable[[], FrozenTables]
+    ) -> None:
+        super().__init__(name)
+        self._schema = schema
+        self._freeze_rows = freeze_rows
+        self._max_parallelism = 0
+
+    def restore(self, states: OperatorStateHandler) -> list[pa.Table]:
+        """Become part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
+        self._max_parallelism = states.key_space.max_parallelism
+        tables = list(self.register(states))
+        for rows in tables:
+            if rows.schema != self._schema:
+                raise StateIncompatibleError(
+                    f"'{self._name}' was stored with the columns {_shown(rows.schema)}, now they are "
+                    f"{_shown(self._schema)}: give the operator another uid to begin anew"
+                )
+        return tables
+
+    def freeze_tables(self) -> FrozenTables:
+        rows, max_parallelism = self._freeze_rows(), self._max_parallelism
+        return lambda: [_with_groups(table, max_parallelism) for table in rows()]
+
+    def live_rows(self) -> LiveRows:
+        tables = [table for table in self._freeze_rows()() if table.num_rows]
+        with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
+        return LiveRows(
+            partial(pieces_of_tables, tables, with_groups),
+            lambda: with_groups(self._schema.empty_table()),
+        )
 
 
 def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
@@ -121,3 +142,58 @@ def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
 
 def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def is_merge_due(pending_size: int, merged_size: int) -> bool:
+    """Return whether pending rows are worth a vectorised step, and at least as many as the merged ones."""
+    return pending_size >= max(_PENDING_SIZE_MIN, merged_size)
+
+
+class MergedRows:
+    """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
+
+    `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        pending: list[pa.Table],
+        size_of: Callable[[pa.Table], int] = lambda table: table.num_rows,
+    ) -> None:
+        self._size_of = size_of
+        self.merged: pa.Table = schema.empty_table()
+        self.pending = pending
+        self._merged_size = 0
+        self._pending_size = sum(map(size_of, pending))
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """All rows, merged ones first."""
+        return [self.merged, *self.pending]
+
+    @property
+    def is_merge_due(self) -> bool:
+        """True if it is time to merge."""
+        return is_merge_due(self._pending_size, self._merged_size)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add new rows, at least one."""
+        self.pending.append(rows)
+        self._pending_size += self._size_of(rows)
+
+    def replace(self, merged: pa.Table) -> None:
+        """Hold `merged` in place of all rows."""
+        self.merged, self.pending = merged, []
+        self._merged_size, self._pending_size = self._size_of(merged), 0
+
+
+def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) -> pa.Table:
+    """Return the data columns of a keyed batch, and `more` columns behind them, as a table of `schema`.
+
+    The hashes of keys stand where `schema` has KEY_HASH_FIELD.
+    """
+    assert batch.key_hashes is not None
+    arrays = [*batch.columns().columns, *more]
+    arrays.insert(schema.get_field_index(KEY_HASH_COLUMN), pa.array(batch.key_hashes))
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -28,7 +28,7 @@ VALUE: Final = "value"
 VALUE_ROW_KIND: Final = "value_row_kind"
 LAST_ACCESS: Final = "last_access"
 EXPIRED: Final = "expired"
-"""Which rows are past their time to live: not stored itself, but shown to whoever asks for such rows."""
+"""Column that marks rows past their time to live; it is not stored, but shown to readers that ask for such rows."""
 
 WINDOW_START: Final = "window_start"
 TIMER_SERVICE: Final = "service"
@@ -37,7 +37,7 @@ EVENT_DOMAIN: Final = "event"
 PROCESSING_DOMAIN: Final = "processing"
 TIMER_DOMAINS: Final = frozenset({EVENT_DOMAIN, PROCESSING_DOMAIN})
 TIMER_TIME: Final = "ts"
-"""When it is due, epoch ms."""
+"""Column with the time at which a timer is due, epoch ms."""
 
 KeyGroups = npt.NDArray[np.int32]
 
@@ -45,7 +45,7 @@ _OPAQUE_TYPE: Final = PickledBytesTypeInfo()
 
 
 def is_opaque(type_info: TypeInformation) -> bool:
-    """Whether values of the type are stored as pickles."""
+    """Return whether values of the type are stored as pickles."""
     return isinstance(type_info, PickledBytesTypeInfo)
 
 
@@ -69,12 +69,12 @@ def decode(column: pa.Array, type_info: TypeInformation) -> list[Any]:
 
 
 def encode_row_kinds(values: Sequence[Any], type_info: TypeInformation) -> pa.Array | None:
-    """Return the kinds of rows, where some are no plain inserts; other values have none."""
+    """Return the kinds of rows if some are no plain inserts, else None."""
     return row_kinds(values) if isinstance(type_info, RowTypeInfo) else None
 
 
 def decode_row_kinds(values: Sequence[Any], kinds: pa.Array) -> None:
-    """Put kinds back on the rows."""
+    """Set the kinds of rows again."""
     present = [index for index, value in enumerate(values) if value is not None]
     set_row_kinds([values[index] for index in present], kinds.take(pa.array(present, pa.int64())))
 

@@ -17,7 +17,13 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.state import FieldChange
 
 FieldChanges = Mapping[str, FieldChange]
-"""Declared changes by the field's path, names joined by dots; of list elements and map values that of the whole."""
+"""Declared changes by the field's path, names joined by dots; list elements and map values have that of the whole."""
+_WIDER: Final[dict[pa.DataType, frozenset[pa.DataType]]] = {
+    pa.int8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
+    pa.int16(): frozenset({pa.int32(), pa.int64()}),
+    pa.int32(): frozenset({pa.int64()}),
+    pa.float32(): frozenset({pa.float64()}),
+}
 
 
 class StateIncompatibleError(HeadraceError):
@@ -30,16 +36,8 @@ class StateIncompatibleError(HeadraceError):
         self.reason = reason
 
 
-_WIDER: Final[dict[pa.DataType, frozenset[pa.DataType]]] = {
-    pa.int8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
-    pa.int16(): frozenset({pa.int32(), pa.int64()}),
-    pa.int32(): frozenset({pa.int64()}),
-    pa.float32(): frozenset({pa.float64()}),
-}
-
-
 def is_widening(written: pa.DataType, requested: pa.DataType) -> bool:
-    """Whether every written value has its equal among the requested ones."""
+    """Return whether every written value equals a value of the requested type."""
     if pa.types.is_date32(written):
         return pa.types.is_timestamp(requested) and requested.tz is None
     return requested in _WIDER.get(written, frozenset())
@@ -138,7 +136,7 @@ def _evolve_struct(
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets from 0, null where a value is null."""
+    """Return offsets from 0, null where a value is null."""
     starts = array.offsets.to_numpy()
     offsets = pa.array(starts - starts[0], type=pa.int32())
     if not array.null_count:

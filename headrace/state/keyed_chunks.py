@@ -1,14 +1,13 @@
 """Keyed state as files: Parquet with one row per value, element or map entry, ordered by key group.
 
 Columns: `key_group`, `key`, `namespace` (states of windows), `list_pos` (lists), `map_key` (maps), `value`,
-`value_row_kind` (where rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). Whoever
-wants only some key groups skips the row groups of others.
+`value_row_kind` (if some rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). A reader
+of some key groups skips the row groups of others.
 """
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -38,14 +37,9 @@ from headrace.state.evolution import schema_text
 KIND: Final = "kind"
 SCOPE: Final = "scope"
 OPAQUE: Final = "opaque"
-"""Columns of pickles: nobody but the program can read them, and they cannot follow a change of type."""
+"""Attribute with the columns of pickles: only the program can read them, and their type cannot change."""
 SCHEMA: Final = "schema"
-"""Types of key, map key and value, as `evolution.schema_text` writes them."""
-
-_HASH_ROWS: Final = 65_536
-_FIRST_PIECE_ENTRIES: Final = 1_024
-_PIECE_BYTES: Final = 4 << 20
-_PIECE_ENTRIES_MAX: Final = 65_536
+"""Attribute with the types of key, map key and value, as `evolution.schema_text` writes them."""
 _FILE_BYTES: Final = 32 << 20
 
 
@@ -67,16 +61,16 @@ class KeyedStateForm:
 
     @property
     def is_list(self) -> bool:
-        """Whether entries are lists."""
+        """True if entries are lists."""
         return self.kind == "list"
 
     @property
     def is_map(self) -> bool:
-        """Whether entries are dicts."""
+        """True if entries are dicts."""
         return self.kind == "map"
 
     def schema(self) -> pa.Schema:
-        """Arrow types of key, map key and single value."""
+        """Return the Arrow types of key, map key and single value."""
         fields = [pa.field(KEY, arrow_type_of(self.key_type))]
         if self.map_key_type is not None:
             fields.append(pa.field(MAP_KEY, arrow_type_of(self.map_key_type)))
@@ -94,21 +88,9 @@ class KeyedStateForm:
 
 
 def opaque_columns(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which columns are pickles, by what a chunk says of its state."""
+    """Return the columns that are pickles, by a chunk's attributes."""
     named = attributes.get(OPAQUE)
     return tuple(named.split(",")) if named else ()
-
-
-class EntriesView(Protocol):
-    """Entries of a state as they were when it was frozen; read from another thread while the state goes on."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Every entry: keys, or pairs of key and namespace."""
-        ...
-
-    def values_of(self, entries: Sequence[Any]) -> list[Any]:
-        """Return the values of `entries`, in their order: values, lists or dicts, as the state's handle keeps them."""
-        ...
 
 
 @dataclass
@@ -124,7 +106,7 @@ class KeyedRows:
 
     @classmethod
     def for_form(cls, form: KeyedStateForm) -> "KeyedRows":
-        """No rows yet."""
+        """Return an object without rows."""
         return cls(
             [],
             [] if form.scope == "window" else None,
@@ -133,32 +115,6 @@ class KeyedRows:
             [],
             [] if form.has_ttl else None,
         )
-
-
-def write_keyed_state(
-    form: KeyedStateForm,
-    entries: EntriesView,
-    flatten: "Flatten",
-    max_parallelism: int,
-    writer: SnapshotWriter,
-    expired_until_ms: int | None = None,
-) -> list[StateChunk]:
-    """Write every entry of a state; no chunk where there is none. `expired_until_ms`: see ChunkFiles."""
-    ordered, groups = _by_key_group(form, entries, max_parallelism)
-    chunks = ChunkFiles(
-        StateTable.KEYED, form.name, form.attributes(), writer, expired_until_ms=expired_until_ms
-    )
-    begin, count = 0, _FIRST_PIECE_ENTRIES
-    while begin < len(ordered):
-        piece = ordered[begin : begin + count]
-        table = _piece_table(form, entries, flatten, piece, groups[begin : begin + count])
-        if table.num_rows:
-            chunks.add(table)
-        begin += len(piece)
-        # Pieces of one size in bytes, whatever entries hold; no column may outgrow 32-bit offsets.
-        per_entry = max(1, table.nbytes // len(piece))
-        count = max(1, min(_PIECE_ENTRIES_MAX, 2 * count, _PIECE_BYTES // per_entry))
-    return chunks.finish()
 
 
 class Flatten(Protocol):
@@ -171,55 +127,6 @@ class Flatten(Protocol):
     def __call__(self, held: list[Any], rows: KeyedRows, /) -> list[int] | None: ...
 
 
-def _by_key_group(
-    form: KeyedStateForm, entries: EntriesView, max_parallelism: int
-) -> tuple[list[Any], KeyGroups]:
-    """All entries and their key groups, in order of these. In small steps, as other threads want the interpreter."""
-    found: list[Any] = []
-    parts: list[KeyGroups] = []
-    remaining = iter(entries)
-    while piece := list(islice(remaining, _HASH_ROWS)):
-        keys = [entry[0] for entry in piece] if form.scope == "window" else piece
-        parts.append(state_columns.key_groups(keys, form.key_type, max_parallelism))
-        found += piece
-    if not found:
-        return [], np.zeros(0, dtype=np.int32)
-    groups = np.concatenate(parts)
-    order = np.argsort(groups, kind="stable")
-    return [found[index] for index in order.tolist()], groups[order]
-
-
-def _piece_table(
-    form: KeyedStateForm,
-    entries: EntriesView,
-    flatten: Flatten,
-    piece: Sequence[Any],
-    groups: KeyGroups,
-) -> pa.Table:
-    rows = KeyedRows.for_form(form)
-    counts = flatten(entries.values_of(piece), rows)
-    return table_of_entries(form, piece, groups, rows, counts)
-
-
-def table_of_entries(
-    form: KeyedStateForm,
-    piece: Sequence[Any],
-    groups: KeyGroups,
-    rows: KeyedRows,
-    counts: Sequence[int] | None,
-) -> pa.Table:
-    """Return the rows of entries: what `flatten` has made of them, beside their keys and namespaces."""
-    if counts is not None:
-        piece = list(chain.from_iterable(map(repeat, piece, counts)))
-        groups = np.repeat(groups, counts)
-    if rows.namespaces is None:
-        rows.keys = list(piece)
-    elif piece:
-        keys, namespaces = zip(*piece, strict=True)
-        rows.keys, rows.namespaces = list(keys), list(namespaces)
-    return rows_to_table(form, rows, groups)
-
-
 def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:
     """Return rows in columns. RecordTypeError names the state where a value does not fit the declared type."""
     try:
@@ -229,7 +136,7 @@ def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> p
 
 
 def no_rows(form: KeyedStateForm) -> pa.Table:
-    """Return the columns of a state that holds nothing."""
+    """Return the columns of an empty state."""
     return rows_to_table(form, KeyedRows.for_form(form), np.zeros(0, dtype=np.int32))
 
 
@@ -282,7 +189,7 @@ class ChunkFiles:
         self._waiting_bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take rows, which become a row group."""
+        """Add rows, which become a row group."""
         if self._waiting and self._waiting[0].schema != table.schema:
             self.flush()
         self._waiting.append(table)
@@ -291,7 +198,7 @@ class ChunkFiles:
             self.flush()
 
     def finish(self) -> list[StateChunk]:
-        """Write what waits and return all chunks."""
+        """Write waiting rows and return all chunks."""
         self.flush()
         return self._chunks
 

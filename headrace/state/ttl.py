@@ -52,14 +52,14 @@ class BatchClock:
         self._batch_ms: int | None = None
 
     def now_ms(self) -> int:
-        """Epoch ms: of the batch's beginning, or outside of one as it is."""
+        """Return the time at which the batch began, or outside of a batch the present time; epoch ms."""
         return self._clock.now_ms() if self._batch_ms is None else self._batch_ms
 
     def access_ms(self) -> int:
         return self.now_ms()
 
     def untimed_ms(self) -> int:
-        """See TtlClock: from the restore on."""
+        """Return the time of the restore."""
         return self._opened_ms
 
     def begin_batch(self) -> None:
@@ -72,11 +72,11 @@ class BatchClock:
 
 
 class EventClock:
-    """Event time: an access happens at the record's timestamp, and values expire by the watermark.
+    """Event time: an access is stamped with the record's timestamp, and values expire by the watermark.
 
-    Were accesses at the watermark too, a watermark that lags and then leaps, as while a backlog is read, would take
-    values that records of their own time still ask for. While timers fire it is the time of the timer, however far the
-    watermark leapt: what they find does not depend on how often watermarks come.
+    If accesses were stamped with the watermark, one that lags and then leaps, as while a backlog is read, would expire
+    values that records of that time still use. While timers fire, the present time is that of the timer, however far
+    the watermark leapt: the state that they find does not depend on how often watermarks come.
     """
 
     def __init__(self) -> None:
@@ -86,38 +86,38 @@ class EventClock:
         self._timestamps: Timestamps | None = None
 
     def now_ms(self) -> int:
-        """The watermark, or the time of the timer that fires; MIN_TIMESTAMP before there is any."""
+        """Return the watermark, or the time of the timer that fires; MIN_TIMESTAMP before there is any."""
         return self._now_ms
 
     def access_ms(self) -> int:
-        """See TtlClock: of a record that is late it is the watermark, or it would leave what has expired already."""
+        """Return the record's timestamp, or the watermark for a late record, whose value would have expired already."""
         if self._timestamps is None:
             return self._now_ms
         record_ms: int = self._timestamps.item(-1 - length_hint(self._to_come))
         return max(record_ms, self._now_ms)
 
     def untimed_ms(self) -> int:
-        """See TtlClock: from the first watermark on."""
+        """Return the first watermark."""
         return self._first_ms
 
     def advance(self, time_ms: int) -> None:
-        """A watermark has come, or a timer of `time_ms` fires; the clock does not go back."""
+        """Advance to a watermark, or to the time of a timer that fires; the clock does not go back."""
         if time_ms > self._now_ms:
             self._now_ms = time_ms
             if self._first_ms == MIN_TIMESTAMP:
                 self._first_ms = time_ms
 
     def along(self, keys: Sequence[Any], timestamps: Timestamps | None) -> Iterator[Any]:
-        """Yield `keys`, of the records that are going to be handled; each stands at the next of `timestamps`.
+        """Yield `keys` of the records of a batch, whose times are `timestamps`.
 
-        Where a record stands is asked of the iterator at an access, for states may be asked for while records are
-        handled, and nobody pays for it where no state goes by event time.
+        An access finds the time of its record by the iterator's position, as states may be requested while records are
+        handled; without a state in event time this costs nothing.
         """
         self._to_come, self._timestamps = iter(keys), timestamps
         return self._to_come
 
     def end_batch(self) -> None:
-        """No record is being handled."""
+        """End the records of a batch."""
         self._timestamps = None
 
 
@@ -133,7 +133,7 @@ class TtlRules:
     cleans_every_record: bool
     filters_snapshots: bool
     sweeps_database: bool
-    """Whether RocksDB is to be rid of what has expired, as Flink's compaction does it."""
+    """True if expired values are deleted from RocksDB, as Flink's compaction filter does."""
 
     @classmethod
     def of(cls, descriptor: StateDescriptor) -> "TtlRules | None":
@@ -157,11 +157,11 @@ class TtlRules:
         )
 
     def is_expired(self, last_access_ms: int, now_ms: int) -> bool:
-        """Whether its time is over."""
+        """Return whether a value has expired."""
         return min(last_access_ms + self.ttl_ms, _MAX_TIME_MS) <= now_ms
 
     def expired_until_ms(self, now_ms: int) -> int:
-        """Return the latest last access of what has expired."""
+        """Return the latest last access of expired values."""
         return now_ms if now_ms == _MAX_TIME_MS else max(now_ms - self.ttl_ms, MIN_TIMESTAMP)
 
 
@@ -173,5 +173,5 @@ class TtlClocks:
     event: EventClock
 
     def of(self, rules: TtlRules) -> TtlClock:
-        """Return the one that a state goes by."""
+        """Return the clock of a state with these rules."""
         return self.event if rules.is_event_time else self.processing

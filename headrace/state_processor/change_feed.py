@@ -18,7 +18,7 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader
 from headrace.core.key_groups import key_group_range
 from headrace.state.columns import KEY_GROUP, VALUE_ROW_KIND
-from headrace.state_processor.edit_checks import identity_columns
+from headrace.state_processor.edited_rows import identity_columns
 from headrace.state_processor.errors import StateProcessorError, StateSchemaError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_rows
 from headrace.state_processor.stored_state import (
@@ -89,7 +89,7 @@ class ChangeFeed:
         return cls(pa.schema(fields), parts)
 
     def without_parts(self) -> "ChangeFeed":
-        """The same as whoever reads a single part needs it."""
+        """Return a copy without parts, for readers of a single part."""
         return dataclasses.replace(self, parts=())
 
     def read(self, part: FeedPart, reader: SnapshotReader) -> Iterator[pa.RecordBatch]:
@@ -138,7 +138,7 @@ class ChangeFeed:
 def _found(
     snapshot: CompletedCheckpoint, table: str, operator: str | None, state: str | None
 ) -> StoredState | None:
-    """The state; None where the checkpoint has none of this name, as before its first row. StateProcessorError."""
+    """Return the state; None if the checkpoint has none of this name, as before its first row. StateProcessorError."""
     try:
         return stored_state(snapshot.metadata, STATE_TABLES[table], operator, state)
     except UnknownStateError:
@@ -148,7 +148,7 @@ def _found(
 
 
 def _schema_of_both(before: StoredState | None, after: StoredState | None) -> pa.Schema:
-    """The columns of both. StateSchemaError where one has another type."""
+    """Return the columns of both. StateSchemaError if a column has two types."""
     if before is None or after is None:
         either = after or before
         assert either is not None
@@ -169,7 +169,7 @@ def _under(state: StoredState, schema: pa.Schema) -> StoredState:
 def _without_common(
     before: StoredState | None, after: StoredState | None
 ) -> tuple[StoredState | None, StoredState | None]:
-    """Both without files that the other one has too: an entry is in one file only, so theirs are in no other."""
+    """Return both without their common files: an entry is in one file only, so that those entries are equal."""
     if before is None or after is None or before.max_parallelism != after.max_parallelism:
         return before, after
     left = [_content_of(one) for one in before.chunks]

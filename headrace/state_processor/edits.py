@@ -1,8 +1,7 @@
-"""Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
+"""Edits of a snapshot, each from metadata to metadata: replacing, removing and renaming states, deleting keys.
 
-An edit writes only through the `EditContext`; the parent is never changed.
-
-An edit that puts an operator's rows in another number of key groups, which is its max parallelism.
+`changing_max_parallelism` puts the rows of an operator into another number of key groups. An edit writes only through
+the `EditContext`; the parent is never changed.
 """
 
 import dataclasses
@@ -21,8 +20,8 @@ from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.graph.operator_ids import uid_hash_of
 from headrace.state.columns import KEY
-from headrace.state_processor.edit_checks import EditTarget
 from headrace.state_processor.edited_rows import (
+    EditTarget,
     SubtaskChunk,
     WrittenRows,
     without_keys,
@@ -42,6 +41,8 @@ from headrace.state_processor.stored_state import (
     stored_state,
 )
 from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
+
+_NAMED_KEYS = 5
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def rows_of_table(rows: pa.Table) -> RowsSource:
 
 
 def replacing(operator: str, name: str | None, table: StateTable, source: RowsSource) -> Edit:
-    """Put other rows in the place of all rows of a state."""
+    """Replace all rows of a state."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         _check_editable(table)
@@ -96,7 +97,7 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
 
 
 def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
-    """Leave a state away; without a name all of the operator, without `table` in all tables that may be edited."""
+    """Remove a state; without a name all of the operator, without `table` in all tables that may be edited."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
@@ -209,9 +210,6 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
     return edit
 
 
-_NAMED_KEYS = 5
-
-
 def _check_editable(table: StateTable) -> None:
     if table not in BY_KEY_GROUP:
         allowed = ", ".join(sorted(one.value for one in BY_KEY_GROUP))
@@ -222,7 +220,7 @@ def _check_editable(table: StateTable) -> None:
 
 
 def target_of(state: StoredState, context: EditContext) -> EditTarget:
-    """Return the state with what gives its rows their key groups. StateProcessorError where that is not known."""
+    """Return the state with the hashing of its keys. StateProcessorError if that is not known."""
     hashings = hashings_of(
         stored_rows(state, context),
         state.schema,
@@ -254,7 +252,7 @@ def stored_rows(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
 def _without_keys(
     owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
 ) -> tuple[OperatorSnapshot, int, set[int]]:
-    """The operator with those chunks written anew that had rows of the keys, how many rows, and of which keys."""
+    """Return the operator without rows of the keys, the number of these rows, and the keys that had any."""
     stored = stored_keys(state, keys)
     wanted = frozenset(stored)
     found: set[Hashable] = set()
@@ -296,7 +294,7 @@ def _without(
 def with_chunks_changed(
     owner: OperatorSnapshot, change: Callable[[StateChunk], StateChunk]
 ) -> OperatorSnapshot:
-    """Return the operator with what comes of each of its chunks."""
+    """Return the operator with each of its chunks replaced."""
     subtasks = {
         index: OperatorSubtaskState(tuple(map(change, state.chunks)), state.committables)
         for index, state in owner.subtasks.items()

@@ -16,15 +16,15 @@ from headrace.core.errors import ErrorDomain, HeadraceError, short_repr
 
 
 class StateProcessorError(HeadraceError):
-    """Base of what is wrong with a question to stored or live state, or with an edit of a snapshot."""
+    """Base of errors of a query of stored or live state, or of an edit of a snapshot."""
 
     domain, recoverable = ErrorDomain.USER, False
 
 
 class UnknownStateError(StateProcessorError):
-    """A snapshot, or a running job, does not have what was asked for by name, or has several of it.
+    """A snapshot or running job has no object of the requested name, or several.
 
-    `known`: what may be asked for.
+    `known`: the names that exist.
     """
 
     def __init__(self, problem: str, known: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class NativeStateError(StateProcessorError):
 
 
 class InFlightRecordsError(StateProcessorError):
-    """A snapshot holds records that were on their way between tasks: an edit would not reach them."""
+    """A snapshot holds records in flight between tasks, which an edit would not reach."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class EditRefusedError(StateProcessorError):
 
 
 class PickledKeysError(StateProcessorError):
-    """An edit needs keys that are stored as pickles, and nobody has said that they may be loaded."""
+    """An edit needs keys that are stored as pickles, and loading them was not allowed."""
 
     def __init__(self, state: str) -> None:
         super().__init__(

@@ -1,8 +1,7 @@
-"""Computes the key group of stored keys, with the hash that the exchange used, from the column alone.
+"""Key groups of stored keys, computed from the column alone with the hash that the exchange used.
 
-Also finds the key columns of rows with a stored `$key_hash`: those that are hashed to it in every row.
-
-A snapshot does not name them. Where several sets of columns fit all rows, each of them may be the key.
+`key_columns_behind` finds the key columns of rows with a stored `$key_hash`, which a snapshot does not name: those
+whose hash is the stored one in every row. Where several sets of columns fit all rows, each of them may be the key.
 """
 
 import enum
@@ -21,6 +20,12 @@ from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.core.types.pickles import unpickle_values
 from headrace.state.columns import KEY, KEY_GROUP, KeyGroups
 from headrace.state_processor.errors import EditRefusedError, PickledKeysError
+
+HashedColumns = tuple[str, ...]
+_ANY_ORDER_MAX: Final = 3
+"""Keys of more columns are found only where these stand beside each other, as all orders would be too many."""
+_GLANCE_ROWS: Final = 64
+_HashesByColumn = dict[str, npt.NDArray[np.uint32]]
 
 
 class KeyHashing(enum.Enum):
@@ -63,7 +68,7 @@ def _fits(stored: pa.Table, hashing: KeyHashing, max_parallelism: int) -> bool:
 
 
 def _is_hashed_alike(key_type: pa.DataType) -> bool:
-    """Whether a key of this type has one hash, declared or not."""
+    """Return whether a key of this type has one hash, declared or not."""
     return pa.types.is_int64(key_type) or pa.types.is_string(key_type)
 
 
@@ -145,13 +150,6 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, float) and math.isnan(value):
         return _Unequal.NAN
     return value
-
-
-HashedColumns = tuple[str, ...]
-_ANY_ORDER_MAX: Final = 3
-"""Keys of more columns are found only where these stand beside each other, as all orders would be too many."""
-_GLANCE_ROWS: Final = 64
-_HashesByColumn = dict[str, npt.NDArray[np.uint32]]
 
 
 def key_columns_behind(tables: Iterable[pa.Table]) -> tuple[HashedColumns, ...]:

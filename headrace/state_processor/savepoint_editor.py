@@ -1,7 +1,7 @@
-"""SavepointEditor: makes a new savepoint of a snapshot and some edits. The snapshot itself stays as it is.
+"""SavepointEditor: makes a new savepoint from a snapshot and edits. The snapshot itself does not change.
 
-The new one lies in a folder of its own and stands alone: what was not edited is copied. It has the id and lineage of
-its parent, because prepared output in it is known by them, and says who made it of what, and why.
+The new savepoint has a folder of its own and refers to no other: what was not edited is copied. It has the id and
+lineage of its parent, which identify prepared output in it, and records its author, parent and reason.
 Source: Flink SavepointWriter.fromExistingSavepoint.
 """
 
@@ -67,7 +67,7 @@ _FILE_PREFIX = "edited"
 class SavepointEditor:
     """Collects edits, which happen in their order when `write` is called. StateProcessorError, MetadataError.
 
-    `allow_pickles`: keys of undeclared types may be loaded, which runs code of whoever wrote the snapshot.
+    `allow_pickles`: keys of undeclared types may be loaded, which runs code of the snapshot's writer.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SavepointEditor:
         *,
         allow_pickles: bool = False,
     ) -> "SavepointEditor":
-        """Begin with the snapshot at a path, or with a checkpoint of the job there."""
+        """Open the snapshot at a path, or a checkpoint of the job there."""
         parent = open_snapshot(path, settings, checkpoint)
         return cls(parent, settings, allow_pickles=allow_pickles)
 
@@ -104,7 +104,7 @@ class SavepointEditor:
         rows: pa.Table,
         table: StateTable = StateTable.KEYED,
     ) -> "SavepointEditor":
-        """Put `rows` in the place of all rows of a state. Columns: as read; `key_group` may be left out.
+        """Replace all rows of a state by `rows`. Columns: as read; `key_group` may be left out.
 
         Rows past their time to live are lost unless `rows` were read with them (`TableQuery.includes_expired`).
         """
@@ -113,13 +113,13 @@ class SavepointEditor:
     def replace_from(
         self, operator: str, state: str | None, source: RowsSource, table: StateTable
     ) -> "SavepointEditor":
-        """The same with rows that come from elsewhere."""
+        """Replace all rows of a state by those of a source."""
         return self._also(replacing(operator, state, table, source))
 
     def remove(
         self, operator: str, state: str | None = None, table: StateTable | None = None
     ) -> "SavepointEditor":
-        """Leave a state of an operator away; without a name all its keyed state and timers."""
+        """Remove a state of an operator; without a name all its keyed state and timers."""
         return self._also(removing(operator, state, table))
 
     def remove_keys(self, operator: str, keys: Sequence[Any]) -> "SavepointEditor":
@@ -135,7 +135,7 @@ class SavepointEditor:
         return self._also(moving_operator(operator, uid))
 
     def with_max_parallelism(self, operator: str, max_parallelism: int) -> "SavepointEditor":
-        """Put all that an operator keeps by key in so many key groups. StateProcessorError where there are no such."""
+        """Give an operator's keyed state another number of key groups. StateProcessorError for an invalid number."""
         return self._also(changing_max_parallelism(operator, max_parallelism))
 
     def derive_window_timers(
@@ -216,7 +216,7 @@ def edit_storage(folder: str, settings: Settings, part: int = 0) -> SubtaskStora
 
 
 def _sweep(folder: str, metadata: CheckpointMetadata) -> None:
-    """Delete what one edit wrote and a later one left away, or a repeated task wrote a second time."""
+    """Delete files that a later edit dropped, or that a repeated task wrote a second time."""
     kept = {file.uri for file in metadata.files()}
     for entry in files_below(folder):
         if entry.uri not in kept:
@@ -234,7 +234,7 @@ def _check_parent(parent: CompletedCheckpoint) -> None:
 def _standing_alone(
     operator: OperatorSnapshot, folder: str, reader: SnapshotReader, writer: SnapshotWriter
 ) -> OperatorSnapshot:
-    """The operator with all its files in the new folder."""
+    """Return the operator with all its files in the new folder."""
 
     def moved(chunk: StateChunk) -> StateChunk:
         file = chunk.file

@@ -1,8 +1,7 @@
-"""Reading a snapshot that others may give up meanwhile: under a lease, and with an error that says what has happened.
+"""Finding and holding the snapshot that a user names, and the operator in it.
 
-If no lease can be taken, reading goes on without one.
-
-Also finds the snapshot, and the operator in it, that a user names.
+A snapshot is read under a lease, as others may delete it meanwhile; without a lease reading goes on, and an error for a
+missing file says what has happened.
 """
 
 import contextlib
@@ -33,6 +32,9 @@ from headrace.core.operator_spec import operators_called
 from headrace.core.threads import start_thread
 from headrace.state_processor.errors import UnknownStateError
 
+LATEST = "latest"
+_CHECKPOINT_PREFIX = "chk-"
+
 
 class PinnedReader:
     """Reads the files of a snapshot, or of several; a SnapshotReader. Any thread.
@@ -55,7 +57,7 @@ class PinnedReader:
 
 @contextlib.contextmanager
 def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
-    """Tell of a file that is gone together with one of the snapshots what became of that. SnapshotSubsumedError."""
+    """Raise SnapshotSubsumedError if a missing file is gone together with its snapshot."""
     try:
         yield
     except SnapshotSubsumedError:
@@ -69,7 +71,7 @@ def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
 def held(
     snapshot_uri: str, *, duration_ms: int = LEASE_DURATION_MS, clock: Clock | None = None
 ) -> Generator[None, None, None]:
-    """Keep a snapshot from being deleted for as long as the block lasts, where this process may write there.
+    """Keep a snapshot from being deleted while the block runs, if this process may write there.
 
     SnapshotSubsumedError where it is gone already.
     """
@@ -98,12 +100,8 @@ def held(
 
 
 def holder_text() -> str:
-    """Return what people are to know of this reader."""
+    """Return a description of this reader for people."""
     return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-LATEST = "latest"
-_CHECKPOINT_PREFIX = "chk-"
 
 
 def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:

@@ -1,11 +1,8 @@
 """StoredState: all rows of one state of one operator, under one schema, chunk by chunk.
 
 Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). Operator state and items have `subtask`
-and `pos` before them.
-
-Between the types that a state is stored with and those that other engines give back: nullable, longer or wider.
-
-Fields must be the same ones by name; numbers may become wider, never narrower. Nothing is rounded or cut.
+and `pos` before them. `converted` brings rows from other engines into the types of the state: fields must be the same
+ones by name, may be nullable or longer, and numbers may become wider, never narrower; nothing is rounded or cut.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -75,7 +72,7 @@ class StoredChunk:
     chunk: StateChunk
 
     def may_hold(self, key_groups: Collection[int] | None) -> bool:
-        """Whether rows of these key groups may be in it; None: of any."""
+        """Return whether rows of these key groups may be in it; None: of any."""
         held = self.chunk.key_groups
         if key_groups is None or self.chunk.table not in BY_KEY_GROUP or held is None:
             return True
@@ -89,12 +86,12 @@ class StoredChunk:
 
     @property
     def expired_count(self) -> int:
-        """Its rows that are known to have expired."""
+        """Number of its rows that are known to have expired."""
         is_known = self.expired_until_ms is not None
         return int(self.chunk.attributes.get(EXPIRED_ROWS, 0)) if is_known else 0
 
     def expired_rows(self, table: pa.Table) -> np.ndarray | None:
-        """Return which of its rows had expired when they were stored, shape (num_rows,); None where nobody knows."""
+        """Return which of its rows had expired when they were stored, shape (num_rows,); None if that is not known."""
         if LAST_ACCESS not in table.column_names:
             return np.zeros(table.num_rows, dtype=np.bool_)
         if self.expired_until_ms is None:
@@ -125,7 +122,7 @@ class StoredState:
 
     @property
     def row_count(self) -> int:
-        """Rows of all chunks."""
+        """Number of rows of all chunks."""
         return sum(one.chunk.row_count for one in self.chunks)
 
     @property
@@ -189,7 +186,7 @@ def chunks_of(operator: OperatorSnapshot, table: StateTable) -> list[StoredChunk
 
 
 def has_native_state(operator: OperatorSnapshot) -> bool:
-    """Whether files of RocksDB hold its keyed state, and maybe its timers."""
+    """Return whether files of RocksDB hold its keyed state, and maybe its timers."""
     return bool(chunks_of(operator, StateTable.NATIVE))
 
 
@@ -199,9 +196,9 @@ def chunk_rows(
     reader: SnapshotReader,
     key_groups: Collection[int] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of one of its chunks under its schema; those of `key_groups` alone, where they are given.
+    """Yield the rows of a chunk under the state's schema; only those of `key_groups`, if given.
 
-    CheckpointCorruptedError where the file is not what was written.
+    CheckpointCorruptedError if the file is not as it was written.
     """
     if state.table not in BY_KEY_GROUP:
         yield _items(state, chunk, reader)

@@ -115,7 +115,7 @@ class OpenTable:
     shown: frozenset[str] = frozenset()
 
     def without_parts(self) -> "OpenTable":
-        """The same as whoever reads a single part needs it."""
+        """Return a copy without parts, for readers of a single part."""
         return dataclasses.replace(self, parts=())
 
     def read(self, part: TablePart, reader: SnapshotReader) -> Iterator[pa.RecordBatch]:
@@ -140,7 +140,7 @@ class OpenTable:
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _by_life(self, table: pa.Table, chunk: StoredChunk) -> pa.Table:
-        """The rows with a column that says which have expired, or only those that have not."""
+        """Return the rows with a column that marks expired ones, or only those that have not expired."""
         expired = chunk.expired_rows(table)
         if EXPIRED in self.schema.names:
             is_known = expired is not None
@@ -200,7 +200,7 @@ def stored_keys(state: StoredState, keys: Sequence[Any]) -> list[Hashable]:
 
 
 def _check_fields(state: StoredState, key: Any, key_type: pa.DataType) -> None:
-    """StateProcessorError where a dict has other fields than the key: Arrow would take null for what is not there."""
+    """Raise StateProcessorError if a dict has other fields than the key: Arrow would take null for a missing one."""
     if not isinstance(key, dict) or not pa.types.is_struct(key_type):
         return
     fields = [one.name for one in key_type]

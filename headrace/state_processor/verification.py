@@ -1,7 +1,7 @@
-"""Whether a snapshot is whole: each file is there as it was written, and what it holds has a schema.
+"""Verification of a snapshot: each file exists as it was written, and its content has the schema of its state.
 
-No row becomes a Python value and nothing is unpickled, so that a snapshot of strangers can be looked at. RocksDB's own
-files have no schema that others can read: their length and digest have to do.
+No row becomes a Python value and nothing is unpickled, so that a snapshot from an untrusted source can be verified. Of
+RocksDB's own files, whose content only RocksDB can read, length and digest are checked.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from headrace.state.keyed_chunks import SCHEMA
 from headrace.state_processor.stored_state import parquet_footer
 
 _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError)
-"""What Arrow raises of content that is not what it should be."""
+"""Errors that Arrow raises for content that is not in the expected format."""
 
 _Types = dict[tuple[OperatorId, StateTable, str, str], pa.DataType]
-"""By operator, table, state and column."""
+"""Types by operator, table, state and column."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all files were verified, and are as they were written."""
+        """True if all files were verified, and are as they were written."""
         return not self.damaged and not self.unverified
 
 
@@ -71,7 +71,7 @@ def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
 def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[OperatorId, str, StateChunk]]:
     """Yield each chunk that has content, with its operator and the words for its place.
 
-    Others say all they have to in attributes.
+    Chunks without content consist of attributes only.
     """
     for operator in metadata.operators:
         for index, state in operator.subtasks.items():
@@ -83,7 +83,7 @@ def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[OperatorId, s
 
 
 def _check_rows(chunk: StateChunk, owner: OperatorId, types: _Types) -> None:
-    """CheckpointCorruptedError where a table's columns are not those of its state, or its rows not so many."""
+    """Raise CheckpointCorruptedError if a table has other columns than its state, or another number of rows."""
     try:
         # The digest has said that the rest is what was written.
         stored = parquet_footer(chunk.file)
@@ -105,9 +105,9 @@ def _check_rows(chunk: StateChunk, owner: OperatorId, types: _Types) -> None:
 
 
 def _check_frames(chunk: StateChunk, reader: StateReader) -> None:
-    """CheckpointCorruptedError, or MetadataError, where data in flight is no Arrow stream or has no place.
+    """Raise CheckpointCorruptedError or MetadataError if data in flight is no Arrow stream or names no channel.
 
-    It is in memory whole, as when it is restored: rows are counted to their end, and only where the digest fits.
+    The whole content is in memory, as when it is restored; rows are counted only after its digest was checked.
     """
     content = reader.read(chunk.file)
     ChannelPart.of(chunk)

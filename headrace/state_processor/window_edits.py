@@ -1,16 +1,13 @@
-"""Checks open windows of an edited savepoint: a window with contents needs a timer that clears it, or it stays forever.
+"""Edits of open windows: checks that each window has a timer, and derives the timers of windows that an edit writes.
 
-An operator's state of a window has the window as namespace, and is cleared by the window's timer, which is not before
-the window's end. Merging windows keep their contents under a state window, which `merging-window-set` names. The time
-at which a window is cleared is not stored: only the existence of such a timer can be checked. Rules that the parent
-itself breaks, as with a trigger that purges, are not applied to the edited savepoint either.
-Source: Flink WindowOperator, MergingWindowSet.
+A window with contents needs a timer that clears it, or it stays forever. The state of a window has the window as
+namespace; merging windows keep their contents under a state window, which `merging-window-set` names. The time at which
+a window is cleared is not stored, so that only the existence of a timer at or after its end can be checked. Rules that
+the parent breaks, as with a trigger that purges, are not applied to the edited savepoint.
 
-Timers of open windows, derived: an edit that writes windows need not write the timers that fire and clear them.
-
-A window operator sets two timers for each of its windows: one at the window's last millisecond, at which a trigger by
-event time (or by the clock) fires, and one when it is too late for further records, which clears the window. How late
-that is, is not stored, and has to be said. Source: Flink WindowOperator (cleanupTime), EventTimeTrigger.
+A window operator sets two timers for each window: one at its last millisecond, at which a trigger by event time or by
+the clock fires, and one that clears it when it takes no more records. The allowed lateness is not stored, and has to be
+given. Source: Flink WindowOperator (cleanupTime), EventTimeTrigger, MergingWindowSet.
 """
 
 import dataclasses
@@ -54,6 +51,8 @@ _MERGING: Final = "merging-window-set"
 _CONTENTS: Final = "window-contents"
 _Entry = tuple[Hashable, Hashable]
 """A key and a window."""
+_SERVICE: Final = "timers"
+"""Name of the timers of window operators."""
 
 
 @dataclass
@@ -66,7 +65,7 @@ class _Windows:
     merging: dict[_Entry, Hashable] | None = None
 
     def without_timer(self) -> dict[_Entry, str]:
-        """Open windows that no timer will clear, with the words for the state that holds something for each."""
+        """Return the open windows that no timer will clear, each with the name of a state that has contents for it."""
         live = dict(self.others)
         live |= self.contents if self.merging is None else dict.fromkeys(self.merging, _MERGING)
         return {
@@ -79,9 +78,9 @@ class _Windows:
 def check_windows(
     parent: CheckpointMetadata, edited: CheckpointMetadata, reader: SnapshotReader
 ) -> None:
-    """EditRefusedError for the first window of an edited operator that its parent would not have left like that.
+    """Raise EditRefusedError for the first window of an edited operator with a problem that the parent does not have.
 
-    Windows of one subtask are in memory at a time, and those alone of which the edit changed anything are read.
+    Only subtasks that the edit changed are read, and the windows of one of them are in memory at a time.
     """
     # Edits leave every operator at its place, also one that gets another uid.
     for old, owner in zip(parent.operators, edited.operators, strict=True):
@@ -179,13 +178,13 @@ def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windo
 
 
 def window_states(metadata: CheckpointMetadata, owner: OperatorSnapshot) -> list[StoredState]:
-    """The states of an operator that are by window, and its timers of windows."""
+    """Return the states of an operator by window, and its timers of windows."""
     states = states_of(metadata, owner, (StateTable.KEYED, StateTable.TIMERS))
     return [one for one in states if _is_merging_set(one) or _are_windows(one.schema, NAMESPACE)]
 
 
 def of_subtask(states: Sequence[StoredState], index: int) -> list[StoredState]:
-    """The states with the chunks of one subtask, under a title that stays when an operator is renamed."""
+    """Return the states with the chunks of one subtask, under a title that does not depend on the operator's name."""
     return [
         dataclasses.replace(
             one,
@@ -202,7 +201,7 @@ def _is_merging_set(state: StoredState) -> bool:
 
 
 def _are_windows(schema: pa.Schema, name: str) -> bool:
-    """Whether a column holds time windows: others have no end that anybody could tell."""
+    """Return whether a column holds time windows: others have no end that anybody could tell."""
     if name not in schema.names or not pa.types.is_struct(schema.field(name).type):
         return False
     return [one.name for one in schema.field(name).type] == ["start", "end"]
@@ -218,10 +217,6 @@ def _rows(
 
 def _end_ms(window: Any) -> int:
     return dict(window)["end"]
-
-
-_SERVICE: Final = "timers"
-"""What window operators call their timers."""
 
 
 def deriving_timers(operator: str, allowed_lateness_ms: int, *, is_by_clock: bool) -> Edit:
@@ -267,7 +262,7 @@ def deriving_timers(operator: str, allowed_lateness_ms: int, *, is_by_clock: boo
 def _timers_of(
     metadata: CheckpointMetadata, owner: OperatorSnapshot, windows: StoredState
 ) -> StoredState:
-    """The operator's timers, or what they would be, with the keys and windows of its states."""
+    """Return the operator's timers, or an empty state of timers with the types of its keys and windows."""
     known = states_of(metadata, owner, (StateTable.TIMERS,))
     if known and NAMESPACE in known[0].schema.names:
         return known[0]
@@ -302,7 +297,7 @@ def _window_type(windows: StoredState) -> pa.DataType:
 def _timer_rows(
     windows: Iterator[pa.Table], timers: StoredState, allowed_lateness_ms: int, domain: str
 ) -> pa.Table | None:
-    """The timers of windows, in order of key group; None where there is none."""
+    """Return the timers of windows, in order of key group; None if there are none."""
     found = [table for table in windows if table.num_rows]
     if not found:
         return None

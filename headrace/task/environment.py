@@ -1,8 +1,7 @@
-"""All that a task is given: who it is, its chain, its gates and partitions, its clock and its listener.
+"""TaskEnvironment: everything that a task is given, such as its ids, chain, gates, partitions, clock and listener.
 
-Nothing here was unpickled: what only user code can tell (types, partitioners, functions) the task loads itself.
-
-Built by `cluster/task_executor/deployment`, the one place that knows both planes. Source: Flink Environment.
+Nothing in it was unpickled: types, partitioners and functions are loaded by the task itself (`user_payloads`).
+`cluster/task_executor/deployment` builds it. Source: Flink Environment.
 """
 
 from collections.abc import Callable
@@ -28,6 +27,9 @@ from headrace.network.gates.partition_requests import AnswerVerdict
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.result_partition import ResultPartition
 
+BlockingStarter = Callable[[str, Callable[[], None]], object]
+"""Runs blocking work on another thread (`start_thread`), or at once in a simulation; the name is for logs."""
+
 
 class TaskListener(Protocol):
     """Receives the reports of a task; every method may be called from any thread."""
@@ -35,13 +37,13 @@ class TaskListener(Protocol):
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
-        """The task reached `state`; `error` is set for FAILED."""
+        """Report that the task reached `state`; `error` is set for FAILED."""
         ...
 
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """An operator speaks to its coordinator. Order per operator is kept."""
+        """Send an operator's event to its coordinator. The order per operator is kept."""
         ...
 
     def checkpoint_acknowledged(
@@ -51,7 +53,7 @@ class TaskListener(Protocol):
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> None:
-        """The task's part of a checkpoint is stored. Told after every operator event that came before it."""
+        """Report that the task's part of a checkpoint is stored, after all earlier operator events."""
         ...
 
     def checkpoint_declined(
@@ -61,11 +63,11 @@ class TaskListener(Protocol):
         reason: CheckpointFailureReason,
         text: str,
     ) -> None:
-        """The task does not take its part of a checkpoint."""
+        """Report that the task does not take part in a checkpoint."""
         ...
 
     def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
-        """All operators of the task have finished; it stays for the final checkpoint."""
+        """Report that all operators have finished; the task stays for the final checkpoint."""
         ...
 
     def check_producer(
@@ -74,7 +76,7 @@ class TaskListener(Protocol):
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        """The task cannot find a partition: ask the scheduler what its producer does. Answered on any thread."""
+        """Ask the scheduler for the state of a partition's producer: it was not found. Answered on any thread."""
         ...
 
 
@@ -90,17 +92,9 @@ class SnapshotStorage(Protocol):
         ...
 
 
-class BlockingStarter(Protocol):
-    """Runs what may block beside the task's thread: `start_thread`, or at once in a simulation."""
-
-    def __call__(self, name: str, body: Callable[[], None], /) -> object:
-        """Begin to run `body`; `name` is for people."""
-        ...
-
-
 @dataclass(frozen=True)
 class GateInput:
-    """A gate and what it reads."""
+    """A gate and the descriptor of what it reads."""
 
     gate: SingleInputGate
     descriptor: InputGateDescriptor
@@ -108,7 +102,7 @@ class GateInput:
 
 @dataclass(frozen=True)
 class PartitionOutput:
-    """A partition and the edge it serves. `consumer_max_parallelism` is what HASH partitioning needs to know."""
+    """A partition and the edge it serves. `consumer_max_parallelism` is used by HASH partitioning."""
 
     partition: ResultPartition
     edge: JobEdge
@@ -116,7 +110,7 @@ class PartitionOutput:
 
 
 class _NoSnapshots:
-    """For tasks that are never asked for a checkpoint."""
+    """Storage of tasks that never take a checkpoint."""
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> NoReturn:
         raise AssertionError("this task has no checkpoint storage")

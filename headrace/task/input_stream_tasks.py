@@ -1,14 +1,11 @@
 """Tasks that read one or two logical inputs, and the choice of a task by the kind of its vertex.
 
-Source: Flink OneInputStreamTask, TwoInputStreamTask.
-
-InputTurns: chooses which of two inputs is read next, and decides when the data of both has ended.
-
-Source: Flink StreamMultipleInputProcessor, MultipleInputSelectionHandler.
+`InputTurns` chooses the input that is read next, and decides when the data of both has ended.
+Source: Flink OneInputStreamTask, TwoInputStreamTask, StreamMultipleInputProcessor, MultipleInputSelectionHandler.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -28,39 +25,20 @@ from headrace.task.input.watermark_valve import CombinedWatermark, EmitWatermark
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
 
-
-class InputInTurn(Protocol):
-    """An input as InputTurns sees it; implemented by input_processor.LogicalInput."""
-
-    @property
-    def stop_mode(self) -> StopMode:
-        """Mode in which its data ended; valid once it has."""
-        ...
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether all of its data was taken."""
-        ...
-
-    def process_next(self) -> bool:
-        """Take one element; False if there is none."""
-        ...
-
-    def on_available(self, callback: Callable[[], None], /) -> None:
-        """Have `callback` called, from any thread, once there is something."""
-        ...
+_NAMED_MAX: Final = 8
+"""Limit of channels without a barrier that are named in a report."""
 
 
 class InputTurns:
-    """Reads two inputs by turns, one element at a time, and whichever has something while the other has nothing.
+    """Reads two inputs in turn, one element at a time, or one of them while the other is empty.
 
-    `end_input` is told the number of each input that was drained, once; `wake` is called, from any thread, once there
-    is something again after NO_INPUT. Mailbox thread only.
+    `end_input` is called once with the number of each drained input; `wake` is called, from any thread, once there is
+    an element after NO_INPUT. Mailbox thread only.
     """
 
     def __init__(
         self,
-        inputs: tuple[InputInTurn, InputInTurn],
+        inputs: tuple[LogicalInput, LogicalInput],
         end_input: Callable[[int], None],
         wake: Callable[[], None],
     ) -> None:
@@ -71,7 +49,7 @@ class InputTurns:
         self._next = 0
 
     def step(self) -> Progress:
-        """Take one element. FINISHED: it was the end of the data of both, or came behind that."""
+        """Take one element; FINISHED once the data of both inputs has ended."""
         for number in (self._next, 1 - self._next):
             current = self._inputs[number]
             # Also of an input whose data has ended: barriers still come there, and the other one waits for them.
@@ -85,10 +63,6 @@ class InputTurns:
         for current in self._inputs:
             current.on_available(self._wake)
         return Progress.NO_INPUT
-
-
-_NAMED_MAX: Final = 8
-"""Of so many channels whose barrier is missing it is said whose they are."""
 
 
 class InputStreamTask(StreamTask):
@@ -109,7 +83,9 @@ class InputStreamTask(StreamTask):
             )
             for number, handler in enumerate(self._input_handlers())
         ]
-        self._barriers = CheckpointedInputGate(self, environment, timers, self._inputs)
+        self._barriers = CheckpointedInputGate(
+            self.checkpoints, self.take_checkpoint, environment, timers, self._inputs
+        )
 
     def open(self) -> None:
         super().open()
@@ -117,7 +93,7 @@ class InputStreamTask(StreamTask):
             logical_input.restore_watermark(self.chain.head.current_watermark)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """See StreamTask: as if the barrier had come on all channels that are open."""
+        """Start a checkpoint as if the barrier had come on all open channels."""
         self._barriers.triggered(barrier)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
@@ -141,7 +117,7 @@ class InputStreamTask(StreamTask):
         )
 
     def latency_marker(self, marker: LatencyMarker) -> None:
-        """See InputHandler; the same for all inputs."""
+        """Pass on a latency marker of any input."""
         if not self.chain.is_finished:
             self.chain.pass_latency_marker(self.chain.head_id, marker)
 
@@ -191,7 +167,7 @@ class OneInputStreamTask(InputStreamTask):
         self._process_batch(batch, self._head_output)
 
     def watermark(self, timestamp_ms: int) -> None:
-        """See InputHandler. Operators that had finished before are not open, and have sent their last watermark."""
+        """Pass on a watermark, unless the operators had finished before and have sent their last one."""
         self.counters.input_watermark = timestamp_ms
         if not self.chain.is_finished:
             self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
@@ -218,7 +194,7 @@ class OneInputStreamTask(InputStreamTask):
 
 
 class _InputSide:
-    """Handler of one of the two inputs: counts, and calls its side of the head operator."""
+    """Handler of one of the two inputs: counts, and calls its method of the head operator."""
 
     def __init__(
         self,
@@ -275,11 +251,11 @@ class TwoInputStreamTask(InputStreamTask):
     def checkpoint_event(
         self, input_number: int, channel_index: int, event: CheckpointEvent
     ) -> None:
-        """A barrier, its cancellation or the end of a channel of one of the inputs."""
+        """Pass on a checkpoint event of a channel of one of the inputs."""
         self._barriers.event_received(input_number, channel_index, event)
 
     def perform(self, actions: list[ValveAction]) -> None:
-        """Carry out what the combined watermark decided; nothing where the operators had finished before."""
+        """Perform the actions of the combined watermark; none if the operators had finished before."""
         if self.chain.is_finished:
             return
         for action in actions:
@@ -299,7 +275,7 @@ class TwoInputStreamTask(InputStreamTask):
 
 
 def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
-    """Return what one input of the head operator reads: where streams were united, several gates as one."""
+    """Return the gate of one input of the head operator; several gates as one for united streams."""
     gates = [
         gate_input.gate
         for gate_input in environment.inputs
@@ -343,5 +319,5 @@ def create_stream_task(
     mailbox: Mailbox,
     timers: MailboxTimers,
 ) -> StreamTask:
-    """Make the task for the environment's vertex: unpickles user code."""
+    """Return the task for the environment's vertex; unpickles user code."""
     return _KINDS[environment.vertex.kind](environment, payloads, mailbox, timers)

@@ -53,13 +53,13 @@ class Mailbox:
         self._interruption: BaseException | None = None
 
     def interrupt(self, error: BaseException) -> None:
-        """Have `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error stays."""
+        """Let `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error stays."""
         if self._interruption is None:
             self._interruption = error
         self.wake()
 
     def check_interrupted(self) -> None:
-        """Raise what the task was interrupted with, if it was: user code that emits for ever is stopped by this."""
+        """Raise the error that the task was interrupted with, if any: this stops user code that emits forever."""
         if self._interruption is not None:
             raise self._interruption
 
@@ -75,7 +75,7 @@ class Mailbox:
         return True
 
     def wake(self) -> None:
-        """Make the task try its default action again."""
+        """Wake the task to try its default action again."""
         with self._lock:
             hook = self._wake_up()
         if hook is not None:
@@ -91,11 +91,11 @@ class Mailbox:
         return self._wake_hook
 
     def set_wake_hook(self, hook: Callable[[], None]) -> None:
-        """Have `hook` called, outside the lock, whenever a sleeping mailbox is woken (cooperative runners)."""
+        """Call `hook`, outside the lock, whenever a sleeping mailbox is woken (cooperative runners)."""
         self._wake_hook = hook
 
     def take_all(self) -> list[Mail]:
-        """Return the mails that are there, in order, and forget earlier wake-ups."""
+        """Remove and return all mails, in order, and forget earlier wake-ups."""
         with self._lock:
             self._is_awake = False
             mails = list(self._mails)
@@ -104,7 +104,7 @@ class Mailbox:
             return mails
 
     def forget_wake_ups(self) -> None:
-        """Nothing more is to be tried for what the task was woken for until now: it tries next. Mailbox thread only.
+        """Forget earlier wake-ups, as the task tries its default action next. Mailbox thread only.
 
         Mails and timers wake it too, while it is awake: without this each of them would cost an empty round.
         """

@@ -61,7 +61,7 @@ class TaskTimes:
 
     @property
     def is_back_pressured(self) -> bool:
-        """Whether the task waits for its output, between two batches."""
+        """True if the task waits for its output, between two batches."""
         return self._occupation is Occupation.BACK_PRESSURED
 
     @property
@@ -70,7 +70,7 @@ class TaskTimes:
         return self._occupation
 
     def occupy(self, occupation: Occupation) -> None:
-        """From now on the task is doing `occupation`."""
+        """Begin an occupation, which ends the previous one."""
         if occupation is self._occupation:
             return
         now_ns = self._clock.monotonic_ns()
@@ -89,7 +89,7 @@ class TaskTimes:
         self._longest_hard_ns = max(self._longest_hard_ns, duration_ns)
 
     def active_ms(self) -> float:
-        """Return how long the task has been busy or back-pressured, in all."""
+        """Return the total time for which the task has been busy or back-pressured."""
         now_ns = self._clock.monotonic_ns()
         idle_ns = self._totals_ns[Occupation.IDLE]
         if self._occupation is Occupation.IDLE:
@@ -97,7 +97,7 @@ class TaskTimes:
         return (now_ns - self._start_ns - idle_ns) / _NS_PER_MS
 
     def back_pressured_ms(self) -> float:
-        """Return how long the task could not go on because its outputs were full, in all."""
+        """Return the total time for which the task could not go on because its outputs were full."""
         since_ns = self._clock.monotonic_ns() - self._since_ns
         current_ns = since_ns if self.is_back_pressured else 0
         return (self._totals_ns[Occupation.BACK_PRESSURED] + current_ns) / _NS_PER_MS
@@ -125,7 +125,7 @@ class TaskTimes:
         return values
 
     def _accounts(self, now_ns: int) -> dict[str, int]:
-        """Nanoseconds until now by the name of their share."""
+        """Return nanoseconds until now by the name of their share."""
         totals_ns = dict(self._totals_ns)
         totals_ns[self._occupation] += now_ns - self._since_ns
         accounts = {_SHARE_NAMES[occupation]: total for occupation, total in totals_ns.items()}
@@ -144,7 +144,7 @@ class EdgeTimes:
         self._since_ns = 0
 
     def blame(self, index: int | None) -> None:
-        """From now on output `index` holds the task up; None: none does."""
+        """Blame output `index` for holding the task up from now on; None: no output does."""
         if index == self._blamed:
             return
         now_ns = self._clock.monotonic_ns()
@@ -153,13 +153,13 @@ class EdgeTimes:
         self._blamed, self._since_ns = index, now_ns
 
     def soft_ms(self, index: int) -> float:
-        """Return for how long output `index` was to blame in all, between batches. Any thread; a moment's reading."""
+        """Return the total time that output `index` held the task up between batches. Any thread."""
         current_ns = self._clock.monotonic_ns() - self._since_ns if index == self._blamed else 0
         return (self._totals_ns[index] + current_ns) / _NS_PER_MS
 
 
 class TaskCounters:
-    """Records and watermarks of one task; bytes and batches are counted by its gates and writers."""
+    """Counts the records of one task, with its watermarks; gates and writers count bytes and batches."""
 
     def __init__(self) -> None:
         self.records_in = 0

@@ -1,16 +1,10 @@
-"""StreamTask: the default action of a subtask, a batch or a part of one at a time, and the order of its end.
+"""StreamTask: the default action of a subtask, one batch or a part of one at a time, and the order of its end.
 
-Three kinds by the head of the chain: sources are polled, the others read one or two logical inputs.
-Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInputStreamTask.
-
-EndOfTask: what a subtask still waits for between its end of data and its end.
-
-With checkpoints, its last effects become final only with one that was taken after all rows were processed, here and
-downstream; until then it stays and takes part. Source: Flink StreamTask.afterInvoke, FLIP-147.
-
-LatencyMarkerEmitter: a subtask of a source sends a marker with its time, now and then, among its rows.
-
-Source: Flink SourceOperatorStreamTask.LatencyMarkerEmitter.
+There are three kinds, by the head of the chain: a source is polled, other tasks read one or two logical inputs.
+`EndOfTask` knows what a subtask waits for between the end of its data and its end: with checkpoints, its last effects
+become final with a checkpoint that was taken after all rows were processed, here and downstream; until then the subtask
+stays and takes part. `LatencyMarkerEmitter` sends markers among the rows of a source.
+Source: Flink StreamTask (afterInvoke, FLIP-147), SourceOperatorStreamTask, SourceStreamTask.LatencyMarkerEmitter.
 """
 
 import enum
@@ -20,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
@@ -46,7 +39,7 @@ from headrace.task.chain.operator_chain import OperatorChain
 from headrace.task.chain.queryable_state import QueryableState, StateRead
 from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
-from headrace.task.input.debloating import GateDebloating, register_debloating_metrics
+from headrace.task.input.gate_debloating import GateDebloating, register_debloating_metrics
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types
@@ -54,7 +47,7 @@ from headrace.task.watchdog import TaskWatchdog
 
 
 class EndOfTask:
-    """Mailbox thread only; acknowledgements of consumers come from any."""
+    """Decides when a subtask may end. Mailbox thread only; consumers acknowledge from any thread."""
 
     def __init__(
         self, writers: Sequence[RecordWriter], wake: Callable[[], None], *, takes_checkpoints: bool
@@ -68,7 +61,7 @@ class EndOfTask:
         self.has_begun = False
 
     def begin(self, *, waits: bool) -> None:
-        """All data was emitted. `waits`: a checkpoint is to come even where none are taken periodically."""
+        """Note that all data was emitted. `waits`: a checkpoint will come even if none are taken periodically."""
         self.has_begun = True
         self._waits = self._waits or waits
         if self._waits:
@@ -76,23 +69,23 @@ class EndOfTask:
                 writer.partition.on_all_data_processed(self._acknowledged)
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
-        """The subtask took part in a checkpoint."""
+        """Note that the subtask took part in a checkpoint."""
         if self.has_begun and self._final_id is None:
             self._final_id = checkpoint_id
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """A checkpoint is published; any that holds what came after the end of data will do."""
+        """Note a published checkpoint; any that was taken after the end of the data counts."""
         if self._final_id is not None and checkpoint_id >= self._final_id:
             self._is_final_complete = True
 
     def wait_for(self, checkpoint_id: int) -> None:
-        """The job stops with this checkpoint: exactly it must be complete."""
+        """Wait for exactly this checkpoint: the job stops with it."""
         self._waits = True
         self._final_id = checkpoint_id
 
     @property
     def may_leave(self) -> bool:
-        """Whether nothing more is waited for."""
+        """True if the subtask waits for nothing more."""
         if not self._waits:
             return True
         return self._unacknowledged == 0 and self._is_final_complete
@@ -103,7 +96,7 @@ class EndOfTask:
 
 
 class LatencyMarkerEmitter:
-    """Emits at once and then an interval behind each emission; never where the interval is 0. Mailbox thread only.
+    """Emits a latency marker at once, then one per interval; never if the interval is 0. Mailbox thread only.
 
     `has_room` says whether a row could be emitted now, and else has its argument called as soon as it can. Until then
     the marker waits, as a row would, and its task goes on with mail and barriers.
@@ -127,7 +120,7 @@ class LatencyMarkerEmitter:
         self._emit: Final = emit
 
     def start(self) -> None:
-        """Begin; it ends with the timers."""
+        """Start emitting; it ends with the timers."""
         if self._interval_ms > 0:
             self._timers.schedule(self._timers.now_ms(), self._fire)
 
@@ -222,7 +215,7 @@ class StreamTask(ABC):
         self._mailbox.put(fail)
 
     def open(self) -> None:
-        """Open the operators; where they had finished before, only say so again."""
+        """Open the operators; if they had finished before the restore, only report that again."""
         self.checkpoints.channels.restore()
         self.chain.open()
         if self.chain.is_finished:
@@ -233,7 +226,7 @@ class StreamTask(ABC):
         self._stall_watch.start()
 
     def process(self) -> Progress:
-        """Work off a batch, or a part of one (see pacing), unless an output is full; account for the time."""
+        """Process a batch or a part of one, unless an output is full; account for the time."""
         for index, writer in enumerate(self._writers):
             if not writer.is_available:
                 writer.on_available(self._mailbox.wake)
@@ -252,11 +245,11 @@ class StreamTask(ABC):
         return progress
 
     def _held_up(self) -> Progress:
-        """No rows can be processed now; barriers that overtake can."""
+        """Process only priority events: an output is full."""
         return Progress.MORE if self._process_priority_event() else Progress.NO_OUTPUT
 
     def _process_priority_event(self) -> bool:
-        """Take an event that overtakes from an input, where there is one."""
+        """Process a priority event of an input, if there is one."""
         return False
 
     def _proceed(self) -> Progress:
@@ -296,7 +289,7 @@ class StreamTask(ABC):
         """Handle a batch or a part of one. FINISHED: the inputs have ended and everything was processed."""
 
     def _await_inputs(self) -> Progress:
-        """After the end of data: wait until the inputs are finished too."""
+        """Wait until the inputs are finished, after the end of the data."""
         return Progress.FINISHED
 
     def _mode_of_inputs(self) -> StopMode:
@@ -304,7 +297,7 @@ class StreamTask(ABC):
         return StopMode.DRAIN
 
     def _end(self, mode: StopMode) -> None:
-        """All rows were emitted. Where a checkpoint is to come, stay for it."""
+        """End the subtask, or stay for a checkpoint that is still to come: all rows were emitted."""
         self._stop_mode = mode
         self._has_ended = True
         self._timers.quiesce()
@@ -321,7 +314,7 @@ class StreamTask(ABC):
             self.take_checkpoint(self._stop_barrier, BarrierTimes())
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """Return this subtask's progress with a checkpoint. Any thread, a moment's view: the task may be stuck."""
+        """Return this subtask's progress with a checkpoint. Any thread, as the task may be stuck."""
         queued_bytes = sum(each.gate.queued_bytes for each in self.environment.inputs)
         return msgspec.structs.replace(
             self.checkpoints.progress(checkpoint_id),
@@ -330,40 +323,26 @@ class StreamTask(ABC):
         )
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator starts a checkpoint here."""
+        """Start a checkpoint at this task for the coordinator."""
         now_ms = self.environment.clock.now_ms()
         times = BarrierTimes(start_delay_ms=max(0, now_ms - barrier.timestamp_ms))
         self.take_checkpoint(barrier, times)
 
     def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
-        """Take part: all that came before the barrier has been processed."""
+        """Take part in a checkpoint: all data before the barrier has been processed."""
         if self.checkpoints.take(barrier, times):
             self._ending.checkpoint_taken(barrier.checkpoint_id)
             if barrier.options.kind.is_synchronous:
                 self._ending.wait_for(barrier.checkpoint_id)
 
-    def decline_checkpoint(
-        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
-    ) -> None:
-        self.checkpoints.decline(checkpoint_id, reason, text)
-
-    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        self.checkpoints.give_up(checkpoint_id)
-
-    def start_capture(self, checkpoint_id: int) -> None:
-        self.checkpoints.channels.start_capture(checkpoint_id)
-
-    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        self.checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
-
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint is published."""
+        """Note that a checkpoint is published."""
         self.checkpoints.notify_complete(checkpoint_id)
         self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
         self._mailbox.wake()
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """A checkpoint came to nothing."""
+        """Note that a checkpoint failed."""
         self.checkpoints.notify_aborted(checkpoint_id, latest_completed_id)
         self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
         self._mailbox.wake()
@@ -375,12 +354,12 @@ class StreamTask(ABC):
             self._hard_back_pressured_ns = total_ns
 
     def deliver_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """Hand a coordinator's event to an operator; dropped after the end of data, when no operator wants any."""
+        """Hand a coordinator's event to an operator; events after the end of the data are dropped."""
         if not self._has_ended:
             self.chain.deliver_event(operator_id, payload)
 
     def read_state(self, read: StateRead) -> None:
-        """Begin to read the state of an operator: what it is now."""
+        """Start reading the present state of an operator."""
         self._reads.begin(read)
 
     def close(self) -> None:
@@ -416,7 +395,7 @@ class SourceStreamTask(StreamTask):
             emitter.start()
 
     def _has_room(self, again: Callable[[], None]) -> bool:
-        """Whether no output is full. Otherwise `again` is called once the first one is not, unless the data ended."""
+        """Return whether no output is full; if one is, `again` is called once there is room, unless the data ended."""
 
         def mail() -> None:
             self._mailbox.put(lambda: None if self._has_ended else again())
@@ -428,7 +407,7 @@ class SourceStreamTask(StreamTask):
         return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """See StreamTask. Before a savepoint with which the job stops, the data ends."""
+        """Start a checkpoint; before a savepoint with which the job stops, the data ends."""
         if self.chain.is_amid_batch:
             self._triggered += (barrier,)
         else:
@@ -481,13 +460,13 @@ class SourceStreamTask(StreamTask):
 
 
 def _typed_gates(environment: TaskEnvironment, head: OperatorTypes) -> list[SingleInputGate]:
-    """The task's gates, which know from now on what rows the head of the chain reads from them."""
+    """Return the task's gates, and set the type of the rows that the head of the chain reads from each."""
     for gate_input in environment.inputs:
         gate_input.gate.read_as(head.inputs[gate_input.descriptor.input_number])
     return [gate_input.gate for gate_input in environment.inputs]
 
 
 def _has_final_checkpoint(settings: Settings) -> bool:
-    """Whether a checkpoint is sure to come after the end of data: not where the first task to finish ends them."""
+    """Return whether a checkpoint will come after the end of the data: not if finished tasks end checkpoints."""
     is_on = settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
     return is_on and settings.get_option(AFTER_TASKS_FINISH)

@@ -63,12 +63,12 @@ class Task:
 
     @property
     def attempt_id(self) -> ExecutionAttemptId:
-        """The attempt that this is."""
+        """Id of this attempt."""
         return self._environment.attempt_id
 
     @property
     def state(self) -> ExecutionState:
-        """The state last reached."""
+        """Current state."""
         return self._state
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Task:
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     ) -> None:
-        """Begin a checkpoint here; declined where the task does not run yet. Any thread."""
+        """Start a checkpoint here; declined if the task does not run yet. Any thread."""
 
         def trigger() -> None:
             if self._stream_task is None or self._state is not ExecutionState.RUNNING:
@@ -132,7 +132,7 @@ class Task:
         self.mailbox.put(trigger)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint is published. Any thread."""
+        """Note that a checkpoint is published. Any thread."""
 
         def notify() -> None:
             reach(Failpoint.NOTIFIED)
@@ -142,7 +142,7 @@ class Task:
         self.mailbox.put(notify)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """A checkpoint came to nothing. Any thread."""
+        """Note that a checkpoint failed. Any thread."""
 
         def notify() -> None:
             if self._stream_task is not None:
@@ -151,9 +151,9 @@ class Task:
         self.mailbox.put(notify)
 
     def read_state(self, read: StateRead) -> None:
-        """Begin to read the state of an operator between two batches. Any thread.
+        """Start reading the state of an operator between two batches. Any thread.
 
-        A task that ends meanwhile may leave the read without an answer: whoever asked hears of its end.
+        A task that ends meanwhile may leave the read without an answer; the caller is notified of its end.
         """
 
         def begin() -> None:
@@ -178,7 +178,7 @@ class Task:
         )
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
-        """Hand over what did not come with the description of the task. Any thread."""
+        """Deliver the payloads that did not come with the task's description. Any thread."""
 
         def deliver() -> None:
             self._payloads = payloads
@@ -204,7 +204,7 @@ class Task:
         return self._timers.delay_to_next_ms()
 
     def step(self) -> Step:
-        """See TaskLoop: run mail, due timers and one default action; any error ends the task."""
+        """Run mail, due timers and one default action; an error ends the task."""
         try:
             self._check_interrupted()
             return self._work()

@@ -1,6 +1,6 @@
-"""The one place where user code is unpickled: on the thread of the task that runs it, each payload once.
+"""Unpickles user code, on the thread of the task that runs it, each payload once; nothing else does.
 
-What cannot be loaded is most often a module that the driver has and this worker has not.
+The usual reason for a failure is a module that the driver has and this worker has not.
 """
 
 import traceback
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def find_modules(settings: Settings) -> None:
-    """Put the files that the job brings onto the import path, where this process sees them.
+    """Put the job's Python files onto the import path, if this process sees them.
 
     A worker may have started before the job was written; what Spark brought to it is on the path already.
     """
@@ -49,7 +49,7 @@ def find_modules(settings: Settings) -> None:
 
 
 def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorTypes]:
-    """The types of each operator, in order. UserCodeError names the operator."""
+    """Load the types of the operators, in order. UserCodeError names the operator."""
     return [
         _load(operator, "types", payload)
         for operator, payload in zip(vertex.operators, payloads.types, strict=True)
@@ -65,7 +65,7 @@ def load_specs(vertex: JobVertex, payloads: VertexPayloads) -> list[Any]:
 
 
 def create_writers(environment: TaskEnvironment, payloads: VertexPayloads) -> list[RecordWriter]:
-    """A writer for each output, with the user's partitioner where there is one. UserCodeError names the operator."""
+    """Return a writer per output, with the user's partitioner if there is one. UserCodeError names the operator."""
     return [
         create_record_writer(
             output.partition,
@@ -100,7 +100,7 @@ def _create_selector(
 
 
 class _BlamingSelector:
-    """The user's partitioner, whose mistakes are told as those of the operator whose rows it deals."""
+    """Reports errors of the user's partitioner as those of the operator whose rows it distributes."""
 
     is_broadcast = False
     deals_rows = True

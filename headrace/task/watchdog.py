@@ -1,7 +1,7 @@
-"""TaskWatchdog: tells in the log of a task that has work and does not get on, with what its exchange looks like.
+"""TaskWatchdog: logs a task that has work and makes no progress, with the state of its exchange.
 
-A deadlock and a slow consumer look alike from outside, full output and no checkpoint; which queue holds what, and who
-waits for whose credit, tells them apart.
+A deadlock and a slow consumer both show as a full output without a checkpoint; the contents of queues, and the credit
+that is waited for, tell them apart.
 """
 
 import logging
@@ -24,7 +24,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class StallDetector:
-    """Decides whether a task stands still; time is an argument."""
+    """Decides whether a task stands still. Pure: time is an argument."""
 
     def __init__(self, timeout_ms: float, now_ms: float) -> None:
         self._timeout_ms = timeout_ms
@@ -33,7 +33,7 @@ class StallDetector:
         self._is_told = False
 
     def look(self, now_ms: float, progress: int, has_work: bool) -> bool:
-        """Return True once for each time that nothing moved for the timeout although there was work throughout."""
+        """Return True once per stall: no progress for the timeout although there was work throughout."""
         if progress != self._progress or not has_work:
             self._progress, self._since_ms, self._is_told = progress, now_ms, False
         elif not self._is_told and now_ms - self._since_ms >= self._timeout_ms:
@@ -43,7 +43,7 @@ class StallDetector:
 
 
 class TaskWatchdog:
-    """Of one task; everything runs on its mailbox thread."""
+    """Logs the exchange of a task that stands still. Mailbox thread only."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TaskWatchdog:
         self._detector: StallDetector | None = None
 
     def start(self) -> None:
-        """Begin to look, four times within the timeout."""
+        """Start looking, four times per timeout."""
         if self._timeout_ms > 0:
             self._detector = StallDetector(self._timeout_ms, self._timers.now_ms())
             self._schedule()

@@ -29,7 +29,7 @@ from headrace.core.types.pickles import pickle_code, unpickle_value
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
-from headrace.operators.async_io.async_calls import AsyncCall, CallsEnded
+from headrace.operators.record.async_wait_operator import AsyncCall, CallsEnded
 from headrace.operators.registry import create_operator
 from headrace.operators.runtime.operator import (
     OneInputOperator,
@@ -39,7 +39,7 @@ from headrace.operators.runtime.operator import (
     TwoInputOperator,
 )
 from headrace.state.backend import FrozenState
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 
 class ManualCalls:
@@ -124,7 +124,7 @@ def write_frozen(
 
 
 def snapshot(
-    states: OperatorStates,
+    states: OperatorStateHandler,
     checkpoint_id: int = 1,
     options: CheckpointOptions | None = None,
     committables: tuple[Committable, ...] = (),
@@ -341,7 +341,7 @@ class OperatorHarness:
         restored: OperatorSubtaskState | None,
     ) -> None:
         """Make and open an operator, beginning with what was restored."""
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             operator_name=self._operator_name,
             key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
             max_parallelism=HARNESS_KEY_GROUPS,

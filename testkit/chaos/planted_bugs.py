@@ -22,14 +22,14 @@ from headrace.connectors.files.sink.file_writer import FileWriter
 from headrace.core.elements import MAX_WATERMARK
 from headrace.network.gates.buffer_manager import BufferManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.timed_operator import LateRecords
-from headrace.operators.runtime.timers import InternalTimerService
-from headrace.operators.sources_sinks.sink_writer import UndecidedCommittables
-from headrace.operators.windowing.merging import MergingWindows
+from headrace.operators.sources_sinks.sinks import UndecidedCommittables
+from headrace.operators.windowing.merging_window_set import MergingWindowSet
 from headrace.state import columns as state_columns
 from headrace.state.heap.backend import HeapKeyedStateBackend
-from headrace.state.operator_state import HeapBroadcastState
-from headrace.state.restored import RestoredKeyedState
+from headrace.state.operator_state_backend import HeapBroadcastState
+from headrace.state.restored_keyed_state import RestoredKeyedState
 from headrace.task.checkpointing.barriers import ExactlyOnceBarrierHandler
 from headrace.task.input.watermark_valve import WatermarkValve
 
@@ -222,7 +222,7 @@ def lose_broadcast_state_at_restore() -> None:
 
 def merge_too_little() -> None:
     """Of sessions that become one, every third time all but one leave their records behind."""
-    windows: Any = MergingWindows
+    windows: Any = MergingWindowSet
     original = windows._merge
     counts = {"moved": 0}
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.barriers import CheckpointBarrier
+from headrace.task.paced_rows import Pace
 from headrace.task.stream_task import SourceStreamTask
 from headrace.task.task_runner import CooperativeTaskRunner
-from headrace.task.time_slicing import Pace
 from testkit.simulation.simulated_cluster import failure_note
 from tests.simulation import scenario
 from tests.simulation.seeds import seeds

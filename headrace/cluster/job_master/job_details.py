@@ -9,7 +9,7 @@ from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, Roo
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails, JobNotice, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import ErrorInfo
-from headrace.metrics.combination import combine_metrics
+from headrace.metrics.names import combine_metrics
 
 
 def describe_job(

@@ -1,9 +1,8 @@
-"""Vectorised operators whose state is tables of columns: aggregates, whole rows that are extreme or first, and joins.
+"""Vectorised operators: aggregates of windows, selection of whole rows, and joins, on Arrow columns.
 
-Aggregates: begin with `partials.py` (what they are made of), then `local_aggregate.py` before the exchange, and
-`sliced_aggregate.py` and `session_aggregate.py` behind it.
-Whole rows: `window_rows.py` holds both such halves, and the two selections that make rows stay of their window.
-Joins: `matching.py` finds the rows of one key, for the joins of `row_join.py`.
-Below them: `integer_groups.py` finds the groups of rows; `stored_rows.py` puts the hash of the key beside
-rows that are kept.
+Windows: `window_assignment` finds the windows of rows and the late rows, and `window_results` emits what fires.
+Aggregates in one phase (any function, allowed lateness): `window_aggregate`, on `accumulators`.
+Aggregates in two phases: `local_aggregate` before the exchange makes `partials`; `sliced_aggregate` and
+`session_aggregate` behind it merge them.
+Whole rows: `window_rows`. Joins: `row_join`, on `matching`. Grouping kernels of all of them: `integer_columns`.
 """

@@ -1,6 +1,6 @@
-"""Distinct values: the different values of many groups, as a column of lists, one per group. Pure.
+"""Distinct values of many groups, as a column of lists with one list per group. Pure.
 
-So a value takes what it takes in its column, and not a row with all else that is kept of its group.
+A value in a list takes its own bytes, and not a row with everything else that is kept of its group.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.columns.integer_groups import (
+from headrace.operators.columns.integer_columns import (
     PACKED_MAX,
     Codes,
     Longs,
@@ -22,11 +22,11 @@ from headrace.operators.columns.integer_groups import (
 )
 
 VALUES_PER_ROW: Final = 4096
-"""Where rows travel or are stored, longer lists are cut: pieces of snapshots and of the exchange are whole rows."""
+"""Length above which lists are cut where rows are sent or stored: both move whole rows."""
 
 
 def lists_of_rows(column: pa.ChunkedArray, codes: Codes, count: int) -> pa.Array:
-    """Return the different values, but no nulls, of each of `count` groups. `codes`: the group of each row."""
+    """Return the distinct values, without nulls, of each of `count` groups. `codes`: the group of each row."""
     if column.null_count:
         is_valid = column.is_valid()
         column, codes = column.filter(is_valid), codes[is_valid.to_numpy()]
@@ -34,18 +34,18 @@ def lists_of_rows(column: pa.ChunkedArray, codes: Codes, count: int) -> pa.Array
 
 
 def merged_lists(lists: pa.ChunkedArray, codes: Codes, count: int) -> pa.Array:
-    """Return the different values in all lists of each of `count` groups. `codes`: the group of each list."""
+    """Return the distinct values in all lists of each of `count` groups. `codes`: the group of each list."""
     return _as_lists(_values_in(lists), codes, lengths_of(lists), count)
 
 
 def lengths_of(lists: pa.ChunkedArray) -> npt.NDArray[np.int32]:
-    """Return how many values each list has, shape (num_rows,); none is null."""
+    """Return the length of each list, shape (num_rows,); no list is null."""
     lengths: npt.NDArray[np.int32] = pc.call_function("list_value_length", [lists]).to_numpy()
     return lengths
 
 
 def piece_counts(columns: Sequence[pa.ChunkedArray]) -> Longs | None:
-    """Return how many pieces the lists of each row are cut into; None where all stay whole."""
+    """Return the number of pieces that each row's lists are cut into; None if all stay whole."""
     if not columns:
         return None
     longest: Longs = np.max([lengths_of(lists) for lists in columns], axis=0, initial=1)
@@ -54,7 +54,7 @@ def piece_counts(columns: Sequence[pa.ChunkedArray]) -> Longs | None:
 
 
 def cut_lists(lists: pa.ChunkedArray, pieces: Longs) -> pa.Array:
-    """Return each list as so many, of at most VALUES_PER_ROW values where there are enough `pieces`; in its order."""
+    """Return each list cut into `pieces`, of at most VALUES_PER_ROW values each, in its order."""
     lengths = lengths_of(lists).astype(np.int64)
     begins = np.cumsum(lengths) - lengths
     skipped = piece_numbers(pieces) * VALUES_PER_ROW
@@ -64,7 +64,7 @@ def cut_lists(lists: pa.ChunkedArray, pieces: Longs) -> pa.Array:
 
 
 def piece_numbers(pieces: Longs) -> Longs:
-    """Return 0, 1, … for the pieces of each row, shape (pieces in all,). `pieces`: how many each row has."""
+    """Return the index of each piece within its row, shape (pieces in all,). `pieces`: the number of each row's."""
     ends = np.cumsum(pieces)
     places: Longs = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - pieces, pieces)
     return places
@@ -73,7 +73,7 @@ def piece_numbers(pieces: Longs) -> Longs:
 def _as_lists(
     values: pa.ChunkedArray, codes: Codes, lengths: npt.NDArray[np.int32] | None, count: int
 ) -> pa.Array:
-    """Return the different ones of `values`, which have no nulls, as a list for each group.
+    """Return the distinct values of each group as a list; `values` has no nulls.
 
     `codes`: the group of each value, or of each run of values whose `lengths` are given.
     """
@@ -94,9 +94,9 @@ def _as_lists(
 def _distinct_numbers(
     numbers: Longs, codes: Codes, lengths: npt.NDArray[np.int32] | None, count: int
 ) -> tuple[Longs, Longs]:
-    """Return where the different numbers of each group begin, shape (count,), and all of them, ascending in each.
+    """Return the first position of each group, shape (count,), and the distinct numbers, ascending in each group.
 
-    By sorting group and number as one: a sort of integers beats a hash table of two columns several times.
+    Group and number are sorted as one integer, which is several times as fast as a hash table of two columns.
     """
     smallest, span = span_of(numbers)
     bases = codes * span - smallest

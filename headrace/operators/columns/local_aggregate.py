@@ -1,17 +1,7 @@
-"""LocalOperator: the half before the exchange, which holds rows until they are worth a vectorised step.
+"""Local phase of aggregates: holds rows until a vectorised step is worth it, and emits partial results.
 
-Keeps nothing over a checkpoint: what it makes of its rows goes out before each barrier and each watermark.
-Source: Flink LocalSlicingWindowAggOperator.
-
-LocalAggregateOperator: aggregates what a subtask holds before it goes through the exchange.
-
-Source: Flink LocalSlicingWindowAggOperator.
-
-LocalSessionAggregateOperator: aggregates what is of one session for certain before it goes through the exchange.
-
-Source: the idea of Flink's LocalSlicingWindowAggOperator, with slices that no session is shorter than.
-
-HeldRows: batches of one stream that wait until they are worth a vectorised step. Pure.
+`LocalOperator` is the base of all operators of this phase. It keeps nothing over a checkpoint: what it makes of its
+rows goes out before each barrier and each watermark. Source: Flink LocalSlicingWindowAggOperator.
 """
 
 from abc import abstractmethod
@@ -35,16 +25,19 @@ from headrace.functions.specs.columnar_specs import (
 from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.functions.windows import window_starts
 from headrace.operators.columns.partials import Partials
-from headrace.operators.columns.stored_rows import emit_table
+from headrace.operators.columns.window_assignment import require_times
+from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime.row_times import require_times
 
 HELD_ROWS_MAX: Final = 131_072
-"""Above this the fixed cost of a step, some hundred microseconds, weighs little; all columns still fit in the cache."""
+"""Rows of a step: its fixed cost, some hundred microseconds, weighs little then, and the columns fit in the cache."""
+
+_TIME: Final = "$time"
+_EXTENT: Final = (ColumnAggregate("min", _TIME, START), ColumnAggregate("max", _TIME, LAST))
 
 
 class HeldRows:
-    """Data columns and timestamps, in order of arrival."""
+    """Data columns and timestamps of rows that are held, in order of arrival."""
 
     def __init__(self) -> None:
         self._columns: list[pa.RecordBatch] = []
@@ -53,27 +46,26 @@ class HeldRows:
 
     @property
     def are_enough(self) -> bool:
-        """Whether they should be taken now."""
+        """True if they should be taken now."""
         return self.row_count >= HELD_ROWS_MAX
 
     def add(self, columns: pa.RecordBatch, timestamps: Timestamps) -> None:
-        """Put a batch behind the others."""
+        """Append a batch."""
         self._columns.append(columns)
         self._times.append(timestamps)
         self.row_count += columns.num_rows
 
     def take(self) -> tuple[pa.Table, Timestamps]:
-        """Return all rows (at least one batch) and begin anew."""
+        """Return all rows (at least one batch), and hold none."""
         columns, self._columns = self._columns, []
         times, self._times = self._times, []
         self.row_count = 0
-        return pa.Table.from_batches(columns), times[0] if len(times) == 1 else np.concatenate(
-            times
-        )
+        all_times = times[0] if len(times) == 1 else np.concatenate(times)
+        return pa.Table.from_batches(columns), all_times
 
 
 class LocalOperator(OneInputOperator):
-    """Emits what `reduced` makes of the rows it held; no timestamps. `windows`: what they are for."""
+    """Base: emits what `reduced` makes of the rows of several batches, without timestamps."""
 
     def __init__(self, windows: EventTimeWindows) -> None:
         self.windows = windows
@@ -84,7 +76,7 @@ class LocalOperator(OneInputOperator):
 
     @abstractmethod
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
-        """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
+        """Return fewer rows, with the output's columns, that stand for `rows`; `times` has shape (num_rows,)."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         if self.windows.is_until_end_of_input:
@@ -96,13 +88,13 @@ class LocalOperator(OneInputOperator):
             self.emit_held(output)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
-        # Whoever waits for the end alone is not moved by watermarks before.
+        # The window that lasts until the end of the input needs nothing before the last watermark.
         if timestamp_ms == MAX_WATERMARK or not self.windows.is_until_end_of_input:
             self.emit_held(output)
         super().process_watermark(timestamp_ms, output)
 
     def process_status(self, is_idle: bool, output: Output) -> None:
-        # An input without a word may stay so: nobody else would send what it said last.
+        # An idle input may stay idle: no later batch or watermark would send the held rows.
         self.emit_held(output)
         super().process_status(is_idle, output)
 
@@ -119,9 +111,9 @@ class LocalOperator(OneInputOperator):
 
 
 class LocalAggregateOperator(LocalOperator):
-    """Emits one partial result per key and slice of what it held, in no particular order.
+    """Emits one partial result per key and slice of the held rows, in no particular order.
 
-    How many partial results there are depends on how rows were cut; what they merge to does not.
+    The number of partial results depends on how rows were cut into batches; the aggregates that they merge to do not.
     """
 
     def __init__(self, spec: LocalAggregateSpec) -> None:
@@ -137,15 +129,11 @@ class LocalAggregateOperator(LocalOperator):
         return self._partials.of_rows(rows, pa.array(slices))
 
 
-_TIME: Final = "$time"
-_EXTENT: Final = (ColumnAggregate("min", _TIME, START), ColumnAggregate("max", _TIME, LAST))
-
-
 class LocalSessionAggregateOperator(LocalOperator):
-    """Emits one partial result per key and slice of what it held.
+    """Emits one partial result per key and slice; no session is shorter than a slice.
 
-    Rows that may come too late go out one by one, and in their order all that were held with them: whether such a row
-    is dropped depends on those before it, not on those behind it.
+    If a row may be late, all rows held with it go out one by one and in their order: whether a late row is dropped
+    depends on the rows before it, not on those after it.
     """
 
     def __init__(self, spec: LocalSessionAggregateSpec) -> None:
@@ -163,7 +151,7 @@ class LocalSessionAggregateOperator(LocalOperator):
         self._output_names = data_schema(context.types.output.value_type).names
 
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
-        # What is not behind here is not late there, as nobody there is told of a later watermark before.
+        # A row that is not late here is not late behind the exchange: no later watermark has gone there before it.
         are_in_time = bool((times > self.current_watermark - self._gap_ms + 1).all())
         if are_in_time:
             slices = window_starts(times, self.windows.offset, self.windows.size)

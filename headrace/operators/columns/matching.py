@@ -1,9 +1,10 @@
-"""Matching: which rows of two tables have one key. Pure. Rows are found by a number made of the key, then compared.
+"""Matching: finds the rows of two tables that have the same key. Pure.
 
-`FindableRows` is a set of rows that grows: runs, each at least twice as long as the next, so that a row is moved as
-often as the set doubles. What is sorted are numbers with the places of their rows: rows themselves stay in order of
-arrival, as putting texts in order costs ten times what it costs to copy them. Within equal numbers places are
-ascending. Source: O'Neil, Cheng, Gawlick, O'Neil 1996 (log-structured merge tree).
+Rows are looked up by a number made of the key, and then their keys are compared. `FindableRows` is a growing set of
+rows in runs, each at least twice as long as the next, so that a row is moved only as often as the set doubles. Numbers
+are sorted, with the positions of their rows; rows themselves stay in order of arrival, as sorting texts takes ten times
+as long as copying them. Equal numbers are in order of position.
+Source: O'Neil, Cheng, Gawlick, O'Neil 1996 (log-structured merge tree).
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.columns.integer_groups import (
+from headrace.operators.columns.integer_columns import (
     Indexes,
     Numbers,
     begin_stretches,
@@ -25,7 +26,7 @@ from headrace.operators.columns.integer_groups import (
 
 @dataclass(frozen=True)
 class MatchRun:
-    """Rows as they came; `numbers` in ascending order and the `places` of their rows, both of shape (num_rows,)."""
+    """Rows in order of arrival; `numbers`, ascending, and the `places` of their rows have shape (num_rows,)."""
 
     numbers: Numbers
     places: Indexes
@@ -33,14 +34,14 @@ class MatchRun:
 
     @classmethod
     def of(cls, numbers: Numbers, rows: pa.Table) -> Self:
-        """Make one of `rows`, whose `numbers` have shape (num_rows,)."""
+        """Return a run of `rows`, whose `numbers` have shape (num_rows,)."""
         order = stable_order(numbers)
         return cls(numbers[order], order, rows)
 
 
 @dataclass(frozen=True)
 class Matches:
-    """Row `places[i]` of a run stands beside row `probes[i]` of the table that asked; by probe, then by place."""
+    """Pairs of row `probes[i]` of the probing table and row `places[i]` of a run; by probe, then by place."""
 
     probes: Indexes
     places: Indexes
@@ -48,16 +49,16 @@ class Matches:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows `probes` of the table that asked, and the rows `found` beside them: of the same length, by probe."""
+    """Pairs of row `probes[i]` of the probing table and row i of `found`; by probe."""
 
     probes: Indexes
     found: pa.Table
 
 
 class WantedNumbers:
-    """The numbers of the rows that ask, shape (num_rows,): each different one is looked for once.
+    """The numbers of the probing rows, shape (num_rows,); each distinct one is looked up once.
 
-    In ascending order, as that is ten times as fast as to jump about in a run that no cache holds.
+    Look-ups go in ascending order, which is ten times as fast as random access to a run larger than the caches.
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -69,18 +70,18 @@ class WantedNumbers:
         self._codes[self._order] = np.cumsum(is_first) - 1
 
     def as_run(self, rows: pa.Table) -> MatchRun:
-        """Return the rows that ask as rows that can be found, too; nothing is sorted again."""
+        """Return the probing rows as a run; nothing is sorted again."""
         return MatchRun(self._in_order, self._order, rows)
 
     def spans_in(self, run: MatchRun) -> tuple[Indexes, Indexes]:
-        """Return where the numbers of each row begin in those of `run`, and how many there are."""
+        """Return the first position in `run` of each row's number, and the count of equal ones from there."""
         begins = np.searchsorted(run.numbers, self._distinct, side="left")
         counts = np.searchsorted(run.numbers, self._distinct, side="right") - begins
         return begins[self._codes], counts[self._codes]
 
 
 class FindableRows:
-    """Rows that can be found by number, in order of arrival. `schema` is that of every table."""
+    """Rows in order of arrival that can be looked up by number; all tables have the columns of `schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema: Final = schema
@@ -92,12 +93,12 @@ class FindableRows:
         return [run.rows for run in self._runs]
 
     def add(self, run: MatchRun) -> None:
-        """Take rows in."""
+        """Add rows."""
         begin, count = len(self._runs), len(run.numbers)
         while begin and len(self._runs[begin - 1].numbers) < 2 * count:
             begin -= 1
             count += len(self._runs[begin].numbers)
-        # All at once: one after the other would move the rows of the newest runs as often as there are runs.
+        # All at once: merging one run after the other would move the newest rows once per run.
         self._runs[begin:] = [merged_runs([*self._runs[begin:], run])]
 
     def clear(self) -> None:
@@ -105,7 +106,7 @@ class FindableRows:
         self._runs = []
 
     def look_up(self, wanted: WantedNumbers) -> "FoundNumbers":
-        """Return what has the numbers of rows that ask."""
+        """Return the rows that have the numbers of the probing rows."""
         spans = [(run, *wanted.spans_in(run)) for run in self._runs]
         return FoundNumbers(
             [(run, begins, counts) for run, begins, counts in spans if counts.any()]
@@ -113,19 +114,20 @@ class FindableRows:
 
 
 class FoundNumbers:
-    """The rows of a FindableRows that have the numbers of rows that ask; their keys are not compared yet."""
+    """Rows with the numbers of probing rows, whose keys are not compared yet."""
 
     def __init__(self, spans: Sequence[tuple[MatchRun, Indexes, Indexes]]) -> None:
         self._spans = spans
         self.count: Final = sum(int(counts.sum()) for _, _, counts in spans)
-        """How many pairs `find` looks at."""
+        """Number of pairs that `find` compares."""
 
     def find(
         self, probe: pa.Table, keys: Sequence[tuple[str, str]], columns: Sequence[str]
     ) -> Pairs | None:
-        """Return these `columns` of the rows beside each row of `probe`, whose numbers were asked for; None if none.
+        """Return the pairs of each row of `probe`, whose numbers were looked up; None if there are none.
 
-        `keys`: pairs of columns, of the probe and of these rows, that must be equal.
+        `columns`: those of the found rows that are returned. `keys`: pairs of columns, of the probe and of the found
+        rows, that must be equal.
         """
         parts: list[Pairs] = []
         for run, begins, counts in self._spans:
@@ -148,7 +150,7 @@ def merged_runs(runs: Sequence[MatchRun]) -> MatchRun:
     begins = np.cumsum([0, *(run.rows.num_rows for run in runs)])
     numbers = np.concatenate([run.numbers for run in runs])
     places = np.concatenate([run.places + begin for run, begin in zip(runs, begins, strict=False)])
-    # Runs behind one another: this sort sees that and merges them.
+    # A stable sort of sorted runs merges them.
     order = np.argsort(numbers, kind="stable")
     rows = pa.concat_tables([run.rows for run in runs]).combine_chunks()
     return MatchRun(numbers[order], places[order], rows)
@@ -157,15 +159,15 @@ def merged_runs(runs: Sequence[MatchRun]) -> MatchRun:
 def matching_rows(
     wanted: WantedNumbers, probe: pa.Table, run: MatchRun, keys: Sequence[tuple[str, str]]
 ) -> Matches | None:
-    """Return the rows of a run beside each row of `probe`, None if there are none.
+    """Return the pairs of the rows of `probe` with those of a run; None if there are none.
 
-    `wanted`: the numbers of the probe's rows. `keys`: see FoundNumbers.find.
+    `wanted`: the numbers of the probe's rows. `keys`: pairs of columns of both that must be equal.
     """
     return _compared(_with_numbers(run, *wanted.spans_in(run)), probe, run, keys)
 
 
 def _with_numbers(run: MatchRun, begins: Indexes, counts: Indexes) -> Matches:
-    """Return all rows whose numbers stand at [begin, begin + count) of the run's, by probe."""
+    """Return the pairs of each probing row with the run's rows in [begin, begin + count), by probe."""
     probes = np.flatnonzero(counts)
     begins, counts = begins[probes], counts[probes]
     total = int(counts.sum())
@@ -179,7 +181,7 @@ def _with_numbers(run: MatchRun, begins: Indexes, counts: Indexes) -> Matches:
 def _compared(
     found: Matches, probe: pa.Table, run: MatchRun, keys: Sequence[tuple[str, str]]
 ) -> Matches | None:
-    """Return those whose keys are equal, None if there are none."""
+    """Return the pairs whose keys are equal; None if there are none."""
     if keys and len(found.probes):
         is_equal = _equal_keys(probe, found.probes, run.rows, found.places, keys)
         if not is_equal.all():
@@ -199,6 +201,6 @@ def _equal_keys(
     for left, right in keys:
         arrays = [one.column(left).take(at_ones), other.column(right).take(at_others)]
         equal = pc.call_function("equal", arrays)
-        # A null inside a key of several columns equals nothing.
+        # A null in a key of several columns equals nothing.
         is_equal &= equal.fill_null(False).to_numpy()
     return is_equal

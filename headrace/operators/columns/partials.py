@@ -1,7 +1,7 @@
-"""Partials: rows become partial results, partial results become fewer ones, and these the aggregates. Pure.
+"""Partials: makes partial results of rows, merges partial results, and makes aggregates of them. Pure.
 
-All steps are one grouping each, by Arrow's hash table unless there are only integers. Counts, and sums, extremes and
-means of integers come out the same in whatever order their parts are merged.
+Each of these steps is one grouping: of integers by the kernels of `integer_columns`, else by Arrow's hash table.
+Counts, and sums, extremes and means of integers are the same in whatever order their parts are merged.
 """
 
 from typing import Any, Final
@@ -19,27 +19,28 @@ from headrace.operators.columns.distinct_values import (
     piece_counts,
     piece_numbers,
 )
-from headrace.operators.columns.integer_groups import (
+from headrace.operators.columns.integer_columns import (
+    HALF_BITS,
     Longs,
     count_integers,
+    exact_means,
     first_rows,
     group_codes,
     merge_integers,
 )
-from headrace.operators.runtime.exact_sums import HALF_BITS, float_sums
 
 _Grouping = tuple[str | tuple[()], str]
-"""A column, or none to count rows, and the name of Arrow's function without `hash_`."""
+"""Column, or () to count rows, and the name of Arrow's function without `hash_`."""
 
 _GROUP: Final = "$group"
-"""Column with the number of a row's group, where there are lists of values to be merged beside it."""
+"""Column with the number of a row's group, used where lists of values are merged too."""
 _UPPER: Final = "$upper_"
-"""Beginning of the name of a column with the upper halves of another's values."""
+"""Prefix of a column with the upper halves of another column's values."""
 _MERGES: Final = {"count": "sum", "sum": "sum", "mean": "sum", "min": "min", "max": "max"}
 
 
 class Partials:
-    """The partial results of one aggregation; `schema` is what `SlicedAggregation.partial_schema` says."""
+    """The partial results of one aggregation; `schema` is its `SlicedAggregation.partial_schema`."""
 
     def __init__(self, aggregation: SlicedAggregation, schema: pa.Schema) -> None:
         self._aggregation = aggregation
@@ -54,9 +55,9 @@ class Partials:
         self._slice_ms: Final = aggregation.windows.slice_ms
 
     def of_rows(self, rows: pa.Table, slices: pa.Array) -> pa.Table:
-        """Return one partial result per key and slice; `slices`: where that of each row begins.
+        """Return one partial result per key and slice; `slices`: the beginning of each row's slice.
 
-        Those of aggregations that only count rows have to lie whole slices apart.
+        In aggregations that only count rows, beginnings must be multiples of the slice's length apart.
         """
         by = [*self._keys, SLICE]
         asked = self._asked
@@ -72,7 +73,7 @@ class Partials:
         return self._as_partials([grouped.column(place) for place in places])
 
     def _needed(self, rows: pa.Table) -> pa.Table:
-        """Return the columns that partial results are made of, but for slices."""
+        """Return the columns that partial results are made of, except `$slice`."""
         aggregates = self._aggregation.aggregates
         names = {one.column for one in aggregates if one.column is not None}
         needed = rows.select([*self._keys, *sorted(names - set(self._keys))])
@@ -84,7 +85,7 @@ class Partials:
         return needed
 
     def _with_values(self, rows: pa.Table, by: list[str]) -> pa.Table:
-        """Return partial results with values that count once."""
+        """Return partial results with lists of distinct values."""
         codes, count = group_codes(rows, by)
         grouped = _group(rows.append_column(_GROUP, pa.array(codes)), [_GROUP], self._asked)
         keys = rows.select(by).take(pa.array(first_rows(codes, count)))
@@ -102,7 +103,7 @@ class Partials:
         return self.cut(self._as_partials(arrays))
 
     def _of_counts(self, values: list[Longs], counts: Longs) -> pa.Table:
-        """Return partial results that only count rows, of slices and keys in this order."""
+        """Return partial results that only count rows. `values`: the columns slice and keys, in this order."""
         columns = [*values[1:], values[0], counts]
         return self._as_partials([pa.array(column) for column in columns])
 
@@ -111,9 +112,10 @@ class Partials:
         return pa.Table.from_arrays(typed, schema=self.schema)
 
     def cut(self, partials: pa.Table) -> pa.Table:
-        """Return partial results whose lists are short enough to travel and to be stored: see `distinct_names`.
+        """Return partial results whose lists are short enough to be sent and stored (`VALUES_PER_ROW`).
 
-        What is added up is with the first piece alone; all else, columns beyond `schema` too, is the same for each.
+        Columns that are added up have their value in the first piece only; all other columns, also those beyond
+        `schema`, have the same value in every piece.
         """
         pieces = piece_counts([partials.column(name) for name in self._distinct_names])
         if pieces is None:
@@ -134,14 +136,14 @@ class Partials:
         return pa.Table.from_arrays(arrays, schema=partials.schema)
 
     def value_count(self, partials: pa.Table) -> int:
-        """Return how many values there are in all lists."""
+        """Return the number of values in all lists."""
         return sum(int(lengths_of(partials.column(name)).sum()) for name in self._distinct_names)
 
     def merged(self, partials: pa.Table, by: list[str], smallest: tuple[str, ...]) -> pa.Table:
-        """Return one row per value of the columns `by`, with merged partial results and the smallest of `smallest`.
+        """Return one row per value of the columns `by`, with merged partial results and the minimum of `smallest`.
 
-        In ascending order where all columns are integers without nulls and nothing is a list, else in that of the
-        first rows.
+        Rows are in ascending order if all columns are integers without nulls and none is a list, else in the order of
+        each group's first row.
         """
         merges = [*self._merges, *((name, "min") for name in smallest)]
         if not self._distinct_names:
@@ -158,7 +160,7 @@ class Partials:
         return made
 
     def results(self, partials: pa.Table, targets: list[pa.Field]) -> list[pa.ChunkedArray]:
-        """Return the value of each aggregate, one row per partial result, as `targets` say."""
+        """Return one column per aggregate, of the types of `targets`, with one row per partial result."""
         arrays: list[pa.ChunkedArray] = []
         for index, (one, target) in enumerate(
             zip(self._aggregation.aggregates, targets, strict=True)
@@ -176,7 +178,7 @@ class Partials:
 
 
 def _groupings_of(aggregation: SlicedAggregation) -> list[_Grouping]:
-    """Return what is made of rows for partial results, by their columns, but for values that count once."""
+    """Return the groupings that make the columns of partial results, except lists of distinct values."""
     wanted: list[_Grouping] = [((), "count_all")]
     for one in aggregation.aggregates:
         if one.column is None or one.function == "count_distinct":
@@ -189,7 +191,7 @@ def _groupings_of(aggregation: SlicedAggregation) -> list[_Grouping]:
 
 
 def _merges_of(aggregation: SlicedAggregation) -> list[tuple[str, str]]:
-    """Return how the columns of partial results are merged, but for values that count once."""
+    """Return the function that merges each column of partial results, except lists of distinct values."""
     merges = [(ROWS, "sum")]
     for index, one in enumerate(aggregation.aggregates):
         if one.column is None or one.function == "count_distinct":
@@ -204,12 +206,11 @@ def _merges_of(aggregation: SlicedAggregation) -> list[tuple[str, str]]:
 def _means(sums: pa.ChunkedArray, upper_sums: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
     """Return the means, null where there are no values; all of shape (num_rows,)."""
     known: list[Longs] = [one.fill_null(0).to_numpy() for one in (sums, upper_sums, counts)]
-    divisors = known[2]
-    return pa.array(float_sums(*known[:2]) / np.maximum(divisors, 1), mask=divisors == 0)
+    return pa.array(exact_means(*known), mask=known[2] == 0)
 
 
 def _merge(partials: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
-    """Return the groups of `by` with their columns merged, under the names that these have."""
+    """Return one row per group of `by`, with the columns of `merges` merged and named as before."""
     of_integers = merge_integers(partials, by, merges)
     if of_integers is not None:
         return of_integers
@@ -219,5 +220,5 @@ def _merge(partials: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> 
 
 
 def _group(table: pa.Table, by: list[str], aggregates: list[_Grouping]) -> pa.Table:
-    """Return the groups, in order of their first row, then the aggregates as they were asked for; on this thread."""
+    """Return the groups in order of their first row: columns of `by`, then the aggregates; computed on this thread."""
     return pa.TableGroupBy(table, by, use_threads=False).aggregate(aggregates)

@@ -1,10 +1,6 @@
-"""RowJoinOperator: pairs of rows of two streams with one key, found by whole batches; both sides are kept.
+"""Joins of two streams by whole batches: rows with one key, whenever they come, or rows with one key and window.
 
-Source: Flink StreamingJoinOperator.
-
-WindowRowJoinOperator: pairs of rows of two streams with one key and window, made when the window ends.
-
-JoinedColumns: what a join of two streams keeps of each of them, and which of it a pair has.
+Source: Flink StreamingJoinOperator, WindowJoinOperator.
 """
 
 from collections.abc import Collection
@@ -25,7 +21,7 @@ from headrace.functions.specs.columnar_specs import (
 )
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.integer_groups import Longs, Numbers
+from headrace.operators.columns.integer_columns import Longs, Numbers
 from headrace.operators.columns.matching import (
     FindableRows,
     Matches,
@@ -34,20 +30,29 @@ from headrace.operators.columns.matching import (
     WantedNumbers,
     matching_rows,
 )
-from headrace.operators.columns.sliced_aggregate import slices_of
-from headrace.operators.columns.stored_rows import KEY_HASH_FIELD, emit_table, table_with_hashes
+from headrace.operators.columns.window_assignment import require_times, slices_of, without_late
+from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
-from headrace.operators.runtime.row_times import require_times
-from headrace.state.columnar_rows import ColumnarRows, FrozenTables
+from headrace.state.columnar_rows import (
+    KEY_HASH_FIELD,
+    ColumnarRows,
+    FrozenTables,
+    table_with_hashes,
+)
 
 SIDES: Final = ("left-rows", "right-rows")
-"""Names of what is kept, in snapshots."""
+"""Names of the state of each side, in snapshots."""
+_TIME: Final = "$time"
+_PAIRS_MAX: Final = 1 << 20
+"""Limit of pairs that are made at once, unless one row alone has more."""
+_PROBE_ROWS: Final = 65_536
 
 
 class JoinedColumns:
-    """A pair has the columns of its left row, then those of its right row that are not `shared` with the left one.
+    """Columns of the pairs of a join, and of the rows that are kept of each side.
 
-    What is kept of a side has two more columns at its end: the hash of the key, and `time_column`.
+    A pair has the columns of its left row, then those of its right row that are not `shared` with the left one. Rows
+    that are kept have two more columns at the end: the hash of the key, and `time_column`.
     """
 
     def __init__(self, types: OperatorTypes, shared: Collection[str], time_column: str) -> None:
@@ -60,25 +65,20 @@ class JoinedColumns:
         self._names: Final = data_schema(types.output.value_type).names
         left_names, right_names = (data_schema(each.value_type).names for each in types.inputs)
         self.of_sides: Final = (left_names, [name for name in right_names if name not in shared])
-        """Which columns of a left and of a right row a pair has."""
+        """The columns of a left and of a right row that are part of a pair."""
 
     def table(self, left: pa.Table, right: pa.Table) -> pa.Table:
-        """Return the pairs of rows that stand beside each other in both tables."""
+        """Return the pairs of each row of `left` with the row at the same position of `right`."""
         names = zip((left, right), self.of_sides, strict=True)
         columns = [column for side, own in names for column in side.select(own).columns]
         return pa.Table.from_arrays(columns, names=self._names).combine_chunks()
 
 
-_TIME: Final = "$time"
-_PAIRS_MAX: Final = 1 << 20
-"""So many pairs, at most, are made at once, unless one row alone has more."""
-
-
 class RowJoinOperator(TwoInputOperator):
-    """Each row meets the rows of the other stream that came before it: by row, then in order of their arrival.
+    """Joins each row with the rows of the other stream that came before it; pairs are in order of both arrivals.
 
-    A pair has the later one of its rows' timestamps, or none where one of them has none. Rows are kept for those of the
-    other stream that are still to come: none, when that has ended.
+    A pair has the later timestamp of its two rows, or none if one of them has none. Rows are kept for later rows of the
+    other stream, until that has ended.
     """
 
     def __init__(self, spec: RowJoinSpec) -> None:
@@ -89,16 +89,16 @@ class RowJoinOperator(TwoInputOperator):
         super().open(context)
         self._sides: list[FindableRows] = []
         self._has_ended = [False, False]
-        # Of each side: whether a row with a timestamp has come. Without, no pair has one, and none are looked at.
+        # Whether a row with a timestamp has come, for each side. If not on both, no pair has a timestamp.
         self._has_times = [False, False]
         self._columns = JoinedColumns(context.types, self._shared, _TIME)
-        self._find_by_what()
+        self._choose_numbers()
         for number, (name, schema) in enumerate(
             zip(SIDES, self._columns.kept_schemas, strict=True)
         ):
             side = FindableRows(schema)
             self._sides.append(side)
-            stored = ColumnarRows(name, schema, lambda side=side: _as_they_are(side))
+            stored = ColumnarRows(name, schema, lambda side=side: _frozen(side))
             tables = stored.restore(context.state)
             if tables:
                 rows = pa.concat_tables(tables).combine_chunks()
@@ -106,8 +106,8 @@ class RowJoinOperator(TwoInputOperator):
                 self._has_times[number] = bool((times != MIN_TIMESTAMP).any())
                 side.add(MatchRun.of(self._numbers(number, rows), rows))
 
-    def _find_by_what(self) -> None:
-        """Rows are found by the key itself where it is one integer, which needs no second look, else by its hash."""
+    def _choose_numbers(self) -> None:
+        """Let rows be found by the key if it is one integer, else by its hash, after which keys are compared."""
         columns = [keys[0] for keys in self._keys]
         schemas = self._columns.kept_schemas
         types = [schema.field(name).type for schema, name in zip(schemas, columns, strict=True)]
@@ -157,12 +157,12 @@ class RowJoinOperator(TwoInputOperator):
             self._emit(number, rows, pairs, output)
 
     def _numbers(self, number: int, rows: pa.Table) -> Numbers:
-        """Return the numbers by which rows of a side are found, shape (num_rows,)."""
+        """Return the numbers by which rows of a side are looked up, shape (num_rows,)."""
         numbers: Numbers = rows.column(self._number_columns[number]).to_numpy()
         return numbers
 
     def _needed(self, number: int) -> list[str]:
-        """Return the columns of a side's rows of which a pair is made."""
+        """Return the columns of a side's rows that are needed to make pairs."""
         names = self._columns.of_sides[number]
         return [*names, _TIME] if all(self._has_times) else names
 
@@ -182,12 +182,9 @@ def _times_of_pairs(left: Timestamps, right: Timestamps) -> Timestamps | None:
     return None if (times == MIN_TIMESTAMP).all() else times
 
 
-def _as_they_are(side: FindableRows) -> FrozenTables:
+def _frozen(side: FindableRows) -> FrozenTables:
     tables = side.tables
     return lambda: tables
-
-
-_PROBE_ROWS: Final = 65_536
 
 
 class _Side:
@@ -219,10 +216,10 @@ class _Side:
 
 
 class WindowRowJoinOperator(TwoInputOperator):
-    """Emits the pairs of a window, with its last millisecond as timestamp, when the watermark passes that.
+    """Emits the pairs of a window when the watermark passes its last millisecond, which is their timestamp.
 
-    In order of windows, then of the left row's and the right row's arrival. Rows of windows that have fired are counted
-    and dropped.
+    Pairs are in order of windows, then of the left and the right row's arrival. Rows of windows that have fired are
+    late: they are counted and dropped.
     """
 
     def __init__(self, spec: WindowRowJoinSpec) -> None:
@@ -262,9 +259,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         slices = window_starts(times, self._windows.offset, self._windows.size)
         is_late = slices <= self._windows.last_due(self.current_watermark)
         rows = table_with_hashes(batch, side.schema, pa.array(slices))
-        if is_late.any():
-            self._late_count.inc(int(np.count_nonzero(is_late)))
-            rows = rows.filter(pa.array(~is_late))
+        rows = without_late(rows, is_late, self._late_count)
         if rows.num_rows:
             side.tables.append(rows)
 
@@ -290,7 +285,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         emit_table(made, times, self.context.types.output, output)
 
     def _numbers(self, rows: pa.Table, first: int) -> Longs:
-        """Return a number for each row that is the same for rows of one key and window, and of few others."""
+        """Return a number for each row, equal for rows of one key and window, and for few others."""
         windows = (slices_of(rows) - first) // self._windows.size
         hashes: Any = rows.column(KEY_HASH_COLUMN).to_numpy()
         return (windows << 32) ^ hashes.astype(np.int64)

@@ -1,14 +1,12 @@
-"""SessionAggregateOperator: partial results of stretches of time in, aggregates per key and session out.
+"""SessionAggregateOperator: merges partial results of stretches of time into sessions, and emits aggregates of them.
 
 Stretches are held until the watermark moves, which decides which of them are late; then they are joined with each other
-and with the sessions that are open. Source: Flink MergingWindowSet, EventTimeSessionWindows.
-
-Sessions: which stretches of time of one key belong together, for many keys at once. Pure.
+and with the open sessions. Source: Flink MergingWindowSet, EventTimeSessionWindows.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,35 +16,38 @@ from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.specs.columnar_specs import LAST, SLICE, START, SessionAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.integer_groups import Codes, begin_stretches, group_codes
+from headrace.operators.columns.integer_columns import Codes, begin_stretches, group_codes
 from headrace.operators.columns.local_aggregate import HELD_ROWS_MAX
 from headrace.operators.columns.partials import Partials
-from headrace.operators.columns.stored_rows import (
-    KEY_HASH_FIELD,
-    TABLE_ROWS_MAX,
-    emit_table,
-    table_with_hashes,
-    without_late,
-)
+from headrace.operators.columns.window_assignment import without_late
+from headrace.operators.columns.window_results import TABLE_ROWS_MAX, WindowResults
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime.row_times import window_columns
-from headrace.state.columnar_rows import ColumnarRows, FrozenTables
+from headrace.state.columnar_rows import (
+    KEY_HASH_FIELD,
+    ColumnarRows,
+    FrozenTables,
+    table_with_hashes,
+)
+
+_NAME: Final = "sessions"
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """The session of each stretch, shape (stretches,), and where each session begins and last saw a row."""
+class SessionGrouping:
+    """The session of each stretch, shape (stretches,), and the first and last event time of each session."""
 
     sessions: Codes
     starts: Timestamps
     lasts: Timestamps
 
 
-def group_stretches(codes: Codes, starts: Timestamps, lasts: Timestamps, gap_ms: int) -> Grouping:
-    """Join stretches [start, last] of one key (`codes`) that are at most `gap_ms` apart; at least one stretch."""
+def group_stretches(
+    codes: Codes, starts: Timestamps, lasts: Timestamps, gap_ms: int
+) -> SessionGrouping:
+    """Join stretches [start, last] of one key (`codes`) that are at most `gap_ms` apart; there is at least one."""
     order = np.lexsort((starts, codes))
     codes, starts, lasts = codes[order], starts[order], lasts[order]
-    # How far the stretches of a key reach up to each one: by rank, as a key's number times a time could overflow.
+    # The latest end of a key's stretches up to each one: by rank, as a key's number times a time could overflow.
     distinct, ranks = np.unique(lasts, return_inverse=True)
     is_new_key = begin_stretches(codes)
     keys = np.cumsum(is_new_key) - 1
@@ -58,7 +59,7 @@ def group_stretches(codes: Codes, starts: Timestamps, lasts: Timestamps, gap_ms:
     firsts = np.flatnonzero(begins)
     sessions = np.empty(len(order), dtype=np.int64)
     sessions[order] = np.cumsum(begins) - 1
-    return Grouping(sessions, starts[firsts], np.maximum.reduceat(lasts, firsts))
+    return SessionGrouping(sessions, starts[firsts], np.maximum.reduceat(lasts, firsts))
 
 
 def late_stretches(
@@ -69,11 +70,11 @@ def late_stretches(
     gap_ms: int,
     watermark: int,
 ) -> npt.NDArray[np.bool_]:
-    """Return which stretches [start, last] come too late, as told one by one, in their order.
+    """Return which stretches [start, last] are late, as if they had come one by one.
 
-    One is late whose own session has ended, and that is near no live one. `sessions`: (code, start, last) of those.
-    It may be saved by one that came before it, but not by one behind it: so keys with a stretch whose own session has
-    ended are gone through in Python, and all others not at all.
+    A stretch is late if the session that it would make by itself has ended and it is near no live session;
+    `sessions` has the (code, start, last) of those. A stretch that came before it may have saved it, one that comes
+    later may not. So a Python loop goes through the keys that have a stretch whose own session has ended.
     """
     is_late = np.zeros(len(codes), dtype=np.bool_)
     is_behind = lasts <= watermark - gap_ms + 1
@@ -96,9 +97,6 @@ def late_stretches(
     return is_late
 
 
-_NAME: Final = "sessions"
-
-
 class SessionAggregateOperator(OneInputOperator):
     """Emits a session when the watermark has passed its last row by the gap; ordered by end, then key.
 
@@ -108,15 +106,14 @@ class SessionAggregateOperator(OneInputOperator):
     def __init__(self, spec: SessionAggregateSpec) -> None:
         self._gap_ms = spec.aggregation.gap_ms
         self._keys = list(spec.aggregation.key_columns)
-        # `$slice` holds the number of the session here. The hash goes with the key through every grouping, as state is
-        # found by it.
+        # `$slice` holds the number of the session here. Rows are grouped by the hash too, so that state keeps it.
         sliced = spec.aggregation.sliced
         self._aggregation = replace(sliced, key_columns=(*sliced.key_columns, KEY_HASH_COLUMN))
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         columns = data_schema(context.types.inputs[0].value_type)
-        self._output_schema = data_schema(context.types.output.value_type)
+        self._results = WindowResults(context.types.output, len(self._keys))
         self._schema = columns.insert(len(self._keys), KEY_HASH_FIELD)
         extent = (START, LAST)
         self._partials = Partials(
@@ -144,7 +141,7 @@ class SessionAggregateOperator(OneInputOperator):
         self._settle()
 
     def _settle(self) -> None:
-        """Bring the stretches that are held into sessions."""
+        """Join the held stretches with the open sessions."""
         if not self._held:
             return
         stretches = pa.concat_tables(self._held)
@@ -194,16 +191,12 @@ class SessionAggregateOperator(OneInputOperator):
 
     def _emit(self, due: pa.Table, output: Output) -> None:
         starts, lasts = _extents(due)
-        ends = lasts + self._gap_ms
-        fields = list(self._output_schema)
-        arrays: list[Any] = [due.column(name) for name in self._keys]
-        arrays += window_columns(starts, ends, fields[len(arrays) :])
-        arrays += self._partials.results(due, fields[len(arrays) :])
-        made = pa.Table.from_arrays(arrays, schema=self._output_schema).combine_chunks()
-        emit_table(made, ends - 1, self.context.types.output, output)
+        keys = [due.column(name) for name in self._keys]
+        aggregates = self._partials.results(due, self._results.aggregate_fields)
+        self._results.emit(keys, starts, lasts + self._gap_ms, aggregates, output)
 
     def _frozen(self) -> FrozenTables:
-        # Before a barrier it is done already; whoever reads the running operator comes without one.
+        # Before a barrier this has been done; readers of live state come without a barrier.
         self._settle()
         sessions = self._open_sessions
         return lambda: [self._partials.cut(sessions)]

@@ -7,7 +7,6 @@ gets, and which writes them. Source: Flink CoBroadcastWithNonKeyedOperator, CoBr
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.process import (
     BaseBroadcastProcessFunction,
@@ -23,16 +22,20 @@ from headrace.functions.state import (
     StateDescriptor,
 )
 from headrace.operators.record.process import KeyedProcessingOperator, PlainProcessingOperator
-from headrace.operators.runtime.contexts import ClockTimerService, KeyedTimerService
+from headrace.operators.runtime.contexts import (
+    ClockTimerService,
+    KeyedTimerService,
+    TimestampedContext,
+)
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.state.backend import NO_KEY, EntryScope, KeyedStateBackend, StateAccessError
-from headrace.state.operator_state import OperatorStateBackend
+from headrace.state.operator_state_backend import OperatorStateBackend
 
 
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state as the data side sees it: writing is an error at once.
+    """A broadcast state for the data side, where writing is an error.
 
-    What a value that can be changed holds is not guarded: changing it is a write that other subtasks do not see.
+    Values that can be changed are not guarded: changing one in place is a write that other subtasks do not see.
     """
 
     def __init__(self, name: str, state: BroadcastState[Any, Any]) -> None:
@@ -83,7 +86,7 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
 
 class BroadcastStates:
-    """The broadcast states that were declared, by name: as they are, and as views that only read."""
+    """The declared broadcast states by name, for writing and as read-only views."""
 
     def __init__(
         self, descriptors: Iterable[MapStateDescriptor], operator_state: OperatorStateBackend
@@ -97,11 +100,11 @@ class BroadcastStates:
         }
 
     def writable(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The state for the broadcast side; StateAccessError where none of that name was declared."""
+        """Return the state for the broadcast side; StateAccessError if none of that name was declared."""
         return self._writable[self._declared(descriptor)]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
-        """The state for the other side; StateAccessError where none of that name was declared."""
+        """Return the view for the data side; StateAccessError if none of that name was declared."""
         return self._views[self._declared(descriptor)]
 
     def _declared(self, descriptor: MapStateDescriptor) -> str:
@@ -114,17 +117,12 @@ class BroadcastStates:
         return name
 
 
-class _Clocks:
-    """Clocks common to all contexts. `current_timestamp` is MIN_TIMESTAMP where the record has none."""
+class _Clocks(TimestampedContext):
+    """Base of all contexts: their clocks."""
 
     def __init__(self, timer_service: TimerService, states: BroadcastStates) -> None:
         self._timer_service = timer_service
         self._states = states
-        self.current_timestamp = MIN_TIMESTAMP
-
-    def timestamp(self) -> int | None:
-        timestamp = self.current_timestamp
-        return None if timestamp == MIN_TIMESTAMP else timestamp
 
     def current_processing_time(self) -> int:
         return self._timer_service.current_processing_time()
@@ -175,7 +173,7 @@ class _FiringContext(_KeyedDataContext, KeyedBroadcastProcessFunction.OnTimerCon
 
 
 class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Context):
-    """Context of a broadcast record beside a keyed stream."""
+    """Context of a broadcast record where the data stream is keyed."""
 
     def __init__(
         self, timer_service: TimerService, states: BroadcastStates, backend: KeyedStateBackend
@@ -197,7 +195,7 @@ class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Co
 
 
 class BroadcastProcessOperator(PlainProcessingOperator, TwoInputOperator):
-    """BroadcastProcessFunction."""
+    """Operator of a BroadcastProcessFunction."""
 
     def __init__(self, spec: BroadcastProcessSpec) -> None:
         super().__init__(spec)
@@ -219,7 +217,7 @@ class BroadcastProcessOperator(PlainProcessingOperator, TwoInputOperator):
 
 
 class KeyedBroadcastProcessOperator(KeyedProcessingOperator, TwoInputOperator):
-    """KeyedBroadcastProcessFunction: keys, keyed state and timers belong to the data side."""
+    """Operator of a KeyedBroadcastProcessFunction: keys, keyed state and timers belong to the data side."""
 
     def __init__(self, spec: KeyedBroadcastProcessSpec) -> None:
         super().__init__(spec)

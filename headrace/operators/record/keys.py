@@ -28,7 +28,7 @@ from headrace.operators.runtime.user_code import (
 
 
 class KeyByOperator(OneInputOperator):
-    """Adds key and key hash to each row; by a selector, or by columns without touching rows."""
+    """Adds key and key hash to each row, by a selector or by columns."""
 
     _is_function_open = False
 
@@ -106,7 +106,7 @@ def _fit(array: pa.Array, key_type: TypeInformation) -> pa.Array:
 
 
 class KeyedValuesOperator(OneInputOperator):
-    """Takes the keys off; with `with_keys` each row becomes `Row(f0=key, f1=value)`."""
+    """Removes the keys; with `with_keys` each row becomes `Row(f0=key, f1=value)`."""
 
     def __init__(self, spec: KeyedValuesSpec) -> None:
         self._with_keys = spec.with_keys

@@ -55,7 +55,7 @@ class _ProcessingOperator(FunctionOperator):
             raise user_error(error, self.context.operator_name) from error
 
     def _keys(self, batch: RecordBatch) -> Iterable[Any]:
-        """Return the keys under which the rows are handled, to be taken with them."""
+        """Return the keys under which the rows are handled."""
         return _keys_of(batch)
 
 
@@ -117,21 +117,21 @@ class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
 
 
 class ProcessOperator(PlainProcessingOperator, OneInputOperator):
-    """ProcessFunction."""
+    """Operator of a ProcessFunction."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(self._function.process_element, self._record_context, batch, output)
 
 
 class KeyedProcessOperator(KeyedProcessingOperator, OneInputOperator):
-    """KeyedProcessFunction."""
+    """Operator of a KeyedProcessFunction."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(self._function.process_element, self._record_context, batch, output)
 
 
 class CoProcessOperator(PlainProcessingOperator, TwoInputOperator):
-    """CoProcessFunction."""
+    """Operator of a CoProcessFunction."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(self._function.process_element1, self._record_context, batch, output)
@@ -141,7 +141,7 @@ class CoProcessOperator(PlainProcessingOperator, TwoInputOperator):
 
 
 class KeyedCoProcessOperator(KeyedProcessingOperator, TwoInputOperator):
-    """KeyedCoProcessFunction: state and timers of a key serve both inputs."""
+    """Operator of a KeyedCoProcessFunction: state and timers of a key serve both inputs."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(self._function.process_element1, self._record_context, batch, output)

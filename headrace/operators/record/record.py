@@ -35,7 +35,7 @@ _USUAL_RESULTS: Final = frozenset((GeneratorType, list, tuple))
 
 
 class RecordFunctionOperator(FunctionOperator):
-    """Base: applies a function to each row, under the row's key where the inputs are keyed."""
+    """Base: applies a function to each row, under the row's key if the inputs are keyed."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -49,7 +49,7 @@ class RecordFunctionOperator(FunctionOperator):
         super().process_watermark(timestamp_ms, output)
 
     def _rows(self, batch: RecordBatch) -> Iterable[Any]:
-        """Rows one by one; each is yielded after its key became current."""
+        """Yield rows, each after its key became current."""
         return batch.rows() if self._backend is None else _keyed_rows(batch, self._backend)
 
     def _map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
@@ -73,7 +73,7 @@ class RecordFunctionOperator(FunctionOperator):
     def _result_pieces(
         self, call: RecordFunction, batch: RecordBatch
     ) -> Iterator[tuple[list[Any], int, list[int]]]:
-        """Results in pieces of at most EMIT_ROWS_MAX: one record may give more of them than fit into memory.
+        """Yield results in pieces of at most EMIT_ROWS_MAX: one record may give more than fit into memory.
 
         A piece is (results, index of the first record that gave some, count of results of each record from there on).
         """
@@ -130,14 +130,14 @@ def _keyed_rows(batch: RecordBatch, backend: KeyedStateBackend) -> Iterable[Any]
 
 
 class MapOperator(RecordFunctionOperator, OneInputOperator):
-    """One row out for each row in; timestamps are kept."""
+    """Emits one row for each row, with its timestamp."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._map(method_of(self._function, "map"), batch, output)
 
 
 class FlatMapOperator(RecordFunctionOperator, OneInputOperator):
-    """Any number of rows out for each row in, all with its timestamp."""
+    """Emits any number of rows for each row, all with its timestamp."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._flat_map(method_of(self._function, "flat_map"), batch, output)
@@ -165,7 +165,7 @@ class FilterOperator(RecordFunctionOperator, OneInputOperator):
 
 
 class CoMapOperator(RecordFunctionOperator, TwoInputOperator):
-    """CoMapFunction: `map1` for the first input, `map2` for the second."""
+    """Operator of a CoMapFunction: `map1` for the first input, `map2` for the second."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._map(self._function.map1, batch, output)
@@ -175,7 +175,7 @@ class CoMapOperator(RecordFunctionOperator, TwoInputOperator):
 
 
 class CoFlatMapOperator(RecordFunctionOperator, TwoInputOperator):
-    """CoFlatMapFunction: `flat_map1` for the first input, `flat_map2` for the second."""
+    """Operator of a CoFlatMapFunction: `flat_map1` for the first input, `flat_map2` for the second."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._flat_map(self._function.flat_map1, batch, output)

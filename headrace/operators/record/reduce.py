@@ -14,8 +14,8 @@ from headrace.core.types.rows import Row
 from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
 from headrace.functions.state import ReducingStateDescriptor
 from headrace.operators.runtime.emission import RowEmitter
-from headrace.operators.runtime.kept_records import own_state, refused_fold
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.record_state import own_state, refused_fold
 from headrace.operators.runtime.user_code import (
     FunctionOperator,
     method_of,
@@ -76,13 +76,13 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         super().process_watermark(timestamp_ms, output)
 
     def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
-        """Return what is told of a value that the state did not take."""
+        """Return the error for a value that the state did not take."""
         name = self.context.operator_name
         return refused_fold(error, _STATE_NAME, self._function, name, is_input=is_input)
 
 
 class RollingAggregationOperator(ReduceOperator):
-    """sum, min, max, min_by and max_by of a field of rows and tuples, or of the record itself where it is a number."""
+    """Emits running sum, min, max, min_by or max_by of a field, or of the record itself if it is a number."""
 
     def __init__(self, spec: RollingAggregationSpec) -> None:
         super().__init__(ReduceSpec(rolling_reduce(spec.aggregation, spec.position)))

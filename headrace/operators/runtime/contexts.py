@@ -1,8 +1,9 @@
-"""Contexts that process functions are given: one object per operator, moved from record to record.
+"""Contexts of user functions: of a record or timer, moved from one to the next, and of `open`.
 
-OperatorRuntimeContext: what `open` of a user function is given, on top of the operator's own context.
+`OperatorRuntimeContext` is the RuntimeContext that `open` is given; the others are those of process functions.
 """
 
+from abc import abstractmethod
 from typing import Any, NoReturn, cast
 
 from headrace.core.elements import MIN_TIMESTAMP
@@ -29,8 +30,8 @@ from headrace.functions.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.operator import Operator, OperatorContext
-from headrace.operators.runtime.timers import InternalTimerService
 from headrace.state.backend import EntryScope, KeyedStateBackend, StateAccessError
 
 
@@ -89,35 +90,38 @@ class ClockTimerService(TimerService):
         )
 
 
-class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
-    """Context of a record on a stream without keys. `current_timestamp` is MIN_TIMESTAMP where there is none."""
+class TimestampedContext:
+    """Base of contexts of a record. `current_timestamp` is MIN_TIMESTAMP if it has none."""
 
-    def __init__(self, timer_service: TimerService) -> None:
-        self._timer_service = timer_service
-        self.current_timestamp = MIN_TIMESTAMP
-
-    def timer_service(self) -> TimerService:
-        return self._timer_service
+    current_timestamp = MIN_TIMESTAMP
 
     def timestamp(self) -> int | None:
+        """Return the record's timestamp, or None."""
         timestamp = self.current_timestamp
         return None if timestamp == MIN_TIMESTAMP else timestamp
 
 
-class KeyedRecordContext(KeyedProcessFunction.Context, KeyedCoProcessFunction.Context):
+class RecordContext(TimestampedContext, ProcessFunction.Context, CoProcessFunction.Context):
+    """Context of a record on a stream without keys."""
+
+    def __init__(self, timer_service: TimerService) -> None:
+        self._timer_service = timer_service
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+
+class KeyedRecordContext(
+    TimestampedContext, KeyedProcessFunction.Context, KeyedCoProcessFunction.Context
+):
     """Context of a record on a keyed stream; the key is the state backend's."""
 
     def __init__(self, timer_service: TimerService, scope: EntryScope) -> None:
         self._timer_service = timer_service
         self._scope = scope
-        self.current_timestamp = MIN_TIMESTAMP
 
     def timer_service(self) -> TimerService:
         return self._timer_service
-
-    def timestamp(self) -> int | None:
-        timestamp = self.current_timestamp
-        return None if timestamp == MIN_TIMESTAMP else timestamp
 
     def get_current_key(self) -> Any:
         return self._scope.entry
@@ -134,12 +138,12 @@ class FiringContext(
         return self.domain
 
 
-class BackendStateStore(KeyedStateStore):
-    """Keyed states of one scope of a backend: per key, or per key and window."""
+class _StateStore(KeyedStateStore):
+    """Base: every state comes from `_state`."""
 
-    def __init__(self, backend: KeyedStateBackend, scope: EntryScope) -> None:
-        self._backend = backend
-        self._scope = scope
+    @abstractmethod
+    def _state(self, descriptor: StateDescriptor) -> object:
+        """Return the handle of a state."""
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return cast(ValueState[Any], self._state(state_descriptor))
@@ -158,12 +162,20 @@ class BackendStateStore(KeyedStateStore):
     ) -> AggregatingState[Any, Any]:
         return cast(AggregatingState[Any, Any], self._state(state_descriptor))
 
+
+class BackendStateStore(_StateStore):
+    """Keyed states of one scope of a backend: per key, or per key and window."""
+
+    def __init__(self, backend: KeyedStateBackend, scope: EntryScope) -> None:
+        self._backend = backend
+        self._scope = scope
+
     def _state(self, descriptor: StateDescriptor) -> object:
         return self._backend.get_state(descriptor, self._scope)
 
 
-class NoStateStore(BackendStateStore):
-    """Stands for state where none may be kept; every access says why."""
+class NoStateStore(_StateStore):
+    """Store of functions that may keep no state: every access is an error that says why."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -172,8 +184,8 @@ class NoStateStore(BackendStateStore):
         raise StateAccessError(f"state '{descriptor.get_name()}' is out of reach: {self._reason}")
 
 
-class OperatorRuntimeContext(RuntimeContext):
-    """RuntimeContext of a function; without a backend (a stream without keys) asking for keyed state is an error.
+class OperatorRuntimeContext(_StateStore, RuntimeContext):
+    """RuntimeContext of a function; without a backend (a stream without keys), keyed state is an error.
 
     `operator_state` None: key selectors, timestamp assigners and windows keep no state of their subtask.
     """
@@ -185,12 +197,15 @@ class OperatorRuntimeContext(RuntimeContext):
         operator_state: OperatorStateStore | None = None,
     ) -> None:
         self._context = context
+        self._backend = backend
         self._operator_state = operator_state
-        self._store: KeyedStateStore
-        if backend is None:
-            self._store = NoStateStore("keyed state needs a keyed stream, call key_by first")
-        else:
-            self._store = BackendStateStore(backend, backend.key_scope)
+
+    def _state(self, descriptor: StateDescriptor) -> object:
+        if self._backend is None:
+            raise StateAccessError(
+                f"state '{descriptor.get_name()}' is out of reach: keyed state needs a keyed stream, call key_by first"
+            )
+        return self._backend.get_state(descriptor, self._backend.key_scope)
 
     def get_task_name(self) -> str:
         return self._context.task_name
@@ -223,20 +238,3 @@ class OperatorRuntimeContext(RuntimeContext):
                 "keep it in a process, map, flat_map or filter function"
             )
         return self._operator_state
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return self._store.get_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return self._store.get_list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return self._store.get_map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        return self._store.get_reducing_state(state_descriptor)
-
-    def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        return self._store.get_aggregating_state(state_descriptor)

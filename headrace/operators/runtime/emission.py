@@ -1,9 +1,8 @@
-"""From the Python values that user code gave to batches of the declared types, main and side.
+"""Emission of what user code gave: Python values become batches of the declared types, main and side.
 
-Whether the results of one record fit the types declared for them, asked before they join those of other records.
-
-Batches are turned into columns as a whole, and then nobody knows any more which record a misfit came from. Functions
-that can do without single records are told as soon as the results of one are there.
+`RowEmitter` makes the batches, and `ResultCollector` gathers results until there are enough for one. A batch is
+converted as a whole, and an error does not tell which record was wrong; functions that can go on without single records
+use `ResultChecks`, which checks the results of one record before they join the others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,25 +36,30 @@ from headrace.operators.runtime.user_code import check_records_fit, is_raised_he
 from headrace.state.backend import NO_KEY, EntryScope
 
 EMIT_ROWS_MAX: Final = 8192
-"""Results, main ones and those of side outputs, that may be gathered before they are emitted."""
-
+"""Limit of results, main and side, that are gathered before they are emitted."""
 # What these classes' values become on the way to columns and back is what they were.
 _UNCHANGED_BY_COLUMNS: Final = {
     BasicType.STRING: str,
     BasicType.BOOLEAN: bool,
     BasicType.DOUBLE: float,
 }
+Fits = Callable[[Any], bool]
+_INTEGER_BITS: Final = {
+    BasicType.BYTE: 8,
+    BasicType.SHORT: 16,
+    BasicType.INT: 32,
+    BasicType.LONG: 64,
+}
 
 
 class RowEmitter:
     """Makes batches of rows of the operator's output types and emits them.
 
-    Rows of a declared type are turned into columns at once: a row that does not fit is this operator's fault and is
-    reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not. Where
-    somebody reads them, and what columns would give back is plain to see, none are made.
+    Rows of a declared type become columns at once: a row that does not fit is reported as an error of this operator,
+    and the next operator sees values of the declared type, chained or not. No columns are made if the next operator
+    reads rows and their values are plainly what columns would give back.
 
-    `copies` and `side_copies`: how the caller takes a record from user code, before user code runs again and may
-    change what it gave.
+    `copies` and `side_copies` copy a record from user code, before user code runs again and may change it.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -72,7 +76,7 @@ class RowEmitter:
         }
 
     def emit(self, rows: Sequence[Any], timestamps: Timestamps | None, output: Output) -> None:
-        """Emit `rows` on the main output; none is fine."""
+        """Emit `rows`, which may be empty, on the main output."""
         if not rows:
             return
         if output.reads_rows and self._as_plain is not None:
@@ -85,7 +89,7 @@ class RowEmitter:
     def emit_side(
         self, tag_id: str, rows: Sequence[Any], timestamps: Timestamps | None, output: Output
     ) -> None:
-        """Emit `rows` on the side output; where nobody reads the tag, nothing happens."""
+        """Emit `rows` on the side output; no effect if nobody reads the tag."""
         side_type = self._types.side_outputs.get(tag_id)
         if rows and side_type is not None:
             output.emit_side(tag_id, self._batch(side_type, rows, timestamps))
@@ -117,7 +121,7 @@ class MovingContext(Protocol):
 
 
 class ResultCollector:
-    """Gathers what process functions give for records and timers: main results, side results, and their times.
+    """Gathers the results of functions for records, timers and windows, main and side, with their timestamps.
 
     The timestamp of a record is given to all of its results. Results that are `(tag, value)` belong to a side output.
     No more than EMIT_ROWS_MAX are held, and each emission sees whether the task is to stop: what one record, timer or
@@ -142,7 +146,7 @@ class ResultCollector:
         batch: RecordBatch,
         output: Output,
     ) -> None:
-        """Call `call(value, context)` for each row of `batch`, under the next of `keys`, take the results, emit them.
+        """Call `call(value, context)` for each row of `batch` under its key of `keys`, and emit the results.
 
         The hot loop of per-record functions: everything it needs is a local name, and for each record only the key
         and the timestamp of one context object are changed.
@@ -209,7 +213,7 @@ class ResultCollector:
                 self.flush(output)
 
     def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
-        """Take one result of a side output; where nobody reads the tag, it is only counted: there may be no end."""
+        """Take one result of a side output; if nobody reads the tag it is only counted, as there may be no end."""
         self._side_row_count += 1
         copies = self._emitter.side_copies.get(tag_id)
         if copies is None:
@@ -219,7 +223,7 @@ class ResultCollector:
         timestamps.append(timestamp)
 
     def flush(self, output: Output, has_timestamps: bool = True) -> None:
-        """Emit all that was gathered, side outputs last; raises where the task is to stop."""
+        """Emit all gathered results, side outputs last; raises if the task is to stop."""
         output.check_interrupted()
         if self._rows:
             rows, timestamps = self._rows, self._timestamps
@@ -270,18 +274,8 @@ def keep_rows(
     )
 
 
-Fits = Callable[[Any], bool]
-
-_INTEGER_BITS: Final = {
-    BasicType.BYTE: 8,
-    BasicType.SHORT: 16,
-    BasicType.INT: 32,
-    BasicType.LONG: 64,
-}
-
-
 class ResultChecks:
-    """Call it with the results of one record: RecordTypeError, or what pickling raises, where one does not fit."""
+    """Checks the results of one record: RecordTypeError, or an error of pickling, if one does not fit."""
 
     def __init__(self, types: OperatorTypes) -> None:
         self._main: Final = _check_of(types.output)
@@ -290,7 +284,7 @@ class ResultChecks:
         }
 
     def __call__(self, results: Iterable[Any]) -> None:
-        """Check main results and those of side outputs that somebody reads."""
+        """Check main results, and those of side outputs that are read."""
         for result in results:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 check_side = self._sides.get(result[0].tag_id)
@@ -301,7 +295,7 @@ class ResultChecks:
 
 
 def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
-    """Return a check of one value: a quick test, else a conversion, as only the columns know all that they take."""
+    """Return a check of one value: a quick test, or else a conversion to columns, which decides."""
     if isinstance(batch_type.value_type, PickledBytesTypeInfo):
         return lambda value: None
     fits = _fits_at_a_glance(batch_type.value_type)
@@ -314,7 +308,7 @@ def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
 
 
 def _fits_at_a_glance(type_info: TypeInformation) -> Fits:
-    """Return a quick test that holds for common values of the type, and for none that does not fit."""
+    """Return a quick test that is true for common values of the type, and never for one that does not fit."""
     if isinstance(type_info, TupleTypeInfo):
         tests = tuple(map(_fits_at_a_glance, type_info.field_types))
         return lambda value: (

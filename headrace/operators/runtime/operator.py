@@ -20,7 +20,7 @@ from headrace.functions.ingest import IngestDoor
 from headrace.functions.runtime_context import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 __all__ = [
     "InputStatus",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 TURN_MS: Final = 20
-"""About so long a task works on without a look at its mail, timers and barriers, where what it does can be parted."""
+"""Approximate time that a task works without looking at its mail, timers and barriers, if its work can be split."""
 
 
 class Output(Protocol):
@@ -64,7 +64,7 @@ class Output(Protocol):
         ...
 
     def check_interrupted(self) -> None:
-        """Raise where the task is to stop. `emit` does so too; this is for whoever works long and emits nothing."""
+        """Raise if the task is to stop. `emit` does so too; this is for functions that work long without emitting."""
         ...
 
 
@@ -82,7 +82,7 @@ def _any_number() -> int:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """All that an operator may know of its surroundings.
+    """Environment of an operator.
 
     `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
     only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
@@ -106,16 +106,16 @@ class OperatorContext:
     output: Output
     send_event: Callable[[bytes], None]
     wake: Callable[[], None]
-    state: OperatorStates = field(kw_only=True)
-    """What of the operator goes into checkpoints, and what came from one."""
+    state: OperatorStateHandler = field(kw_only=True)
+    """The operator's state: restored from a checkpoint, and part of later ones."""
     ingest: IngestDoor | None = None
     attempt_id: ExecutionAttemptId | None = None
     mail: Callable[[Callable[[], None]], object] = _no_mailbox
-    """Puts a call into the task's mailbox, from any thread; after the task's end it has no effect."""
+    """Puts a call into the task's mailbox, from any thread; no effect after the task's end."""
     back_pressured_ms: Callable[[], float] = _never_back_pressured
-    """How long the task could not go on because its outputs were full, in sum: time in which no input is silent."""
+    """Returns the total time with full outputs, which does not count as silence of an input."""
     rows_wanted: Callable[[], int] = _any_number
-    """How many rows a source should emit at once at most, so that what is in flight is soon worked off."""
+    """Returns the limit of rows that a source should emit at once, so that data in flight is processed soon."""
 
     @property
     def task_name_with_subtasks(self) -> str:
@@ -133,7 +133,7 @@ class Operator(ABC):
     """
 
     is_per_record: ClassVar[bool] = False
-    """Whether user code sees its rows one by one: then a batch may take long, and is handed over in parts."""
+    """True if user code sees rows one by one: a batch may take long then, and is handed over in parts."""
 
     context: OperatorContext
     current_watermark: int = MIN_TIMESTAMP
@@ -153,19 +153,19 @@ class Operator(ABC):
 
     @property
     def can_take_input(self) -> bool:
-        """Whether the task may feed its chain. Asked of every operator before each default action; cheap.
+        """True if the task may feed its chain. Asked of every operator before each default action; cheap.
 
-        While one says no the task counts as back-pressured and goes on with mail, timers and barriers. An operator that
-        said no calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        While it is False for one, the task counts as back-pressured and goes on with mail, timers and barriers; the
+        operator calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
         batch of the head may become many on the way.
         """
         return True
 
     @property
     def is_drained(self) -> bool:
-        """Whether all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
+        """True if all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
 
-        While it says no, mail and timers of the operator still run, and operators behind it are not ended yet.
+        While it is False, mail and timers of the operator still run, and operators behind it are not ended yet.
         """
         return True
 
@@ -174,30 +174,30 @@ class Operator(ABC):
         raise AssertionError(f"operator {self.context.operator_name} has no coordinator")
 
     def end_input(self, input_number: int, output: Output) -> None:  # noqa: B027
-        """Input `input_number` has ended; MAX_WATERMARK has been processed before."""
+        """Handle the end of input `input_number`, after MAX_WATERMARK."""
 
     def finish(self, output: Output) -> None:  # noqa: B027
-        """Emit what is still held back: all inputs have ended."""
+        """Emit everything that is still held back: all inputs have ended."""
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:  # noqa: B027
-        """Last chance to emit what belongs before the barrier; called head to tail."""
+        """Emit everything that belongs before the barrier; called head to tail."""
 
     def emit_held(self, output: Output) -> None:  # noqa: B027
-        """Emit rows that are held back only to be fewer; called before data ends without a drain, head to tail."""
+        """Emit rows that are held back to be merged; called before data ends without a drain, head to tail."""
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
-        """Bring what is kept outside of `context.state` into it; called tail to head, after the barrier has gone out.
+        """Bring state that is kept elsewhere into `context.state`; called tail to head, after the barrier was sent.
 
-        `context.state` is frozen right after. Returns the effects that are prepared and not known to be decided:
-        all of them, since a checkpoint that failed is told of late or never.
+        `context.state` is frozen right after. Returns all prepared effects that are not known to be decided, as the
+        failure of an earlier checkpoint is reported late or never.
         """
         return ()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
-        """A checkpoint is published. May be lost, late, repeated; nothing may depend on it."""
+        """React to a published checkpoint. The call may be lost, late or repeated; nothing may depend on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
-        """A checkpoint came to nothing."""
+        """Note that a checkpoint failed."""
 
     def close(self) -> None:  # noqa: B027
         """Release resources; also called after a failure. Must not raise for a second call."""
@@ -228,7 +228,7 @@ class SourceOperator(Operator):
 
     @abstractmethod
     def poll(self, output: Output) -> InputStatus:
-        """Emit at most one batch and say what is next; never blocks.
+        """Emit at most one batch and return the status; never blocks.
 
         After NOTHING_AVAILABLE the task waits for `context.wake` or a timer. Before END_OF_INPUT the operator emits
         its last watermark; the task adds MAX_WATERMARK.

@@ -1,11 +1,10 @@
-"""TimedOperator: an operator with keyed state and timers, whose results are gathered and emitted in batches.
+"""TimedOperator: base of operators with keyed state and timers, whose results are gathered and emitted in batches.
 
-With `execution.checkpointing.unaligned.interruptible-timers.enabled` the timers of one watermark fire in slices, and
-between two of them barriers that overtake, and mail, have their turn. What has not fired is in the timers' state, so
-that a snapshot there is right; until all have, the operator takes no input, its watermark stays before the next of
-them, and neither idleness nor the end of its input passes. Source: Flink MailboxWatermarkProcessor.
-
-What becomes of records that come too late: they are counted, and go to a side output where one was asked for.
+With `execution.checkpointing.unaligned.interruptible-timers.enabled` the timers of one watermark fire in slices;
+between two slices unaligned barriers and mail are handled. Timers that have not fired are still in the timers' state,
+so that a snapshot in between is right. Until all have fired, the operator takes no input, its watermark stays before
+the next of them, and neither idleness nor the end of its input passes. `LateRecords` counts late records and sends them
+to a side output if one was asked for. Source: Flink MailboxWatermarkProcessor.
 """
 
 from abc import abstractmethod
@@ -16,20 +15,19 @@ from headrace.checkpoint.options import INTERRUPTIBLE_TIMERS
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.runtime.emission import ResultCollector
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.operator import TURN_MS, Operator, OperatorContext, Output
-from headrace.operators.runtime.timers import InternalTimerService
 from headrace.operators.runtime.user_code import user_error
-from headrace.state.timer_queue import IsEnough
+from headrace.state.backend import IsEnough
 
 TIMERS: Final = "timers"
 """Name of the operator's timers in snapshots."""
-
 _SLICE_TIMERS: Final = 1_000
-"""So many timers, or TURN_MS, and something else has its turn."""
+"""Limit of timers that fire in one slice; TURN_MS is the limit of its time."""
 
 
 class TimedOperator(Operator):
-    """Base: a backend, a timer service that fires into `_on_event_time` and `_on_processing_time`, a collector."""
+    """Base with a state backend, a collector, and timers that call `_on_event_time` and `_on_processing_time`."""
 
     # The watermark whose timers are firing in slices, and the idleness that came behind it. Here, since one that had
     # finished before its checkpoint is asked too, and never opened.
@@ -75,7 +73,7 @@ class TimedOperator(Operator):
         return self._open_watermark_ms is None
 
     def _fire_due(self, timestamp_ms: int, output: Output) -> bool:
-        """Fire the timers of a watermark, or a slice of them; whether all have fired."""
+        """Fire the timers of a watermark, or a slice of them; return whether all have fired."""
         is_enough = self._slice() if self._is_interruptible else None
         self._backend.begin_batch(0)
         try:
@@ -120,11 +118,11 @@ class TimedOperator(Operator):
 
     @abstractmethod
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """An event-time timer of `key` (current) and `namespace` is due."""
+        """Handle an event-time timer of `key`, which is current, and `namespace`."""
 
     @abstractmethod
     def _on_processing_time(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """A processing-time timer of `key` (current) and `namespace` is due."""
+        """Handle a processing-time timer of `key`, which is current, and `namespace`."""
 
     def _on_wake_up(self, run: Callable[[], None]) -> None:
         self._backend.begin_batch(0)
@@ -137,7 +135,7 @@ class TimedOperator(Operator):
 
 
 class LateRecords:
-    """The late records of one input; `tag_id` None drops them."""
+    """Counts the late records of one input, and sends them to a side output; `tag_id` None drops them."""
 
     def __init__(
         self, context: OperatorContext, collector: ResultCollector, tag_id: str | None

@@ -32,7 +32,7 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 
 
 def user_error(error: BaseException, operator_name: str) -> BaseException:
-    """Return what to raise for an exception that left user code.
+    """Return the error to raise for an exception that left user code.
 
     Cancellation, and errors of the tree that are not the user's, come from outputs and pass unchanged. So does what
     stored state says of the program: no restart mends that, as one may mend what a function raises.
@@ -47,16 +47,16 @@ def user_error(error: BaseException, operator_name: str) -> BaseException:
 
 
 def connector_error(error: BaseException, operator_name: str) -> BaseException:
-    """Return what to raise for an exception that left a reader or writer.
+    """Return the error to raise for an exception that left a reader or writer.
 
-    Errors of the tree pass unchanged, but for records that do not fit: whose they are is known here.
+    Errors of the tree pass unchanged, except for records that do not fit, which are reported as this operator's.
     """
     is_told = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
     return error if is_told else user_error(error, operator_name)
 
 
 def open_function(function: Any, runtime_context: RuntimeContext, operator_name: str) -> None:
-    """Call the function's `open`, where it is a function class."""
+    """Call the function's `open`, if it is a function class."""
     if isinstance(function, Function):
         try:
             function.open(runtime_context)
@@ -65,7 +65,7 @@ def open_function(function: Any, runtime_context: RuntimeContext, operator_name:
 
 
 def close_function(function: Any, operator_name: str) -> None:
-    """Call the function's `close`, where it is a function class."""
+    """Call the function's `close`, if it is a function class."""
     if isinstance(function, Function):
         try:
             function.close()
@@ -103,7 +103,7 @@ def refuse_generator(result: Any, function_name: str) -> None:
 
 
 def is_raised_here(error: BaseException) -> bool:
-    """Whether the function that catches `error` raised it itself, rather than one that it called."""
+    """Return whether the function that catches `error` raised it itself, rather than one that it called."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -1,26 +1,130 @@
-"""Operators at the end of a pipeline: print and collect. Sinks have `sink_writer`.
+"""Operators at the end of a pipeline: the writer of a user's sink, print and collect.
 
-Source: Flink PrintSinkOutputWriter, CollectSinkFunction.
+Effects that a writer prepared for a checkpoint go with its acknowledgement, and with each later one until the
+checkpoint is known to be published: if it failed, the next one covers them. The JobMaster commits them.
+Source: Flink SinkWriterOperator, CommitterOperator, PrintSinkOutputWriter, CollectSinkFunction.
 """
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
+from headrace.checkpoint.handles import Committable, StateTable
 from headrace.core.coordinator_events import END, PIECE_SIZE_MAX, cut, mark_of
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
-from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec
+from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
+from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime.user_code import user_error
+from headrace.operators.runtime.user_code import connector_error, user_error
+from headrace.state.operator_state_backend import ItemState, read_items
+
+T = TypeVar("T")
+
+
+class UndecidedCommittables:
+    """Prepared effects, by the checkpoint that carried them first. Pure.
+
+    `key_prefix` is this attempt's own, so that keys are unique for ever.
+    """
+
+    def __init__(self, key_prefix: str) -> None:
+        self._key_prefix = key_prefix
+        self._count = 0
+        self._prepared: list[tuple[int, Committable]] = []
+
+    def prepare(self, checkpoint_id: int, contents: Sequence[bytes]) -> None:
+        """Add effects that were prepared before a checkpoint's barrier, or at the end of input (FINAL_CHECKPOINT)."""
+        for content in contents:
+            committable = Committable(f"{self._key_prefix}-{self._count}", content)
+            self._count += 1
+            self._prepared.append((checkpoint_id, committable))
+
+    def snapshot(self, checkpoint_id: int) -> list[Committable]:
+        """Return the effects that a checkpoint carries; those of the end of input belong to it from now on."""
+        self._prepared = [(min(key, checkpoint_id), one) for key, one in self._prepared]
+        return [one for _, one in self._prepared]
+
+    def decided(self, checkpoint_id: int) -> None:
+        """Forget the effects of a published checkpoint: the JobMaster commits them."""
+        self._prepared = [each for each in self._prepared if each[0] > checkpoint_id]
+
+
+class SinkWriterOperator(OneInputOperator):
+    """Hands batches to the writer that the user's sink made for this subtask; flushes it at the end of input."""
+
+    _writer: SinkWriter | None = None
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._sink = spec.sink
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._items = ItemState(StateTable.ITEMS, "writer-state")
+        restored = context.state.register("writer-state", self._items)
+        self._undecided = UndecidedCommittables(
+            f"{context.attempt_id}-{context.operator_id}" if context.attempt_id else ""
+        )
+        self._has_committer = self._sink.committer() is not None
+        try:
+            writer: SinkWriter = self._sink.create_writer(context)
+            self._writer = writer
+            if context.state.restored_checkpoint_id is not None:
+                writer.restore_state(read_items(restored, context.state.reader))
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, context.operator_name) from error
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._call(lambda writer: writer.write_batch(batch))
+
+    def handle_event(self, payload: bytes) -> None:
+        self._call(lambda writer: writer.handle_event(payload))
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
+        self._call(lambda writer: writer.flush(end_of_input=False))
+        self._prepare(checkpoint_id)
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
+        if self._writer is not None:
+            self._items.items = self._call(lambda writer: writer.snapshot_state(checkpoint_id))
+        return self._undecided.snapshot(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._undecided.decided(checkpoint_id)
+
+    def finish(self, output: Output) -> None:
+        self._call(lambda writer: writer.flush(end_of_input=True))
+        self._prepare(FINAL_CHECKPOINT)
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except USER_EXCEPTIONS as error:
+                raise connector_error(error, self.context.operator_name) from error
+
+    def _prepare(self, checkpoint_id: int) -> None:
+        if self._has_committer:
+            prepared = self._call(lambda writer: writer.prepare_commit(checkpoint_id))
+            self._undecided.prepare(checkpoint_id, prepared)
+
+    def _call(self, call: Callable[[SinkWriter], T]) -> T:
+        assert self._writer is not None
+        try:
+            return call(self._writer)
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
 
 
 class PrintOperator(OneInputOperator):
     """Writes one line per row to standard output, all lines of a batch at once.
 
-    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one and stands only where the
-    operator runs in parallel.
+    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one, which is left out at
+    parallelism 1.
     """
 
     def __init__(self, spec: PrintSinkSpec) -> None:
@@ -47,8 +151,8 @@ class PrintOperator(OneInputOperator):
 class CollectOperator(OneInputOperator):
     """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
 
-    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
-    (`headrace.core.coordinator_events`). Nothing is kept here.
+    Batches are split until a stream is about one piece; a larger single row goes in several pieces
+    (`headrace.core.coordinator_events`). The operator keeps nothing.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:

@@ -21,7 +21,7 @@ from headrace.functions.source import SourceReader
 from headrace.functions.watermarks import WatermarkAlignmentParams
 from headrace.graph.pipeline_options import ALLOW_UNALIGNED_SOURCE_SPLITS
 from headrace.operators.runtime.operator import OperatorContext
-from headrace.operators.sources_sinks.watermarks import SplitWatermarks
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pauses:
 def pauses_of(
     bound_ms: int | None, watermark_ms: int, split_watermarks: Mapping[str, int]
 ) -> Pauses:
-    """Decide by the reader's watermark, and by those of its splits where it has several. Pure."""
+    """Return the pauses by the reader's watermark, and by those of its splits if it has several. Pure."""
     if bound_ms is None:
         return Pauses(False, frozenset())
     ahead = frozenset(
@@ -45,7 +45,7 @@ def pauses_of(
 
 
 class SourceAlignment:
-    """One per aligned reader. Mailbox thread only."""
+    """Aligns one reader with others by their watermarks. Mailbox thread only."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class SourceAlignment:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the reader as a whole must not be asked."""
+        """True while the reader as a whole must not be polled."""
         return self._pauses.is_waiting
 
     def start(self, reader: SourceReader) -> None:
-        """Begin to report for this reader."""
+        """Start reporting for this reader."""
         self._reader = reader
         self._schedule()
 
@@ -101,12 +101,12 @@ class SourceAlignment:
             self._context.wake()
 
     def finished(self) -> None:
-        """The reader has ended: others need not wait for it, however long its task still takes to end."""
+        """Report that the reader has ended, so that others do not wait for it while its task ends."""
         self._has_finished = True
         self._report(ReaderProgress.FINISHED)
 
     def _pause(self, before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
-        """Tell the reader; return what is paused."""
+        """Pause splits of the reader; return the paused ones."""
         reader = self._reader
         assert reader is not None
         if type(reader).pause_or_resume_splits is SourceReader.pause_or_resume_splits:

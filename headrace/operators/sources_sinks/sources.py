@@ -1,4 +1,4 @@
-"""Event time enters here: the operator around a source's reader, and timestamps and watermarks in mid-stream.
+"""Operators that bring event time into a stream: source readers, and timestamps and watermarks in mid-stream.
 
 Source: Flink SourceOperator, TimestampsAndWatermarksOperator.
 """
@@ -21,9 +21,9 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
 )
 from headrace.operators.runtime.user_code import connector_error
-from headrace.operators.sources_sinks.event_time import WHOLE_SOURCE, EventTimeOutput
+from headrace.operators.sources_sinks.event_time_output import WHOLE_SOURCE, EventTimeOutput
 from headrace.operators.sources_sinks.source_alignment import SourceAlignment
-from headrace.state.operator_state_chunks import ItemState, read_items
+from headrace.state.operator_state_backend import ItemState, read_items
 
 
 class SourceReaderOperator(SourceOperator):
@@ -108,7 +108,7 @@ class SourceReaderOperator(SourceOperator):
                 raise connector_error(error, self.context.operator_name) from error
 
     def _aligned(self, context: OperatorContext) -> OperatorContext:
-        """Return the reader's context; where the source is aligned, its events are told from those of alignment."""
+        """Return the reader's context; for an aligned source, its events are marked apart from those of alignment."""
         params = None if self._strategy is None else self._strategy.alignment
         if params is None:
             return context
@@ -117,7 +117,7 @@ class SourceReaderOperator(SourceOperator):
         return replace(context, send_event=self._alignment.send_own_event)
 
     def _must_wait(self) -> bool:
-        """Whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
+        """Return whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
         if self._alignment is None:
             return False
         try:
@@ -130,7 +130,7 @@ class SourceReaderOperator(SourceOperator):
 
 
 def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
-    """ProgramError where a job takes checkpoints and its source could not go on from one."""
+    """Raise ProgramError if a job takes checkpoints and its source cannot be restored from one."""
     takes_checkpoints = context.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
     if takes_checkpoints and type(reader).snapshot_state is SourceReader.snapshot_state:
         raise ProgramError(
@@ -140,7 +140,7 @@ def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
 
 
 class TimestampsAndWatermarksOperator(OneInputOperator):
-    """Gives rows new timestamps and makes watermarks of its own; those from upstream end here, but for the last."""
+    """Assigns new timestamps and makes its own watermarks; of those from upstream only the last passes."""
 
     def __init__(self, spec: TimestampsAndWatermarksSpec) -> None:
         self._strategy = spec.strategy

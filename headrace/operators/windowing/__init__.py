@@ -1,4 +1,4 @@
-"""Windows: the general operator for any assigner, trigger and function, and vectorised built-in aggregates.
+"""Windows, record by record: the general operator for any assigner, trigger and function.
 
-Start with `window_operator` (record at a time, the reference behaviour), then `aggregate_operator` (a batch at a time).
+Start with `window_operator`. Built-in aggregates of whole batches are in `operators/columns`.
 """

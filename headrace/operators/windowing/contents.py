@@ -33,22 +33,23 @@ from headrace.functions.windowing.assigners import WindowAssignerContext
 from headrace.functions.windowing.triggers import OnMergeContext
 from headrace.functions.windows import Window
 from headrace.operators.runtime.contexts import BackendStateStore, NoStateStore
-from headrace.operators.runtime.kept_records import (
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
+from headrace.operators.runtime.record_state import (
     RecordsDescriptor,
     own_state,
     record_in,
     refused_fold,
     row_around,
 )
-from headrace.operators.runtime.timers import InternalTimerService
 from headrace.operators.runtime.user_code import method_of
 from headrace.state.backend import KeyedStateBackend, StateAccessError
 
 CONTENTS: Final = "window-contents"
 """Name of the state, in snapshots."""
-
 EmitElements = Callable[[Window, Sequence[Any]], None]
-"""Hands the elements of a window that fires to its function, and takes all of the results before it returns."""
+"""Calls the function with the elements of a window that fires, and takes all results before it returns."""
+WindowCall = Callable[[Any, Window, Sequence[Any], Any], Any]
+"""(key, window, elements, context) -> results, an iterable or None."""
 
 
 class WindowContents(ABC):
@@ -56,23 +57,23 @@ class WindowContents(ABC):
 
     @abstractmethod
     def add(self, value: Any, timestamp: int) -> None:
-        """Take a record in."""
+        """Add a record."""
 
     @abstractmethod
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
-        """Emit what there is, if anything; `state_window` is the current namespace, which `emit` may change."""
+        """Emit the contents, if any; `state_window` is the current namespace, which `emit` may change."""
 
     @abstractmethod
     def merge(self, target: Window, sources: Sequence[Window]) -> None:
-        """Move what the current key has in `sources` into `target`."""
+        """Move the current key's contents of `sources` into `target`."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop everything."""
+        """Delete the contents."""
 
 
 class ContentsInOneState(WindowContents):
-    """Base of contents that stand in the state of one descriptor."""
+    """Base of contents that are in one state."""
 
     def __init__(
         self, descriptor: StateDescriptor, backend: KeyedStateBackend, operator_name: str
@@ -90,7 +91,7 @@ class ContentsInOneState(WindowContents):
 
 
 class ListedContents(ContentsInOneState):
-    """The records themselves, under the stream's type."""
+    """Keeps the records themselves, under the stream's type."""
 
     def __init__(
         self, record_type: TypeInformation, backend: KeyedStateBackend, operator_name: str
@@ -107,7 +108,7 @@ class ListedContents(ContentsInOneState):
 
 
 class FoldedContents(ContentsInOneState):
-    """The fold of the records: under the stream's type where they are reduced, else under that of the accumulator."""
+    """Keeps the fold of the records: of the stream's type if they are reduced, else of the accumulator's."""
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class TimedRecords:
 
 
 class EvictedContents(ContentsInOneState):
-    """With an evictor: the records with their timestamps, folded anew at each firing if `incremental` is set.
+    """Keeps records with timestamps for an evictor, and folds them at each firing if `incremental` is set.
 
     Where nothing is left to reduce there is no result; an aggregate of nothing is that of its empty accumulator.
     """
@@ -213,12 +214,8 @@ class EvictedContents(ContentsInOneState):
         return [reduce(method_of(incremental, "reduce"), map(private_copy, values))]
 
 
-WindowCall = Callable[[Any, Window, Sequence[Any], Any], Any]
-"""(key, window, elements, context) -> results, an iterable or None."""
-
-
 def window_call(spec: WindowSpec) -> WindowCall:
-    """Return how results are made of a window's elements, whichever kind of function was given."""
+    """Return a call of the window function with a window's elements, for any kind of function."""
     function: Any = spec.window_function
     match function:
         case None:
@@ -236,7 +233,7 @@ def window_call(spec: WindowSpec) -> WindowCall:
 
 
 class AssignerContext(WindowAssignerContext):
-    """For assigners: the clock, and keyed state."""
+    """Context of assigners: the clock, and keyed state."""
 
     def __init__(self, timers: InternalTimerService, runtime_context: RuntimeContext) -> None:
         self._timers = timers
@@ -249,8 +246,8 @@ class AssignerContext(WindowAssignerContext):
         return self._runtime_context
 
 
-class WindowEvictorContext(EvictorContext):
-    """For evictors: clocks and metrics."""
+class _WindowClocks:
+    """Clocks and metrics, for the contexts of evictors and triggers."""
 
     def __init__(self, timers: InternalTimerService, metrics: UserMetricGroup) -> None:
         self._timers = timers
@@ -259,15 +256,19 @@ class WindowEvictorContext(EvictorContext):
     def get_current_processing_time(self) -> int:
         return self._timers.current_processing_time_ms()
 
-    def get_metric_group(self) -> UserMetricGroup:
-        return self._metrics
-
     def get_current_watermark(self) -> int:
         return self._timers.current_watermark_ms
 
+    def get_metric_group(self) -> UserMetricGroup:
+        return self._metrics
 
-class WindowTriggerContext(OnMergeContext):
-    """For triggers: timers and state of `window` under the current key; `merged` are the windows that become it."""
+
+class WindowEvictorContext(_WindowClocks, EvictorContext):
+    """Context of evictors: clocks and metrics."""
+
+
+class WindowTriggerContext(_WindowClocks, OnMergeContext):
+    """Context of triggers: timers and state of `window` under the current key; `merged`: windows merged into it."""
 
     window: Window
     merged: Collection[Window] = ()
@@ -275,18 +276,8 @@ class WindowTriggerContext(OnMergeContext):
     def __init__(
         self, backend: KeyedStateBackend, timers: InternalTimerService, metrics: UserMetricGroup
     ) -> None:
+        super().__init__(timers, metrics)
         self._backend = backend
-        self._timers = timers
-        self._metrics = metrics
-
-    def get_current_processing_time(self) -> int:
-        return self._timers.current_processing_time_ms()
-
-    def get_metric_group(self) -> UserMetricGroup:
-        return self._metrics
-
-    def get_current_watermark(self) -> int:
-        return self._timers.current_watermark_ms
 
     def register_processing_time_timer(self, time: int) -> None:
         self._timers.register(TimeDomain.PROCESSING_TIME, time, self.window)
@@ -309,7 +300,7 @@ class WindowTriggerContext(OnMergeContext):
 
 
 class WindowFunctionContext(KeyedWindowContext[Window]):
-    """For window functions, of `current_window` under the current key."""
+    """Context of window functions: `current_window` under the current key."""
 
     current_window: Window
 

@@ -19,8 +19,8 @@ from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindowSerializer, Window
 from headrace.operators.runtime.contexts import OperatorRuntimeContext
 from headrace.operators.runtime.emission import timestamps_of
-from headrace.operators.runtime.kept_records import own_state
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime.record_state import own_state
 from headrace.operators.runtime.timed_operator import LateRecords, TimedOperator
 from headrace.operators.runtime.user_code import close_function, open_function, user_error
 from headrace.operators.windowing.contents import (
@@ -36,24 +36,24 @@ from headrace.operators.windowing.contents import (
     WindowTriggerContext,
     window_call,
 )
-from headrace.operators.windowing.merging import MergingWindows
+from headrace.operators.windowing.merging_window_set import MergingWindowSet
 
 _WHOLE_STREAM = 0
 """The key of windows over a stream without keys."""
 
 
 class WindowingOperator(TimedOperator):
-    """Base: groups records by key and window, and hands groups to the function when the trigger says so.
+    """Base: groups records by key and window, and calls the function with a group when the trigger fires.
 
     Contents, trigger state and the function's state are kept per (key, window) until the window's cleanup time.
     """
 
     is_per_record = True
-    _merging: MergingWindows | None = None
+    _merging: MergingWindowSet | None = None
     _is_function_open = False
 
     def __init__(self, spec: WindowSpec | TwoStreamWindowSpec, call: WindowCall) -> None:
-        """`call` makes results of what a window holds."""
+        """Create the operator of a spec; `call` makes results of a window's contents."""
         self._functions = spec.user_functions()
         self._assigner: WindowAssigner[Any, Any] = spec.assigner
         self._trigger: Trigger[Any, Any] = spec.trigger or spec.assigner.get_default_trigger(None)
@@ -77,7 +77,7 @@ class WindowingOperator(TimedOperator):
             window_type = _type_of_windows(assigner)
             descriptor = MapStateDescriptor("merging-window-set", window_type, window_type)
             mapping = own_state(backend, descriptor, backend.key_scope, context.operator_name)
-            self._merging = MergingWindows(assigner, mapping)
+            self._merging = MergingWindowSet(assigner, mapping)
         runtime_context = OperatorRuntimeContext(context, backend)
         self._assigner_context = AssignerContext(self._timers, runtime_context)
         self._trigger_context = WindowTriggerContext(backend, self._timers, context.metrics)
@@ -88,7 +88,7 @@ class WindowingOperator(TimedOperator):
 
     @abstractmethod
     def _create_contents(self) -> WindowContents:
-        """Return where records are kept until their windows fire."""
+        """Return the contents of windows."""
 
     def _evictor_context(self) -> WindowEvictorContext:
         return WindowEvictorContext(self._timers, self.context.metrics)
@@ -101,12 +101,12 @@ class WindowingOperator(TimedOperator):
 
     @abstractmethod
     def _take_late(self, value: Any, timestamp: int) -> None:
-        """A record came too late for every window of its own."""
+        """Take a record that is late for all its windows."""
 
     def _process_rows(
         self, batch: RecordBatch, keys: Sequence[Any], values: Iterable[Any], output: Output
     ) -> None:
-        """Take the rows of `batch`, under `keys` and as `values`."""
+        """Process the rows of `batch`, given as `keys` and `values`."""
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
         self._backend.begin_batch(batch.num_rows)
@@ -155,7 +155,7 @@ class WindowingOperator(TimedOperator):
         self._register_cleanup(window)
 
     def _skip(self, value: Any, timestamp: int) -> None:
-        """Note a record that no window took, if it is late; between sliding windows it may just belong nowhere."""
+        """Handle a record that no window took: it is late, or lies between sliding windows."""
         if (
             not self._is_event_time
             or timestamp + self._lateness_ms > self._timers.current_watermark_ms
@@ -220,7 +220,7 @@ class WindowingOperator(TimedOperator):
         )
 
     def _clear(self, window: Window, state_window: Window) -> None:
-        """Drop all that is kept for a window whose time has come."""
+        """Delete everything that is kept for a window whose cleanup time has come."""
         self._backend.set_current_namespace(state_window)
         self._contents.clear()
         self._trigger.clear(window, self._trigger_context)

@@ -1,22 +1,17 @@
-"""The heap backend: one dict per state, Python objects in the form that a snapshot gives back.
+"""HeapKeyedStateBackend: one dict per state, with Python objects in the form that a snapshot gives back.
 
-What `value()` gives is the stored object itself: changing it without `update` changes the state, and is a bug that
-other backends, which store copies, will show. What is emitted is copied on its way out, so that a state which changes
-later does not change it. `ListState.get` and the views of `MapState` are copies of the
-container, so states may be changed while they are iterated.
-
-Source: Flink HeapKeyedStateBackend.
+`value()` returns the stored object itself: changing it without `update` changes the state, and is a bug that other
+backends, which store copies, will show. What is emitted is copied on its way out, so that later changes of a state do
+not change it. `ListState.get` and the views of `MapState` are copies of the container, so that states may be changed
+while they are iterated. Source: Flink HeapKeyedStateBackend.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.handles import StateChunk
-from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.types.round_trip_normalizer import integer_bounds
@@ -26,12 +21,12 @@ from headrace.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
-    State,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import NO_KEY, EntryScope, StateAccessError, refuse_other_registration
-from headrace.state.heap.copy_on_write_map import FrozenEntries
+from headrace.state.backend import (
+    EntryScope,
+)
 from headrace.state.heap.handles import (
     HeapAggregatingState,
     HeapIntegerState,
@@ -41,34 +36,36 @@ from headrace.state.heap.handles import (
     HeapState,
     HeapValueState,
 )
-from headrace.state.heap.live_entries import EntryPieces
+from headrace.state.heap.snapshots import EntryPieces, FrozenHeap, FrozenTable
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.heap.ttl import TTL_HANDLES, TtlHeapState
-from headrace.state.keyed_chunks import Flatten, KeyedStateForm, no_rows, write_keyed_state
+from headrace.state.keyed_chunks import (
+    no_rows,
+)
 from headrace.state.queryable.live_rows import (
     LiveRows,
     LiveSource,
-    PiecedRows,
     keyed_source,
     own_keys,
     waiting_sources,
 )
-from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
-from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
+from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
+from headrace.state.ttl import TtlRules
+from headrace.state.typed_state import TypedStateBackend
 
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
-_HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
-    ValueStateDescriptor: HeapValueState,
-    ListStateDescriptor: HeapListState,
-    MapStateDescriptor: HeapMapState,
-    ReducingStateDescriptor: HeapReducingState,
-    AggregatingStateDescriptor: HeapAggregatingState,
-}
 
+class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
+    """Keyed state in dicts."""
 
-class HeapKeyedStateBackend:
-    """Keyed state in dicts. See `KeyedStateBackend` and `Snapshotable`."""
+    handle_classes: ClassVar[Mapping[type[StateDescriptor], type[HeapState]]] = {
+        ValueStateDescriptor: HeapValueState,
+        ListStateDescriptor: HeapListState,
+        MapStateDescriptor: HeapMapState,
+        ReducingStateDescriptor: HeapReducingState,
+        AggregatingStateDescriptor: HeapAggregatingState,
+    }
 
     def __init__(
         self,
@@ -76,51 +73,31 @@ class HeapKeyedStateBackend:
         restored: RestoredKeyedState | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.event_clock = EventClock()
-        self._clocks = TtlClocks(BatchClock(clock or SystemClock()), self.event_clock)
-        self._key_space = key_space
+        super().__init__(key_space, clock or SystemClock())
         self._restored = restored
-        self.key_scope = EntryScope()
-        self.window_scope = EntryScope()
-        self._handles: dict[str, HeapState] = {}
         self._ttl_handles: list[TtlHeapState] = []
-
-    def set_current_key(self, key: Any) -> None:
-        self.key_scope.entry = key
-
-    def set_current_namespace(self, namespace: Any) -> None:
-        self.window_scope.entry = (self.key_scope.entry, namespace)
-
-    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
-        name = descriptor.get_name()
-        handle_class = _handle_class(descriptor)
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._new_handle(handle_class, descriptor, scope)
-            if self._restored is not None:
-                for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
-                    handle.load(rows)
-            self._handles[name] = handle
-        else:
-            refuse_other_registration(name, handle, handle_class.kind, scope)
-        return handle
 
     def has_unclaimed(self, name: str) -> bool:
         return self._restored is not None and self._restored.holds(name)
 
     def begin_batch(self, row_count: int) -> None:
         if self._ttl_handles:
-            self._clocks.processing.begin_batch()
+            super().begin_batch(row_count)
             for handle in self._ttl_handles:
                 if handle.rules.cleans_every_record:
                     handle.sweep(handle.rules.cleanup_size * row_count)
 
-    def end_batch(self) -> None:
-        self.key_scope.entry = NO_KEY
-        self._clocks.processing.end_batch()
-        self.event_clock.end_batch()
-
     def _new_handle(
+        self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
+    ) -> HeapState:
+        handle = self._empty_handle(handle_class, descriptor, scope)
+        if self._restored is not None:
+            for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
+                handle.load(rows)
+        self._handles[descriptor.get_name()] = handle
+        return handle
+
+    def _empty_handle(
         self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
     ) -> HeapState:
         rules = TtlRules.of(descriptor)
@@ -133,18 +110,9 @@ class HeapKeyedStateBackend:
         self._ttl_handles.append(handle)
         return handle
 
-    def merge_namespaces(
-        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
-    ) -> None:
-        self.get_state(descriptor, self.window_scope)
-        handle = self._handles[descriptor.get_name()]
-        key = self.key_scope.entry
-        for source in sources:
-            handle.merge_entry((key, target), (key, source))
-
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
         tables = [
-            _FrozenTable(
+            FrozenTable(
                 self._form(handle),
                 handle.flatten_at(),
                 handle.freeze_entries(),
@@ -154,18 +122,8 @@ class HeapKeyedStateBackend:
         ]
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
 
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable. Every snapshot is a full one."""
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        pass
-
-    def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all states that were asked for."""
-        return [self._form(handle) for handle in self._handles.values()]
-
     def live_sources(self) -> list[LiveSource]:
-        """Return how each state is read while the task runs."""
+        """Return a source of live rows for each state."""
         own = [
             keyed_source(self._form(handle), partial(self._live_rows, handle))
             for handle in self._handles.values()
@@ -179,87 +137,22 @@ class HeapKeyedStateBackend:
         pieces = EntryPieces(
             form, entries, handle.flatten_all_at(), key_space.max_parallelism, wanted
         )
-        return PiecedRows(
-            pieces, partial(no_rows, form), entries.release, handle.expired_until_ms()
-        )
+        return LiveRows(pieces, partial(no_rows, form), entries.release, handle.expired_until_ms())
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._handles.clear()
-
-    def _form(self, handle: HeapState) -> KeyedStateForm:
-        descriptor = handle.descriptor
-        return KeyedStateForm(
-            name=descriptor.get_name(),
-            kind=handle.kind,
-            scope="window" if handle.scope is self.window_scope else "key",
-            key_type=self._key_space.key_type,
-            value_type=handle.single_value_type(),
-            map_key_type=descriptor.key_type
-            if isinstance(descriptor, MapStateDescriptor)
-            else None,
-            has_ttl=isinstance(handle, TtlHeapState),
-        )
 
     def create_timer_queue(self, name: str) -> HeapTimerQueue:
         return HeapTimerQueue()
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
-        self.get_state(descriptor, self.key_scope)
-        return list(self._handles[descriptor.get_name()].entries)
+        return list(self._handle_of(descriptor, self.key_scope).entries)
 
     def key_count(self, name: str) -> int:
         handle = self._handles.get(name)
         return 0 if handle is None else len(handle.entries)
 
     def total_entry_count(self) -> int:
-        """Number of entries of all states, to see that nothing is left behind."""
+        """Return the number of entries of all states, for tests that nothing is left behind."""
         return sum(len(handle.entries) for handle in self._handles.values())
-
-
-@dataclass(frozen=True)
-class _FrozenTable:
-    form: KeyedStateForm
-    flatten: Flatten
-    entries: FrozenEntries
-    expired_until_ms: int | None
-
-
-class FrozenHeap:
-    """Frozen state of the heap backend: the entries of all states, and restored states that were never requested."""
-
-    def __init__(
-        self,
-        tables: Sequence[_FrozenTable],
-        restored: RestoredKeyedState | None,
-        max_parallelism: int,
-    ) -> None:
-        self._tables = tables
-        self._unclaimed = None if restored is None else FrozenUnclaimed(restored)
-        self._max_parallelism = max_parallelism
-
-    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        chunks: list[StateChunk] = []
-        for table in self._tables:
-            chunks += write_keyed_state(
-                table.form,
-                table.entries,
-                table.flatten,
-                self._max_parallelism,
-                writer,
-                table.expired_until_ms,
-            )
-        if self._unclaimed is not None:
-            chunks += self._unclaimed.write(writer)
-        return chunks
-
-    def discard(self) -> None:
-        for table in self._tables:
-            table.entries.release()
-
-
-def _handle_class(descriptor: StateDescriptor) -> type[HeapState]:
-    for descriptor_class, handle_class in _HANDLES.items():
-        if isinstance(descriptor, descriptor_class):
-            return handle_class
-    raise StateAccessError(f"{type(descriptor).__name__} describes no kind of keyed state")

@@ -1,40 +1,32 @@
-"""Entries of a state while snapshots of them are being written: what was frozen stays, changes lie on top.
+"""CopyOnWriteMap: the entries of a state, which can be frozen for a snapshot while the state goes on changing.
 
-Freezing costs nothing but a new dict. What is read out of a frozen layer and can be changed is copied first, so that
-even changes in place stay out of the snapshot. Once a snapshot is written its layer may change again; the layers above
-then sink into it, a few entries at each access, until one dict is left and takes the place of all this.
-
+Freezing costs a new dict: what was frozen stays, and changes lie in a layer above it. What is read out of a frozen
+layer and can be changed is copied first, so that changes in place stay out of the snapshot. Once a snapshot is written
+its layer may change again; the layers above sink into it, a few entries at each access, until one dict is left.
 Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
-
-The form in which map states keep and look up their keys, and the error for what has none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse, repeat
 from typing import Any, Final
 
-from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import UNCHANGING, private_copy
-from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
-from headrace.functions.state import MapStateDescriptor, StateDescriptor
-from headrace.state.backend import StateAccessError
 
 _SUNK_PER_ACCESS: Final = 8
-
 Entries = dict[Any, Any]
 
 
 class _Mark:
-    """Stands for an entry that is not there."""
+    """Placeholder of an entry that does not exist."""
 
 
 _MISSING: Final = _Mark()
 _GONE: Final = _Mark()
-"""In a layer: the entry was removed, whatever lower layers hold."""
+"""Mark in a layer of an entry that was removed, whatever lower layers hold."""
 
 
 class FrozenEntries:
-    """Entries as they were when they were frozen. Any thread; `release` ends it."""
+    """Frozen entries. Any thread; `release` ends it."""
 
     def __init__(self, layers: tuple[Entries, ...]) -> None:
         self._layers = layers
@@ -76,7 +68,7 @@ class FrozenEntries:
         return values
 
     def release(self) -> None:
-        """Let the entries change again. Idempotent."""
+        """Allow changes of the entries again. Idempotent."""
         self._layers = ()
         self.is_released = True
 
@@ -86,7 +78,7 @@ def _not_gone(layer: Entries) -> Iterator[Any]:
 
 
 class CopyOnWriteMap:
-    """Used like the dict whose place it takes. Mailbox thread only.
+    """Used like the dict that it replaces. Mailbox thread only.
 
     `on_settled` is called with the one dict that is left in the end.
     """
@@ -175,7 +167,7 @@ class CopyOnWriteMap:
         return _MISSING
 
     def _settle(self) -> None:
-        """Let some entries sink into the lowest layer that no snapshot looks at."""
+        """Move some entries down into the lowest layer that no snapshot reads."""
         frozen = self._frozen
         while frozen and frozen[-1].is_released:
             frozen.pop()
@@ -198,45 +190,3 @@ class CopyOnWriteMap:
         elif depth == 0:
             self._layers, self._top = [], target
             self._on_settled(target)
-
-
-def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
-    """Return the error for a value that is not of the declared type."""
-    return StateAccessError(
-        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
-        f"{error.reason}",
-        descriptor.get_name(),
-        error,
-    )
-
-
-class KeyForms:
-    """The form in which a map state keeps its keys, and looks them up."""
-
-    def __init__(self, descriptor: MapStateDescriptor) -> None:
-        self._descriptor = descriptor
-        check = RoundTripNormalizer.of(descriptor.key_type, is_key=True)
-        self.converts = not check.keeps_all
-        """Whether there is anything to ask: not of undeclared types."""
-        self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())
-        """Classes of keys that are looked up as they are."""
-        self.fitting, self._keep = check.fitting, check.keep
-        self._lowest, self._highest = check.lowest, check.highest
-
-    def kept(self, key: Any) -> Any:
-        """Return the form to be kept; StateAccessError where `key` is not of the declared type."""
-        if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
-            return key
-        try:
-            return self._keep(key)
-        except RecordTypeError as error:
-            raise misfit(self._descriptor, error) from None
-
-    def looked_up(self, key: Any) -> Any:
-        """Return the form that is kept of `key`, or `key` itself where none is: then nothing is found."""
-        if type(key) in self.plain:
-            return key
-        try:
-            return self._keep(key)
-        except RecordTypeError:
-            return key

@@ -1,28 +1,25 @@
 """The handles of heap states: what user code holds, each one dict look-up away from its value."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
-from headrace.core.errors import RecordTypeError
-from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
-from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     ListState,
-    ListStateDescriptor,
     MapState,
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
-    State,
     StateDescriptor,
     ValueState,
 )
-from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.heap.copy_on_write_map import CopyOnWriteMap, FrozenEntries, KeyForms, misfit
+from headrace.state.backend import EntryScope
+from headrace.state.heap.copy_on_write_map import CopyOnWriteMap, FrozenEntries
 from headrace.state.keyed_chunks import Flatten, KeyedRows
+from headrace.state.typed_state import KeyForms, TypedState, no_accumulator
 
 
 def entries_of(rows: KeyedRows) -> Iterable[Any]:
@@ -30,21 +27,13 @@ def entries_of(rows: KeyedRows) -> Iterable[Any]:
     return rows.keys if rows.namespaces is None else zip(rows.keys, rows.namespaces, strict=True)
 
 
-class HeapState(State):
+class HeapState(TypedState):
     """`entries` maps what the scope holds (a key, or key and window) to the state's value there."""
 
-    kind: ClassVar[str]
-
     def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
-        self.descriptor = descriptor
-        self.scope = scope
-        # Hot: each update asks for class and bounds, and only other values are looked at.
-        check = RoundTripNormalizer.of(self._value_type())
-        self._fitting = check.fitting
-        self._form_of = None if check.keeps_all else check.keep
-        self._lowest, self._highest = check.lowest, check.highest
+        super().__init__(descriptor, scope)
         self.entries: Any = {}
-        """A dict, or CopyOnWriteMap while a snapshot is being written: look it up anew after each access."""
+        """A dict, or a CopyOnWriteMap while a snapshot is being written; read it again after each access."""
 
     def freeze_entries(self) -> FrozenEntries:
         """Return the entries as they are now."""
@@ -57,11 +46,11 @@ class HeapState(State):
         self.entries = entries
 
     def flatten_at(self) -> Flatten:
-        """Return how entries that are frozen now become rows of a snapshot."""
+        """Return a function that makes rows of a snapshot from entries that are frozen now."""
         return self.flatten_all_at()
 
     def flatten_all_at(self) -> Flatten:
-        """Return how they become rows, those among them that have expired and snapshots leave out."""
+        """Return a function that makes rows of all entries, also of expired ones, which snapshots omit."""
         return self.flatten
 
     def expired_until_ms(self) -> int | None:
@@ -73,47 +62,19 @@ class HeapState(State):
         if self.scope.entry in self.entries:
             del self.entries[self.scope.entry]
 
-    def _value_type(self) -> TypeInformation:
-        """Type of the single values that the state is given."""
-        return self.descriptor.type_info
-
-    def _kept(self, value: Any) -> Any:
-        """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
-        form_of = self._form_of
-        if (
-            form_of is None
-            or (type(value) is int and self._lowest <= value <= self._highest)
-            or type(value) in self._fitting
-        ):
-            return value
-        try:
-            return form_of(value)
-        except RecordTypeError as error:
-            raise misfit(self.descriptor, error) from None
-
-    def merge_entry(self, target: Any, source: Any) -> None:
-        """Move the value at `source`, if any, into that at `target`."""
-        raise StateAccessError(
-            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
-        )
-
-    def single_value_type(self) -> TypeInformation:
-        """Type of one row's value in a snapshot."""
-        return self._value_type()
-
     @staticmethod
     def flatten(held: list[Any], rows: KeyedRows) -> list[int] | None:
         rows.values = held
         return None
 
     def load(self, rows: KeyedRows) -> None:
-        """Take over rows of a snapshot. Rows of one entry follow each other."""
+        """Load rows of a snapshot; rows of one entry follow each other."""
         for entry, value in zip(entries_of(rows), rows.values, strict=True):
             self.entries[entry] = value
 
 
 class HeapValueState(HeapState, ValueState[Any]):
-    """One value."""
+    """State of one value."""
 
     kind = "value"
 
@@ -130,7 +91,7 @@ class HeapValueState(HeapState, ValueState[Any]):
 
 
 class HeapIntegerState(HeapValueState):
-    """One value of a type of integers: nearly all of them are within its bounds."""
+    """State of one value of an integer type: a comparison with its bounds is its check."""
 
     def update(self, value: Any) -> None:
         if type(value) is int and self._lowest <= value <= self._highest:
@@ -140,17 +101,9 @@ class HeapIntegerState(HeapValueState):
 
 
 class HeapListState(HeapState, ListState[Any]):
-    """A list; absent reads as empty, an empty one is absent."""
+    """State of a list; an absent one reads as empty, and an empty one is not stored."""
 
     kind = "list"
-
-    def __init__(self, descriptor: ListStateDescriptor, *rest: Any) -> None:
-        super().__init__(descriptor, *rest)
-        self._takes_none = descriptor.takes_none
-
-    def _value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, ListStateDescriptor)
-        return self.descriptor.element_type
 
     def get(self) -> Iterable[Any]:
         return list(self.entries.get(self.scope.entry, ()))
@@ -206,17 +159,9 @@ class HeapListState(HeapState, ListState[Any]):
         for entry, value in zip(entries_of(rows), rows.values, strict=True):
             entries.setdefault(entry, []).append(value)
 
-    def _checked(self, values: Iterable[Any]) -> list[Any]:
-        checked = list(values)
-        if not self._takes_none and any(value is None for value in checked):
-            raise StateAccessError(
-                f"list state '{self.descriptor.get_name()}' takes no None elements"
-            )
-        return list(map(self._kept, checked))
-
 
 class HeapMapState(HeapState, MapState[Any, Any]):
-    """A map; an emptied one is absent. Iteration is over a copy."""
+    """State of a map; an empty one is not stored. Iteration is over a copy."""
 
     kind = "map"
 
@@ -225,10 +170,6 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         self._key_forms = KeyForms(descriptor)
         self._converts_keys, self._plain_keys = self._key_forms.converts, self._key_forms.plain
         self._fitting_keys = self._key_forms.fitting
-
-    def _value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, MapStateDescriptor)
-        return self.descriptor.value_type
 
     def get(self, key: Any) -> Any:
         if self._converts_keys and type(key) not in self._plain_keys:
@@ -300,8 +241,24 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         return self.entries.get(self.scope.entry, {})
 
 
-class HeapReducingState(HeapState, ReducingState[Any]):
-    """The fold of what was added; the first value is stored as it came."""
+class HeapFoldState(HeapState):
+    """Base of states of a fold, which can be merged."""
+
+    @abstractmethod
+    def _merged(self, held: Any, moved: Any) -> Any:
+        """Return the fold of two folds."""
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        entries = self.entries
+        if source in entries:
+            moved = entries.pop(source)
+            if target in entries:
+                moved = self._kept(self._merged(entries[target], moved))
+            entries[target] = moved
+
+
+class HeapReducingState(HeapFoldState, ReducingState[Any]):
+    """State of the fold of added values; the first one is stored as it came."""
 
     kind = "reducing"
 
@@ -318,17 +275,12 @@ class HeapReducingState(HeapState, ReducingState[Any]):
         folded = self._reduce(entries[entry], value) if entry in entries else value
         entries[entry] = folded if self._form_of is None else self._kept(folded)
 
-    def merge_entry(self, target: Any, source: Any) -> None:
-        entries = self.entries
-        if source in entries:
-            moved = entries.pop(source)
-            if target in entries:
-                moved = self._kept(self._reduce(entries[target], moved))
-            entries[target] = moved
+    def _merged(self, held: Any, moved: Any) -> Any:
+        return self._reduce(held, moved)
 
 
-class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
-    """An accumulator, made at the first add; the result is computed on each read."""
+class HeapAggregatingState(HeapFoldState, AggregatingState[Any, Any]):
+    """State of an accumulator, made at the first add; the result is computed on each read."""
 
     kind = "aggregating"
 
@@ -351,15 +303,8 @@ class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
     def _added(self, value: Any, accumulator: Any) -> Any:
         changed = self._function.add(value, accumulator)
         if changed is None:
-            raise TypeError(
-                "AggregateFunction.add must return the accumulator, but it returned None"
-            )
+            raise no_accumulator()
         return changed if self._form_of is None else self._kept(changed)
 
-    def merge_entry(self, target: Any, source: Any) -> None:
-        entries = self.entries
-        if source in entries:
-            moved = entries.pop(source)
-            if target in entries:
-                moved = self._kept(self._function.merge(entries[target], moved))
-            entries[target] = moved
+    def _merged(self, held: Any, moved: Any) -> Any:
+        return self._function.merge(held, moved)

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.barriers import CheckpointOptions
-from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
+from headrace.state.backend import IsEnough, Timer, TimerCallback
 
 _LOOKED_AT_ONCE: Final = 256
 _STALE_TIMES_MIN: Final = 64
-"""So many stale entries are never worth a new heap."""
+"""Number of stale entries up to which the heap is not built anew."""
 
 Bucket = dict[tuple[Any, Any], None]
 """Keys and namespaces of the timers of one time, in order of registration."""
@@ -35,7 +35,7 @@ class FrozenHeapTimers:
                 yield time_ms, key, namespace
 
     def release(self) -> None:
-        """Let the buckets change again. Idempotent."""
+        """Allow changes of the buckets again. Idempotent."""
         self._buckets = {}
         self.is_released = True
 
@@ -58,7 +58,7 @@ class HeapTimerQueue:
         return sum(map(len, self._buckets.values()))
 
     def register(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """Add a timer; one that is there already stays one."""
+        """Add a timer; no effect if it is there already."""
         bucket = self._bucket(time_ms)
         if bucket is None:
             self._buckets[time_ms] = {(key, namespace): None}
@@ -69,7 +69,7 @@ class HeapTimerQueue:
             bucket[key, namespace] = None
 
     def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """Remove a timer; no effect where there is none."""
+        """Remove a timer; no effect if there is none."""
         bucket = self._bucket(time_ms)
         if bucket is None:
             return
@@ -88,9 +88,9 @@ class HeapTimerQueue:
     def fire_until(
         self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
     ) -> bool:
-        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile.
+        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register.
 
-        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
+        `is_enough` is called after each of them; if it returns True the others stay, and the result is False.
         """
         while True:
             time_ms = self.next_time_ms()
@@ -101,7 +101,7 @@ class HeapTimerQueue:
                 return time_ms is None or time_ms > limit_ms
 
     def _fire_bucket(self, time_ms: int, fire: TimerCallback, is_enough: IsEnough | None) -> bool:
-        """False where it was enough."""
+        """Fire the timers of one time; return False if `is_enough` stopped it."""
         bucket = self._bucket(time_ms)
         assert bucket is not None
         goes_on = True
@@ -121,7 +121,7 @@ class HeapTimerQueue:
         return goes_on
 
     def freeze(self, options: CheckpointOptions) -> FrozenHeapTimers:
-        """Return all timers as they are now. Copies the distinct times; buckets are copied when they change."""
+        """Return all present timers. Copies the distinct times; buckets are copied when they change."""
         frozen = FrozenHeapTimers(self._buckets)
         self._frozen.append(frozen)
         self._buckets = dict(self._buckets)
@@ -129,7 +129,7 @@ class HeapTimerQueue:
         return frozen
 
     def _bucket(self, time_ms: int) -> Bucket | None:
-        """The timers of a time, which may be changed."""
+        """Return the timers of a time, which may be changed."""
         bucket = self._buckets.get(time_ms)
         if bucket is None or not self._frozen or time_ms in self._own_times:
             return bucket
@@ -142,7 +142,7 @@ class HeapTimerQueue:
         return copied
 
     def _forget_stale_times(self) -> None:
-        """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
+        """Keep the heap within twice the times that have timers: a timer may be moved with every record."""
         if len(self._times) > 2 * len(self._buckets) + _STALE_TIMES_MIN:
             self._times = list(self._buckets)
             heapq.heapify(self._times)

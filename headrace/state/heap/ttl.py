@@ -1,4 +1,4 @@
-"""Heap states with a time to live: every value, list element and map entry stands beside the time of its last access.
+"""Heap states with a time to live: every value, list element and map entry is kept with its last access.
 
 Source: Flink TtlValueState, TtlListState, TtlMapState, TtlReducingState, TtlAggregatingState, TtlIncrementalCleanup.
 """
@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, Final
 
-from headrace.functions.state import MapStateDescriptor, StateDescriptor
+from headrace.functions.state import StateDescriptor
 from headrace.state.backend import EntryScope
 from headrace.state.heap.copy_on_write_map import CopyOnWriteMap
 from headrace.state.heap.handles import (
     HeapAggregatingState,
+    HeapFoldState,
     HeapListState,
     HeapMapState,
     HeapReducingState,
@@ -30,7 +31,7 @@ _ABSENT: Final = object()
 
 
 class TtlHeapState(HeapState):
-    """Base: the rules, the clock and the sweep over entries that nobody asks for."""
+    """Base: the rules, the clock and the sweep over entries that are not accessed."""
 
     def __init__(
         self, descriptor: StateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
@@ -43,7 +44,7 @@ class TtlHeapState(HeapState):
         self._unswept: Iterator[Any] = iter(())
 
     def sweep(self, count: int | None = None) -> None:
-        """Look at the next few entries and drop what has expired; not while a snapshot is being written."""
+        """Examine the next few entries and delete expired ones; not while a snapshot is being written."""
         count = self.rules.cleanup_size if count is None else count
         if count == 0 or isinstance(self.entries, CopyOnWriteMap):
             return
@@ -66,7 +67,7 @@ class TtlHeapState(HeapState):
             del self.entries[entry]
 
     def is_expired(self, stamp_ms: int, now_ms: int) -> bool:
-        """Whether the time of what was accessed last at `stamp_ms` is over."""
+        """Return whether a value that was accessed last at `stamp_ms` has expired."""
         if stamp_ms == NO_STAMP:
             stamp_ms = self._clock.untimed_ms()
         return self.rules.is_expired(stamp_ms, now_ms)
@@ -81,7 +82,7 @@ class TtlHeapState(HeapState):
 
     @abstractmethod
     def unexpired(self, held: Any, now_ms: int) -> Any:
-        """Return what is left of an entry: `held` itself where nothing has expired, something empty for nothing."""
+        """Return an entry without its expired parts: `held` itself if nothing has expired, else perhaps empty."""
 
     @staticmethod
     @abstractmethod
@@ -116,14 +117,14 @@ class TtlHeapState(HeapState):
         return flatten_unexpired
 
     def _stamps(self, rows: KeyedRows) -> Iterable[int]:
-        """Times of rows of a snapshot; rows without one were stored before there was a time to live."""
+        """Return the last accesses of a snapshot's rows; rows without one were stored without a time to live."""
         untimed_ms = self._clock.untimed_ms()
         accesses = rows.last_accesses or [None] * len(rows.values)
         return [untimed_ms if access is None else access for access in accesses]
 
 
 class _SingleTtlState(TtlHeapState):
-    """Entries of one stamped value."""
+    """Base of states of one stamped value."""
 
     def unexpired(self, held: Stamped, now_ms: int) -> Stamped | None:
         return None if self.is_expired(held[1], now_ms) else held
@@ -140,7 +141,7 @@ class _SingleTtlState(TtlHeapState):
             self.entries[entry] = (value, stamp)
 
     def _read(self) -> Any:
-        """The value that a reader sees, or None."""
+        """Return the value that a reader sees, or None."""
         entry = self.scope.entry
         held = self.entries.get(entry)
         if held is None:
@@ -157,7 +158,7 @@ class _SingleTtlState(TtlHeapState):
         return value
 
     def _current(self, entry: Any) -> Any:
-        """The value to go on from, or _ABSENT."""
+        """Return the value to go on from, or _ABSENT."""
         held = self.entries.get(entry)
         if held is None or self.is_expired(held[1], self._now_ms()):
             return _ABSENT
@@ -170,7 +171,7 @@ class _SingleTtlState(TtlHeapState):
 
 
 class HeapTtlValueState(_SingleTtlState, HeapValueState):
-    """One value."""
+    """State of one value."""
 
     def value(self) -> Any:
         return self._read()
@@ -182,8 +183,18 @@ class HeapTtlValueState(_SingleTtlState, HeapValueState):
         self._write(self.scope.entry, self._kept(value))
 
 
-class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
-    """The fold of what was added since the last one expired."""
+class _TtlFoldState(_SingleTtlState, HeapFoldState):
+    """Base of states of a fold."""
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved, held = self._current(source), self._current(target)
+        self.entries.pop(source, None)
+        if moved is not _ABSENT:
+            self._write(target, moved if held is _ABSENT else self._kept(self._merged(held, moved)))
+
+
+class HeapTtlReducingState(_TtlFoldState, HeapReducingState):
+    """State of the fold of values added since the last one expired."""
 
     def get(self) -> Any:
         return self._read()
@@ -193,16 +204,9 @@ class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
         held = self._current(entry)
         self._write(entry, self._kept(value if held is _ABSENT else self._reduce(held, value)))
 
-    def merge_entry(self, target: Any, source: Any) -> None:
-        moved, held = self._current(source), self._current(target)
-        self.entries.pop(source, None)
-        if moved is not _ABSENT:
-            merged = moved if held is _ABSENT else self._kept(self._reduce(held, moved))
-            self._write(target, merged)
 
-
-class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
-    """An accumulator, made anew once it has expired."""
+class HeapTtlAggregatingState(_TtlFoldState, HeapAggregatingState):
+    """State of an accumulator, made anew once it has expired."""
 
     def get(self) -> Any:
         held = self._read()
@@ -215,16 +219,9 @@ class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
             held = self._function.create_accumulator()
         self._write(entry, self._added(value, held))
 
-    def merge_entry(self, target: Any, source: Any) -> None:
-        moved, held = self._current(source), self._current(target)
-        self.entries.pop(source, None)
-        if moved is not _ABSENT:
-            merged = moved if held is _ABSENT else self._kept(self._function.merge(held, moved))
-            self._write(target, merged)
-
 
 class HeapTtlListState(TtlHeapState, HeapListState):
-    """A list whose elements expire one by one."""
+    """State of a list whose elements expire one by one."""
 
     def get(self) -> Iterable[Any]:
         entry = self.scope.entry
@@ -276,12 +273,7 @@ class HeapTtlListState(TtlHeapState, HeapListState):
 
 
 class HeapTtlMapState(TtlHeapState, HeapMapState):
-    """A map whose entries expire one by one."""
-
-    def __init__(
-        self, descriptor: MapStateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
-    ) -> None:
-        super().__init__(descriptor, scope, rules, clock)
+    """State of a map whose entries expire one by one."""
 
     def get(self, key: Any) -> Any:
         pair = self._pair(key)

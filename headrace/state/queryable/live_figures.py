@@ -1,6 +1,6 @@
-"""Figures of one state: how much of it there is, by key group and by key, and what is due or over.
+"""Figures of one state: its size by key group and key, expired rows, open windows and due timers.
 
-They are gathered piece by piece from the rows that a live read gives, so that no row has to leave the task.
+They are computed piece by piece from the rows of a live read, so that no row has to leave the task.
 """
 
 import heapq
@@ -37,7 +37,7 @@ from headrace.state.columns import (
 from headrace.state.queryable.live_rows import LiveSource, Sizes, row_sizes
 
 _KEYS_MAX: Final = 10_000
-"""So many keys of one state are remembered; of more, the half that has the fewest bytes is forgotten."""
+"""Limit of keys of one state that are counted; beyond it the half with the fewest bytes is forgotten."""
 
 Times = npt.NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class _Amount:
 
 
 class FigureCollector:
-    """Adds up one state of one subtask. Mailbox thread only."""
+    """Computes the figures of one state of one subtask. Mailbox thread only."""
 
     def __init__(self, source: LiveSource, expired_until_ms: int | None) -> None:
         self._source = source
@@ -67,7 +67,7 @@ class FigureCollector:
         self._timers: dict[str, list[Times]] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Take rows of the state."""
+        """Add rows of the state."""
         sizes = row_sizes(table)
         self._total.add(table.num_rows, int(sizes.sum()))
         if KEY_GROUP in table.column_names:
@@ -83,7 +83,7 @@ class FigureCollector:
             self._add_windows(table)
 
     def figures(self, *, watermark_ms: int, now_ms: int, is_partial: bool = False) -> StateFigures:
-        """Return all that was added up; timers are due by the operator's watermark, or by the clock (epoch ms)."""
+        """Return the figures; timers are due by the operator's watermark, or by the clock (epoch ms)."""
         event_now_ms = None if watermark_ms == MIN_TIMESTAMP else watermark_ms
         return StateFigures(
             self._source.table,
@@ -178,7 +178,7 @@ def _count_of(item: tuple[Hashable, _Amount]) -> int:
 
 
 def _hashable(key: Any) -> Hashable:
-    """Return a key of Arrow's as what a dict takes: structs as tuples of names and values."""
+    """Return a key from Arrow in a hashable form: structs as tuples of names and values."""
     if isinstance(key, dict):
         return _Fields((name, _hashable(value)) for name, value in key.items())
     return tuple(map(_hashable, key)) if isinstance(key, list) else key

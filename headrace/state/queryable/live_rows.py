@@ -1,9 +1,8 @@
-"""The rows of a state while its task runs, as a snapshot taken in the same moment would store them.
+"""Live rows: the rows of a state while its task runs, as a snapshot of the same moment would store them.
 
 A reader freezes the state between two batches, as a checkpoint does, and takes its rows in pieces, each between two
-other batches. All of this runs on the mailbox thread; only the frozen state of checkpoints is read by another.
-
-Also computes the bytes of each row of a table in Arrow's layout, without its validity bits.
+other batches; all of this runs on the mailbox thread. `row_sizes` computes the bytes of each row in Arrow's layout,
+without its validity bits.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,10 +22,12 @@ from headrace.core.types.arrow_mapping import arrow_type_of
 from headrace.state import columns as state_columns
 from headrace.state.columns import is_opaque
 from headrace.state.keyed_chunks import KIND, KeyedStateForm, opaque_columns
-from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
 
 AS_ROWS: Final = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
-"""What makes every backend freeze rows, not files of its own."""
+"""Options that make every backend freeze rows, not files of its own."""
+Sizes = npt.NDArray[np.int64]
+_OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -37,30 +38,49 @@ class LivePiece:
     looked_at: int
 
 
-class LiveRows(Protocol):
-    """Rows of a frozen state. Mailbox thread only."""
+class LiveRows:
+    """Rows of a frozen state, taken piece by piece. Mailbox thread only.
 
-    expired_until_ms: int | None
-    """Rows that were accessed last then (epoch ms) or before have expired; None without a time to live."""
+    `expired_until_ms`: latest last access (epoch ms) of expired rows; None without a time to live.
+    """
+
+    def __init__(
+        self,
+        pieces: Callable[[Callable[[], int]], Iterator[LivePiece]],
+        no_rows: Callable[[], pa.Table],
+        release: Callable[[], None] = lambda: None,
+        expired_until_ms: int | None = None,
+    ) -> None:
+        """Read from `pieces`, which calls its argument for the number of entries to examine before each piece.
+
+        `no_rows` returns the table without rows.
+        """
+        self.expired_until_ms = expired_until_ms
+        self._no_rows = no_rows
+        self._count = 1
+        self._pieces: Iterator[LivePiece] = pieces(lambda: self._count)
+        self._release = release
 
     def schema(self) -> pa.Schema:
-        """Columns of rows, whether there are any; those that only some rows have may be missing, or of null."""
-        ...
+        """Return the columns; those that only some rows have may be missing, or of type null."""
+        return self._no_rows().schema
 
     def take(self, count: int) -> LivePiece | None:
-        """Look at about `count` more entries (> 0); None where there are none."""
-        ...
+        """Examine about `count` (> 0) more entries and return their rows; None if there are no more."""
+        self._count = count
+        return next(self._pieces, None)
 
     def release(self) -> None:
-        """Let go of what was frozen. Idempotent."""
-        ...
+        """Release the frozen state. Idempotent."""
+        self._pieces = iter(())
+        self._release()
 
 
 @dataclass(frozen=True)
 class LiveSource:
     """A state that can be read. `open` freezes it, for the keys in an Arrow array or for all (None).
 
-    It is None where the state lies in the restored checkpoint and nobody has asked for it since.
+    It is None if the state is in the restored checkpoint and was not requested yet.
     """
 
     table: StateTable
@@ -72,40 +92,11 @@ class LiveSource:
 
 @runtime_checkable
 class LiveReadable(Protocol):
-    """State that an operator keeps outside of keyed and operator state, but that can be read."""
+    """Readable state that an operator keeps outside of keyed and operator state."""
 
     def live_source(self) -> LiveSource:
         """Return the readable state."""
         ...
-
-
-class PiecedRows:
-    """LiveRows of what can be iterated over: `pieces` yields after asking its argument how many entries to look at."""
-
-    def __init__(
-        self,
-        pieces: Callable[[Callable[[], int]], Iterator[LivePiece]],
-        no_rows: Callable[[], pa.Table],
-        release: Callable[[], None] = lambda: None,
-        expired_until_ms: int | None = None,
-    ) -> None:
-        """`no_rows` gives the table that there is without a row."""
-        self.expired_until_ms = expired_until_ms
-        self._no_rows = no_rows
-        self._count = 1
-        self._pieces: Iterator[LivePiece] = pieces(lambda: self._count)
-        self._release = release
-
-    def schema(self) -> pa.Schema:
-        return self._no_rows().schema
-
-    def take(self, count: int) -> LivePiece | None:
-        self._count = count
-        return next(self._pieces, None)
-
-    def release(self) -> None:
-        self._pieces = iter(())
-        self._release()
 
 
 def pieces_of_tables(
@@ -121,7 +112,7 @@ def pieces_of_tables(
 
 
 def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any] | None:
-    """Return those of the keys that are asked for which are the subtask's own, as its states have them; None for all.
+    """Return the requested keys that are the subtask's own, in the form of its states; None for all.
 
     StateKeyMismatchError.
     """
@@ -141,7 +132,7 @@ def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any
 
 
 def refuse_keys(state: str, keys: pa.Array | None) -> None:
-    """StateKeyMismatchError where keys are asked for of a state whose rows are not found by key."""
+    """Raise StateKeyMismatchError if keys are requested of a state without an index by key."""
     if keys is not None:
         raise StateKeyMismatchError(state, "it has no index of keys, so read all rows and filter")
 
@@ -151,23 +142,19 @@ def _hashable(key: Any) -> Any:
 
 
 def keyed_source(form: KeyedStateForm, opened: Callable[[pa.Array | None], LiveRows]) -> LiveSource:
-    """Return how a keyed state is read that somebody has asked for."""
+    """Return the source of live rows of a requested keyed state."""
     opaque = opaque_columns(form.attributes())
     return LiveSource(StateTable.KEYED, form.name, opened, form.kind, opaque)
 
 
 def waiting_sources(restored: RestoredKeyedState | None) -> list[LiveSource]:
-    """Return the states of a restored checkpoint that nobody has asked for: there is nothing to open yet."""
+    """Return the restored states that were not requested yet, which cannot be opened."""
     if restored is None:
         return []
     return [
         LiveSource(StateTable.KEYED, name, None, chunks[0].attributes.get(KIND, ""))
         for name, chunks in restored.unclaimed().items()
     ]
-
-
-Sizes = npt.NDArray[np.int64]
-_OFFSET_BYTES = 4
 
 
 def row_sizes(table: pa.Table) -> Sizes:

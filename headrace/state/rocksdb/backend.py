@@ -1,14 +1,17 @@
-"""The RocksDB backend: as much state as the disk holds, memory bounded by an option, checkpoints of what is new.
+"""RocksDBKeyedStateBackend: as much state as the disk holds, bounded memory, incremental checkpoints.
 
-What user code reads is a copy, unlike in the heap backend: a change that is not written back is lost.
+User code reads copies, unlike in the heap backend: a change that is not written back is lost. `TablePieces` reads live
+rows with an iterator, which sees the rows of the moment when it was made.
 Source: Flink RocksDBKeyedStateBackend.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk
@@ -25,19 +28,23 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotW
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import NO_KEY, EntryScope, FrozenState, refuse_other_registration
+from headrace.functions.state import MapStateDescriptor, StateDescriptor
+from headrace.state.backend import (
+    EntryScope,
+    FrozenState,
+    TimerQueue,
+)
 from headrace.state.heap.timers import HeapTimerQueue
-from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows
+from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows, rows_to_table
 from headrace.state.queryable.live_rows import (
+    LivePiece,
     LiveRows,
     LiveSource,
-    PiecedRows,
     keyed_source,
     own_keys,
     waiting_sources,
 )
-from headrace.state.restored import (
+from headrace.state.restored_keyed_state import (
     FrozenUnclaimed,
     KeySpace,
     RestoredKeyedState,
@@ -49,7 +56,6 @@ from headrace.state.rocksdb.handles import (
     ROCKS_HANDLES,
     Positions,
     RocksState,
-    RocksValueState,
     StateHome,
 )
 from headrace.state.rocksdb.keys import (
@@ -59,8 +65,6 @@ from headrace.state.rocksdb.keys import (
     position_bytes,
     stored_form,
 )
-from headrace.state.rocksdb.live_rows import TablePieces
-from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
     FORMS,
@@ -72,14 +76,19 @@ from headrace.state.rocksdb.snapshots import (
     Uploaded,
     forms_text,
     pieces_of_rows,
+    restore_databases,
 )
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
-from headrace.state.timer_queue import TimerQueue
-from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
+from headrace.state.ttl import NO_STAMP
+from headrace.state.typed_state import TypedStateBackend
+
+Stored = tuple[bytes, bytes]
 
 
-class RocksDBKeyedStateBackend:
-    """Keyed state in RocksDB. See `KeyedStateBackend` and `Snapshotable`."""
+class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
+    """Keyed state in RocksDB."""
+
+    handle_classes = ROCKS_HANDLES
 
     def __init__(
         self,
@@ -91,17 +100,12 @@ class RocksDBKeyedStateBackend:
         settings: Settings,
         scratch: str,
     ) -> None:
-        self.key_scope = EntryScope()
-        self.window_scope = EntryScope()
-        self._key_space = key_space
+        super().__init__(key_space, clock)
         self._restored = restored
         self._keys = CompositeKeys(key_space)
-        self.event_clock = EventClock()
-        self._clocks = TtlClocks(BatchClock(clock), self.event_clock)
         self._is_incremental = settings.get_option(INCREMENTAL)
         self._timers_in = member_of(TimerServiceFactory, settings, ROCKSDB_TIMERS)
         self._timers_cached = settings.get_option(ROCKSDB_TIMERS_CACHED)
-        self._handles: dict[str, RocksState] = {}
         database = Database(
             settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
             settings.get_option(ROCKSDB_MEMORY),
@@ -113,51 +117,18 @@ class RocksDBKeyedStateBackend:
             database.close()
             raise
         self._forms: dict[str, KeyedStateForm] = {form.name: form for form in found.forms}
-        """Of all column families, those that nobody has asked for yet too."""
+        """Forms of all column families, also of those that were not requested yet."""
         # A directory's name is made up anew for each database of a machine; with the key groups and the time it is
         # one of a kind, as it must be where databases of several subtasks are restored together.
         self._identity = f"{database.directory.name}-{key_space.key_groups.start}-{clock.now_ms()}"
         self._base: Uploaded = found.base or {}
         self._uploads: dict[int, Uploaded] = {}
-        """By checkpoint that has not completed: what it refers to; while it is being written, what it surely shares."""
+        """Files that each pending checkpoint refers to; while it is being written, those that it surely shares."""
         self._home = StateHome(self._keys, self._clocks, Positions(found.following_position))
-
-    def set_current_key(self, key: Any) -> None:
-        self.key_scope.entry = key
-
-    def set_current_namespace(self, namespace: Any) -> None:
-        self.window_scope.entry = (self.key_scope.entry, namespace)
-
-    def begin_batch(self, row_count: int) -> None:
-        self._clocks.processing.begin_batch()
-
-    def end_batch(self) -> None:
-        self.key_scope.entry = NO_KEY
-        self._clocks.processing.end_batch()
-        self.event_clock.end_batch()
-
-    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
-        name = descriptor.get_name()
-        handle_class = _handle_class(descriptor)
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._new_handle(handle_class, descriptor, scope)
-        else:
-            refuse_other_registration(name, handle, handle_class.kind, scope)
-        return handle
 
     def has_unclaimed(self, name: str) -> bool:
         is_in_database = name in self._forms and name not in self._handles
         return is_in_database or self._restored.holds(name)
-
-    def merge_namespaces(
-        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
-    ) -> None:
-        self.get_state(descriptor, self.window_scope)
-        handle = self._handles[descriptor.get_name()]
-        key = self.key_scope.entry
-        for source in sources:
-            handle.merge_entry((key, target), (key, source))
 
     def create_timer_queue(self, name: str) -> TimerQueue:
         if self._timers_in is TimerServiceFactory.ROCKSDB:
@@ -174,18 +145,18 @@ class RocksDBKeyedStateBackend:
         return queue
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
-        self.get_state(descriptor, self.key_scope)
+        self._handle_of(descriptor, self.key_scope)
         return self._entries(descriptor.get_name())
 
     def key_count(self, name: str) -> int:
         return len(self._entries(name)) if name in self._handles else 0
 
     def total_entry_count(self) -> int:
-        """Number of entries of all states, to see that nothing is left behind."""
+        """Return the number of entries of all states, for tests that nothing is left behind."""
         return sum(map(self.key_count, self._handles))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenRocksDB":
-        """See Snapshotable. Files cost a flush here, rows nothing."""
+        """Return the present state: its files after a flush, or iterators over its rows."""
         forms = list(self._forms.values())
         if self._are_rows_written(options):
             tables = [self._frozen_table(form) for form in forms]
@@ -216,7 +187,7 @@ class RocksDBKeyedStateBackend:
         return options.kind.is_savepoint or not self._is_incremental
 
     def _frozen_table(self, form: KeyedStateForm) -> FrozenTable:
-        """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""
+        """Return a state's present rows, without expired ones if full snapshots leave them out."""
         stored: Iterator[tuple[bytes, bytes]] = self._database.table(form.name).items()
         handle = self._handles.get(form.name)
         lifetime = None if handle is None else handle.lifetime
@@ -229,10 +200,10 @@ class RocksDBKeyedStateBackend:
         return FrozenTable(form, stored, lifetime.rules.expired_until_ms(now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here.
+        """Let later checkpoints refer to the files that a published one uploaded; savepoints upload none.
 
-        Where a later one was frozen before this was known, it may have uploaded a file once more: once that one
-        completes, nobody holds this one's copy, so that only what both refer to is referred to again.
+        A later checkpoint that was frozen before this call may have uploaded a file once more. Once it completes, the
+        copy of this one may be deleted, so that only files of both are referred to again.
         """
         uploaded = self._uploads.pop(checkpoint_id, None)
         for older in [one for one in list(self._uploads) if one < checkpoint_id]:
@@ -248,12 +219,8 @@ class RocksDBKeyedStateBackend:
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         self._uploads.pop(checkpoint_id, None)
 
-    def forms(self) -> list[KeyedStateForm]:
-        """Return the forms of all states that were asked for."""
-        return [self._forms[name] for name in self._handles]
-
     def live_sources(self) -> list[LiveSource]:
-        """Return how each state is read while the task runs, those of a restored database among them."""
+        """Return a source of live rows for each state, also for those of a restored database."""
         own = [keyed_source(form, partial(self._live_rows, form)) for form in self._forms.values()]
         return [*own, *waiting_sources(self._restored)]
 
@@ -265,7 +232,7 @@ class RocksDBKeyedStateBackend:
         expired_until_ms = (
             None if lifetime is None else lifetime.rules.expired_until_ms(lifetime.clock.now_ms())
         )
-        return PiecedRows(pieces, partial(no_rows, form), pieces.release, expired_until_ms)
+        return LiveRows(pieces, partial(no_rows, form), pieces.release, expired_until_ms)
 
     def close(self) -> None:
         """Delete the database from this machine; idempotent."""
@@ -297,21 +264,8 @@ class RocksDBKeyedStateBackend:
         self._handles[name], self._forms[name] = handle, form
         return handle
 
-    def _form(self, handle: RocksState) -> KeyedStateForm:
-        descriptor = handle.descriptor
-        is_map = isinstance(descriptor, MapStateDescriptor)
-        return KeyedStateForm(
-            name=descriptor.get_name(),
-            kind=handle.kind,
-            scope="window" if handle.is_window else "key",
-            key_type=self._key_space.key_type,
-            value_type=handle.single_value_type(),
-            map_key_type=descriptor.key_type if is_map else None,
-            has_ttl=handle.lifetime is not None,
-        )
-
     def _follow(self, known: KeyedStateForm, form: KeyedStateForm, handle: RocksState) -> None:
-        """Bring rows of a restored database into the form that is asked for now. StateIncompatibleError."""
+        """Convert rows of a restored database to the requested form. StateIncompatibleError."""
         changes = handle.descriptor.field_changes
         check_form(form, known.attributes(), changes)
         if known.schema() == form.schema():
@@ -355,8 +309,79 @@ class FrozenRocksDB:
         self._database.discard()
 
 
-def _handle_class(descriptor: StateDescriptor) -> type[RocksState]:
-    for descriptor_class, handle_class in ROCKS_HANDLES.items():
-        if isinstance(descriptor, descriptor_class):
-            return handle_class
-    return RocksValueState
+class TablePieces:
+    """Reads the rows of a state's table in pieces, of certain keys or of all (None). Read once."""
+
+    def __init__(
+        self,
+        form: KeyedStateForm,
+        table: Any,
+        composites: CompositeKeys,
+        keys: Sequence[Any] | None,
+    ) -> None:
+        self._form = form
+        self._composites = composites
+        self._keys = keys
+        # Made here, and one for all keys: it sees the table as it is now, wherever it is moved to later. (A snapshot of
+        # rocksdict would not do: iterators that are made of it see what was written since.)
+        self._stored: Any = table.iter()
+
+    def __call__(self, count: Callable[[], int]) -> Iterator[LivePiece]:
+        looks = self._all() if self._keys is None else self._of_keys(self._keys)
+        found = deque[Stored]()
+        pieces = pieces_of_rows(
+            self._form, _taken(found), self._composites, piece_size=lambda: len(found)
+        )
+        while looked_at := _look(looks, found, count()):
+            if not found:
+                yield LivePiece(None, looked_at)
+                continue
+            rows, groups = next(pieces)
+            table = rows_to_table(self._form, rows, np.array(groups, dtype=np.int32))
+            yield LivePiece(table, looked_at)
+
+    def release(self) -> None:
+        """Release the iterator, for which RocksDB keeps old versions of rows."""
+        self._stored = None
+
+    def _all(self) -> Iterator[Stored]:
+        return self._from(b"")
+
+    def _of_keys(self, keys: Sequence[Any]) -> Iterator[Stored | None]:
+        """Yield the rows of each key, or None for a key without rows, which was examined too."""
+        for key in keys:
+            is_there = False
+            for row in self._from(self._composites.of_key(key)):
+                is_there = True
+                yield row
+            if not is_there:
+                yield None
+
+    def _from(self, prefix: bytes) -> Iterator[Stored]:
+        """Yield rows that begin with a prefix, until they are released."""
+        if self._stored is not None:
+            self._stored.seek(prefix)
+        while self._stored is not None and self._stored.valid():
+            composite = self._stored.key()
+            if not composite.startswith(prefix):
+                return
+            yield composite, self._stored.value()
+            if self._stored is not None:
+                self._stored.next()
+
+
+def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> int:
+    """Examine `count` rows and add those found to `found`. Return the number of examined ones."""
+    looked_at = 0
+    for one in looks:
+        looked_at += 1
+        if one is not None:
+            found.append(one)
+        if looked_at == count:
+            break
+    return looked_at
+
+
+def _taken(found: deque[Stored]) -> Iterator[Stored]:
+    while True:
+        yield found.popleft()

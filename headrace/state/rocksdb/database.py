@@ -1,7 +1,7 @@
 """One RocksDB on this machine's disk: opened, copied as hard links, closed and deleted.
 
-All databases of a process share one block cache, out of which write buffers are paid too, so that memory has a bound
-whatever operators and states there are. Nothing is written ahead: a checkpoint is the only way back.
+All databases of a process share one block cache, which write buffers are charged to, so that memory is bounded however
+many operators and states there are. There is no write-ahead log: only checkpoints restore a database.
 Source: Flink RocksDBMemoryControllerUtils, RocksDBResourceContainer; RocksDB, "Partitioned Index Filters".
 """
 
@@ -42,7 +42,7 @@ def rocksdict() -> Any:
 
 @lru_cache(maxsize=8)
 def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
-    """The block cache, and the account of write buffers that are charged to it."""
+    """Return the block cache, and the write buffer manager that is charged to it."""
     library = rocksdict()
     cache = library.Cache(size_bytes)
     buffers = library.WriteBufferManager.new_write_buffer_manager_with_cache(
@@ -52,7 +52,7 @@ def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
 
 
 class Database:
-    """A column family per state, and per queue of timers. `directory` is the database's own and is deleted with it."""
+    """A RocksDB with one column family per state and timer queue; `directory` is its own and is deleted with it."""
 
     def __init__(self, scratch: str, memory_bytes: int) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="rocksdb-", dir=scratch or None))
@@ -63,7 +63,7 @@ class Database:
         self._copies = 0
 
     def open(self) -> None:
-        """Open what is at `path`, with its column families, or make it."""
+        """Open the database at `path` with its column families, or create it."""
         library = rocksdict()
         options = self._options()
         options.create_if_missing(True)
@@ -79,11 +79,11 @@ class Database:
 
     @property
     def families(self) -> list[str]:
-        """Names of all column families, of states and of timers."""
+        """Names of all column families, of states and timers."""
         return list(self._tables)
 
     def family(self, name: str) -> Any:
-        """Return a column family, made where there is none."""
+        """Return a column family, created if there is none."""
         table = self._tables.get(name)
         if table is None:
             made = self._db.create_column_family(name, self._options())
@@ -91,15 +91,15 @@ class Database:
         return table
 
     def table(self, state_name: str) -> Any:
-        """Return the column family of a state, made where there is none."""
+        """Return the column family of a state, created if there is none."""
         return self.family(_STATE + state_name)
 
     def make_timers(self, queue_name: str) -> Any:
-        """Return the column family of a queue of timers, made where there is none."""
+        """Return the column family of a timer queue, created if there is none."""
         return self.family(_TIMERS + queue_name)
 
     def find_timers(self, queue_name: str) -> Any:
-        """Return the column family of a queue of timers, or None."""
+        """Return the column family of a timer queue, or None."""
         return self._tables.get(_TIMERS + queue_name)
 
     def keep_range(self, begin: bytes, end: bytes) -> None:
@@ -109,14 +109,14 @@ class Database:
             table.delete_range(end, b"\xff" * 8)
 
     def hard_links(self) -> Path:
-        """Return a directory with the files of the database as it is now. Costs a flush of what is in memory."""
+        """Return a directory with hard links to the present files of the database, after a flush."""
         self._copies += 1
         path = self.directory / f"copy-{self._copies}"
         rocksdict().Checkpoint(self._db).create_checkpoint(str(path))
         return path
 
     def close(self) -> None:
-        """Close and delete; idempotent. Snapshots that are still read keep what they need."""
+        """Close and delete the database; idempotent. Snapshots that are still read keep their files."""
         if self._db is not None:
             for table in self._tables.values():
                 table.close()
@@ -154,10 +154,10 @@ class Database:
 
 
 def is_table_file(name: str) -> bool:
-    """Whether a file of a database never changes once it is written, so that checkpoints can share it."""
+    """Return whether a file of a database never changes once it is written, so that checkpoints can share it."""
     return name.endswith(_SUFFIX_OF_TABLES)
 
 
 def files_of(directory: Path) -> Sequence[Path]:
-    """Return the files that make a database, in order of name."""
+    """Return the files of a database, in order of name."""
     return sorted(path for path in directory.iterdir() if path.name not in ("LOCK", "LOG"))

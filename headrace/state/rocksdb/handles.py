@@ -1,4 +1,4 @@
-"""The handles of states in RocksDB: each reads and writes bytes, so what they give is a copy, to be written back.
+"""Handles of states in RocksDB: each reads and writes bytes, so that a value is a copy, to be written back.
 
 Lists have one stored value per element, under a position that only grows; maps one per entry.
 
@@ -8,11 +8,8 @@ Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReduc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from headrace.core.errors import RecordTypeError
-from headrace.core.types.round_trip_normalizer import RoundTripNormalizer
-from headrace.core.types.type_info import TypeInformation
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -22,12 +19,11 @@ from headrace.functions.state import (
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
-    State,
     StateDescriptor,
     ValueState,
+    ValueStateDescriptor,
 )
-from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.heap.copy_on_write_map import KeyForms, misfit
+from headrace.state.backend import EntryScope
 from headrace.state.rocksdb.keys import (
     CompositeKeys,
     Lifetime,
@@ -38,6 +34,7 @@ from headrace.state.rocksdb.keys import (
     stored_value,
 )
 from headrace.state.ttl import NO_STAMP, TtlClocks, TtlRules
+from headrace.state.typed_state import KeyForms, TypedState, no_accumulator
 
 _ABSENT: Final = object()
 _ACCESSES_PER_SWEEP: Final = 128
@@ -51,7 +48,7 @@ class Positions:
     following: int = 0
 
     def take(self) -> int:
-        """Return the next one."""
+        """Return the next position."""
         self.following += 1
         return self.following - 1
 
@@ -65,10 +62,8 @@ class StateHome:
     positions: Positions = field(default_factory=Positions)
 
 
-class RocksState(State):
+class RocksState(TypedState):
     """`table` is the state's column family: bytes to bytes."""
-
-    kind: ClassVar[str]
 
     def __init__(
         self,
@@ -78,22 +73,17 @@ class RocksState(State):
         table: Any,
         home: StateHome,
     ) -> None:
-        self.descriptor = descriptor
-        self.scope = scope
+        super().__init__(descriptor, scope)
         self.is_window = is_window
         self.table = table
         rules = TtlRules.of(descriptor)
         self.lifetime = None if rules is None else Lifetime(rules, home.clocks.of(rules))
         self._home = home
-        check = RoundTripNormalizer.of(self.single_value_type())
-        self._fitting = check.fitting
-        self._form_of = None if check.keeps_all else check.keep
-        self._lowest, self._highest = check.lowest, check.highest
         self._accesses = 0
         self._unswept_from = b""
 
     def sweep(self, row_count: int) -> None:
-        """Look at the next rows of the table and drop what has expired."""
+        """Examine the next rows of the table and delete expired ones."""
         rows = list(islice(self.table.items(from_key=self._unswept_from), row_count))
         for composite, form in rows:
             if self.is_expired(form):
@@ -104,16 +94,6 @@ class RocksState(State):
     def clear(self) -> None:
         for composite, _ in list(self._rows(self._prefix())):
             self.table.delete(composite)
-
-    def single_value_type(self) -> TypeInformation:
-        """Type of one row's value in a snapshot."""
-        return self.descriptor.type_info
-
-    def merge_entry(self, target: Any, source: Any) -> None:
-        """Move what is at `source`, if anything, into what is at `target`."""
-        raise StateAccessError(
-            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
-        )
 
     def prefix_of(self, entry: Any) -> bytes:
         """Return the beginning of all composite keys of an entry."""
@@ -142,12 +122,12 @@ class RocksState(State):
             self.sweep(_ROWS_PER_SWEEP)
 
     def is_expired(self, form: bytes) -> bool:
-        """Whether the time of what is stored is over."""
+        """Return whether a stored value has expired."""
         lifetime = self.lifetime
         return lifetime is not None and lifetime.is_over(form, lifetime.clock.now_ms())
 
     def _seen(self, composite: bytes, form: bytes) -> Any:
-        """The value that a reader sees, or _ABSENT; what has expired goes, what is read is renewed where asked."""
+        """Return the value that a reader sees, or _ABSENT; delete an expired one, renew the last access if wanted."""
         if self.lifetime is not None:
             rules = self.lifetime.rules
             self._note_access(rules)
@@ -159,19 +139,6 @@ class RocksState(State):
                 self._put(composite, value)
                 return value
         return stored_value(form)
-
-    def _kept(self, value: Any) -> Any:
-        form_of = self._form_of
-        if (
-            form_of is None
-            or (type(value) is int and self._lowest <= value <= self._highest)
-            or type(value) in self._fitting
-        ):
-            return value
-        try:
-            return form_of(value)
-        except RecordTypeError as error:
-            raise misfit(self.descriptor, error) from None
 
 
 class _SingleState(RocksState):
@@ -186,7 +153,7 @@ class _SingleState(RocksState):
         return _ABSENT if form is None else self._seen(prefix, form)
 
     def _current(self, prefix: bytes) -> Any:
-        """The value to go on from, or _ABSENT."""
+        """Return the value to go on from, or _ABSENT."""
         form = self.table.get(prefix)
         if form is None or self.is_expired(form):
             return _ABSENT
@@ -200,7 +167,7 @@ class _SingleState(RocksState):
 
 
 class RocksValueState(_SingleState, ValueState[Any]):
-    """One value."""
+    """State of one value."""
 
     kind = "value"
 
@@ -216,7 +183,7 @@ class RocksValueState(_SingleState, ValueState[Any]):
 
 
 class RocksReducingState(_SingleState, ReducingState[Any]):
-    """The fold of what was added."""
+    """State of the fold of added values."""
 
     kind = "reducing"
 
@@ -242,7 +209,7 @@ class RocksReducingState(_SingleState, ReducingState[Any]):
 
 
 class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
-    """An accumulator; the result is computed on each read."""
+    """State of an accumulator; the result is computed on each read."""
 
     kind = "aggregating"
 
@@ -261,9 +228,7 @@ class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
             held = self._function.create_accumulator()
         changed = self._function.add(value, held)
         if changed is None:
-            raise TypeError(
-                "AggregateFunction.add must return the accumulator, but it returned None"
-            )
+            raise no_accumulator()
         self._put(prefix, self._kept(changed))
 
     def merge_entry(self, target: Any, source: Any) -> None:
@@ -276,13 +241,9 @@ class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
 
 
 class RocksListState(RocksState, ListState[Any]):
-    """A list: one stored value per element."""
+    """State of a list, with one stored value per element."""
 
     kind = "list"
-
-    def single_value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, ListStateDescriptor)
-        return self.descriptor.element_type
 
     def get(self) -> Iterable[Any]:
         seen = [self._seen(*row) for row in list(self._rows(self._prefix()))]
@@ -310,18 +271,9 @@ class RocksListState(RocksState, ListState[Any]):
         for value in values:
             self._put(prefix + position_bytes(self._home.positions.take()), value)
 
-    def _checked(self, values: Iterable[Any]) -> list[Any]:
-        checked = list(values)
-        assert isinstance(self.descriptor, ListStateDescriptor)
-        if not self.descriptor.takes_none and any(value is None for value in checked):
-            raise StateAccessError(
-                f"list state '{self.descriptor.get_name()}' takes no None elements"
-            )
-        return list(map(self._kept, checked))
-
 
 class RocksMapState(RocksState, MapState[Any, Any]):
-    """A map: one stored value per entry; iteration is over a copy."""
+    """State of a map, with one stored value per entry; iteration is over a copy."""
 
     kind = "map"
 
@@ -329,10 +281,6 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         super().__init__(descriptor, *rest)
         self._key_forms = KeyForms(descriptor)
         self._form_of_key = form_of_keys(descriptor.key_type)
-
-    def single_value_type(self) -> TypeInformation:
-        assert isinstance(self.descriptor, MapStateDescriptor)
-        return self.descriptor.value_type
 
     def get(self, key: Any) -> Any:
         value = self._look_up(key)
@@ -380,6 +328,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
 
 
 ROCKS_HANDLES: Final[dict[type[StateDescriptor], type[RocksState]]] = {
+    ValueStateDescriptor: RocksValueState,
     ListStateDescriptor: RocksListState,
     MapStateDescriptor: RocksMapState,
     ReducingStateDescriptor: RocksReducingState,

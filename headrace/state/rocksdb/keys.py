@@ -1,14 +1,11 @@
-"""Encodes keys, namespaces and positions as RocksDB keys and back, so that equal ones have equal bytes.
+"""Encoding of RocksDB's rows: composite keys with equal bytes for equal keys, and values with their last access.
 
 A composite key is the key group (one byte where there are at most 128, else two, big-endian), then the key and, in
 states of windows, the namespace, each with its length before it, so that no entry is a prefix of another; then the map
 key, or the position in a list. Undeclared keys that are equal in Python share one encoding, as they share one place in
 a dict: True, 1 and 1.0 come back as 1, named tuples as tuples, decimals without trailing zeros, and times with a time
-zone in UTC.
-
+zone in UTC. A stored value is its last access (8 bytes, epoch ms) and a pickle.
 Source: Flink CompositeKeySerializationUtils.
-
-A stored value is its last access (8 bytes, epoch ms) and a pickle.
 """
 
 import struct
@@ -30,7 +27,7 @@ from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformat
 from headrace.functions.windows import TimeWindow
 from headrace.state.backend import NO_KEY
 from headrace.state.columns import is_opaque, key_groups
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _LENGTH: Final = struct.Struct(">I")
@@ -41,18 +38,22 @@ _PREFIXES_MAX: Final = 65_536
 _MASK: Final = 0xFFFFFFFF
 _MINUTE: Final = timedelta(minutes=1)
 _LAST_MINUTE: Final = 24 * 60 - 1
-
 FormOf = Callable[[Any], bytes]
+_STAMP: Final = struct.Struct(">q")
+STAMPS_VERSION: Final = "2"
+"""Version of stored last accesses: in the first, which snapshots do not name, -1 stood for none; now NO_STAMP does."""
+_NO_STAMP_BEFORE: Final = _STAMP.pack(-1)
+_NO_STAMP_NOW: Final = _STAMP.pack(NO_STAMP)
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return the form of a namespace, or of a key of a declared type: equal ones of one class have equal forms."""
+    """Return the bytes of a namespace, or of a key of a declared type: equal values of one class have equal bytes."""
     writer = _WRITERS.get(type(value))
     return _pickled(value) if writer is None else writer(value)
 
 
 def equal_form(value: Any) -> bytes:
-    """Return the form of a key of any class: what Python calls equal has one, numbers of all classes among it."""
+    """Return the bytes of a key of any class: values that are equal in Python have equal bytes, also numbers."""
     writer = _EQUAL_WRITERS.get(type(value))
     if writer is not None:
         return writer(value)
@@ -66,12 +67,12 @@ def equal_form(value: Any) -> bytes:
 
 
 def form_of_keys(key_type: TypeInformation) -> FormOf:
-    """Return what makes the forms of keys or map keys of a type; declared ones come back as they were."""
+    """Return the function that encodes keys or map keys of a type; declared ones are restored as they were."""
     return equal_form if is_opaque(key_type) else to_bytes
 
 
 def tells_all(value: Any) -> bool:
-    """Whether `from_bytes` gives back a key of the very class: of 2.0 and True it gives ints."""
+    """Return whether `from_bytes` restores a key with its class; 2.0 and True are restored as ints."""
     if type(value) is tuple:
         return all(map(tells_all, value))
     if type(value) in _TELLING:
@@ -80,7 +81,7 @@ def tells_all(value: Any) -> bool:
 
 
 def from_bytes(form: bytes) -> Any:
-    """Return the value of a form."""
+    """Return the value of encoded bytes."""
     tag, content = form[:1], form[1:]
     match tag:
         case b"n":
@@ -128,7 +129,7 @@ def _of_decimal(value: Decimal) -> bytes:
 
 
 def _of_datetime(value: datetime) -> bytes:
-    """Aware ones are equal where they are one instant; `fold` does not count in a comparison within a zone."""
+    """Encode a datetime: aware ones are equal if they are the same instant, and `fold` does not count."""
     value = value.replace(fold=0)
     if value.utcoffset() is None:
         return _pickled(value)
@@ -139,7 +140,7 @@ def _of_datetime(value: datetime) -> bytes:
 
 
 def _of_time(value: time) -> bytes:
-    """Aware ones are equal where their distances from midnight in UTC are, which may lie outside of the day."""
+    """Encode a time: aware ones are equal if their distances from midnight in UTC are, which may exceed a day."""
     value = value.replace(fold=0)
     offset = value.utcoffset()
     if offset is None:
@@ -197,7 +198,6 @@ _WRITERS: Final[dict[type, FormOf]] = {
     tuple: _of_tuple,
     TimeWindow: lambda value: b"w" + _WINDOW.pack(value.start, value.end),
 }
-
 _EQUAL_WRITERS: Final[dict[type, FormOf]] = {
     **_WRITERS,
     bool: lambda value: _of_int(int(value)),
@@ -220,17 +220,17 @@ _TELLING: Final = frozenset({type(None), int, str, bytes, TimeWindow})
 
 
 def position_bytes(position: int) -> bytes:
-    """Return the form of a position in a list; forms are in the order of positions."""
+    """Return the bytes of a position in a list, in the order of positions."""
     return _POSITION.pack(position)
 
 
 def position_of(form: bytes) -> int:
-    """Return the position of a form."""
+    """Return the position of encoded bytes."""
     return _POSITION.unpack(form)[0]
 
 
 class CompositeKeys:
-    """Prefixes of all that belongs to an entry; those of the last keys are kept."""
+    """Makes composite keys, and caches the prefixes of the last keys."""
 
     def __init__(self, key_space: KeySpace) -> None:
         self._key_space = key_space
@@ -287,58 +287,49 @@ def _read_part(composite: bytes, offset: int) -> tuple[Any, int]:
 
 
 def _scalar_hash(key_type: TypeInformation) -> bool:
-    """Whether texts and integers of the type are hashed one by one as in columns."""
+    """Return whether texts and integers of the type are hashed one by one as in columns."""
     return is_opaque(key_type) or (
         isinstance(key_type, BasicTypeInfo)
         and key_type.basic_type in (BasicType.STRING, BasicType.LONG)
     )
 
 
-_STAMP: Final = struct.Struct(">q")
-
-STAMPS_VERSION: Final = "2"
-"""How last accesses are stored: in the first version, which no snapshot names, -1 stood for none; now NO_STAMP does."""
-
-_NO_STAMP_BEFORE: Final = _STAMP.pack(-1)
-_NO_STAMP_NOW: Final = _STAMP.pack(NO_STAMP)
-
-
 def stored_form(value: Any, stamp_ms: int) -> bytes:
-    """Return what is stored for a value."""
+    """Return the stored form of a value."""
     return _STAMP.pack(stamp_ms) + pickle_value(value)
 
 
 def stored_value(form: bytes) -> Any:
-    """Return the value of what is stored."""
+    """Return the value of a stored form."""
     return unpickle_value(memoryview(form)[_STAMP.size :])
 
 
 def stored_stamp(form: bytes) -> int:
-    """Return the last access of what is stored, or NO_STAMP."""
+    """Return the last access of a stored form, or NO_STAMP."""
     return _STAMP.unpack_from(form)[0]
 
 
 def restamped(form: bytes) -> bytes | None:
-    """Return what the first version of stamps stored, as it is stored now; None where that is the same."""
+    """Return a stored form of the first version in the present version; None if that is the same."""
     return _NO_STAMP_NOW + form[_STAMP.size :] if form.startswith(_NO_STAMP_BEFORE) else None
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A time to live, and the clock that it goes by."""
+    """A time to live and its clock."""
 
     rules: TtlRules
     clock: TtlClock
 
     def is_over(self, form: bytes, now_ms: int) -> bool:
-        """Whether the time of what is stored is over."""
+        """Return whether a stored value has expired."""
         stamp_ms = stored_stamp(form)
         if stamp_ms == NO_STAMP:
             stamp_ms = self.clock.untimed_ms()
         return self.rules.is_expired(stamp_ms, now_ms)
 
     def stamp_over(self, table: Any, composite: bytes) -> int:
-        """Return the last access of what is accessed now; in event time records may come out of order."""
+        """Return the last access for a value accessed now; in event time, records may come out of order."""
         access_ms = self.clock.access_ms()
         held = table.get(composite) if self.rules.is_event_time else None
         return access_ms if held is None else max(access_ms, stored_stamp(held))

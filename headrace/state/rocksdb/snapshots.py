@@ -1,8 +1,10 @@
-"""Snapshots of RocksDB: its own files, those that older checkpoints have uploaded only referred to; or open rows.
+"""Snapshots of RocksDB: written as its own files or as rows, and restored from its files.
 
-A file is referred to if and only if it is in the last checkpoint that this task was told is complete. Savepoints, and
-checkpoints where `execution.checkpointing.incremental` is off, are rows in Parquet, which any backend restores.
-Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy.
+A file that an older checkpoint uploaded is referred to if it is in the last checkpoint that this task was told is
+complete. Savepoints, and checkpoints without `execution.checkpointing.incremental`, are rows in Parquet, which any
+backend restores. `restore_databases` opens the files of a checkpoint as one database: as it was, cut to fewer key
+groups, or put together from several.
+Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy, RocksDBIncrementalRestoreOperation.
 """
 
 import base64
@@ -16,11 +18,18 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
-from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
+from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
-from headrace.state.rocksdb.database import files_of, is_table_file
-from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, stored_stamp, stored_value
+from headrace.state.restored_keyed_state import KeySpace
+from headrace.state.rocksdb.database import Database, files_of, is_table_file
+from headrace.state.rocksdb.keys import (
+    CompositeKeys,
+    from_bytes,
+    restamped,
+    stored_stamp,
+    stored_value,
+)
 from headrace.state.ttl import NO_STAMP
 
 NATIVE_NAME: Final = "rocksdb"
@@ -29,15 +38,14 @@ FILE: Final = "file"
 FORMS: Final = "forms"
 POSITIONS: Final = "positions"
 STAMPS: Final = "stamps"
-"""See STAMPS_VERSION."""
+"""Attribute with the version of stored last accesses, STAMPS_VERSION."""
 _PIECE_ROWS: Final = 16_384
-
 Uploaded = Mapping[str, StateFile]
 """Files of one database by their names in it."""
 
 
 class FrozenFiles:
-    """Frozen hard links to a database's files; those that `base` has are not written again."""
+    """Frozen hard links to a database's files; files that `base` has are not written again."""
 
     def __init__(
         self,
@@ -79,14 +87,14 @@ class FrozenFiles:
 class FrozenTable:
     """One state: its form, and an iterator over its column family.
 
-    An iterator sees the rows of the moment at which it was made. RocksDB's snapshots would say so more plainly, but
-    the library iterates over a snapshot as if it were the live table.
+    An iterator sees the rows of the moment when it was made. RocksDB's snapshots are not used, as the library iterates
+    over a snapshot as if it were the live table.
     """
 
     form: KeyedStateForm
     stored: Iterator[tuple[bytes, bytes]]
     expired_until_ms: int | None = None
-    """See ChunkFiles."""
+    """Latest last access of expired rows, as in ChunkFiles."""
 
 
 class FrozenRows:
@@ -113,7 +121,7 @@ class FrozenRows:
         return chunks
 
     def discard(self) -> None:
-        """See FrozenState. RocksDB keeps old versions of rows while an iterator lives."""
+        """Release the iterators, for which RocksDB keeps old versions of rows."""
         for table in self._tables:
             table.stored = iter(())
 
@@ -162,3 +170,100 @@ def forms_text(forms: Sequence[KeyedStateForm]) -> str:
 def forms_of_text(text: str) -> list[KeyedStateForm]:
     """Return what `forms_text` wrote."""
     return unpickle_value(base64.b64decode(text))
+
+
+@dataclass(frozen=True)
+class RestoredDatabase:
+    """Description of a database opened for a restore. `base`: files that the next checkpoint may refer to."""
+
+    forms: Sequence[KeyedStateForm] = ()
+    base: Uploaded | None = None
+    following_position: int = 0
+
+
+def restore_databases(
+    database: Database,
+    chunks: Sequence[StateChunk],
+    reader: SnapshotReader,
+    key_space: KeySpace,
+    keys: CompositeKeys,
+) -> RestoredDatabase:
+    """Open `database` with the own key groups of NATIVE chunks; empty if there are none."""
+    by_database: dict[str, list[StateChunk]] = {}
+    for chunk in chunks:
+        by_database.setdefault(chunk.attributes[DATABASE], []).append(chunk)
+    own = key_space.key_groups
+    begin, end = keys.group_bytes(own.start), _end_of(own, keys)
+    if len(by_database) == 1:
+        (files,) = by_database.values()
+        _fetch(files, reader, database.path)
+        database.open()
+        if files[0].key_groups != (own.start, own.stop - 1):
+            database.keep_range(begin, end)
+        _renew_stamps(database, files)
+        base: dict[str, StateFile] = {
+            chunk.attributes[FILE]: chunk.file
+            for chunk in files
+            if is_table_file(chunk.attributes[FILE])
+        }
+        return RestoredDatabase(_forms(files), base, _positions(files))
+    database.open()
+    forms: dict[str, KeyedStateForm] = {}
+    following = 0
+    for files in by_database.values():
+        forms |= {form.name: form for form in _forms(files)}
+        following = max(following, _positions(files))
+        part = Database(str(database.directory), database.memory_bytes)
+        try:
+            _fetch(files, reader, part.path)
+            part.open()
+            _renew_stamps(part, files)
+            _copy_range(part, database, begin, end)
+        finally:
+            part.close()
+    return RestoredDatabase(list(forms.values()), None, following)
+
+
+def _renew_stamps(database: Database, files: Sequence[StateChunk]) -> None:
+    """Rewrite values without a last access in the present version, if `files` are of the first version.
+
+    Once, as the snapshot is restored: left as they are, they would not be told from accesses at -1 that come later.
+    """
+    if STAMPS in files[0].attributes:
+        return
+    for form in _forms(files):
+        table = database.table(form.name)
+        for composite, value in table.items():
+            renewed = restamped(value)
+            if renewed is not None:
+                table.put(composite, renewed)
+
+
+def _copy_range(source: Database, target: Database, begin: bytes, end: bytes) -> None:
+    for name in source.families:
+        table = target.family(name)
+        for composite, value in source.family(name).items(from_key=begin):
+            if composite >= end:
+                break
+            table.put(composite, value)
+
+
+def _end_of(own: range, keys: CompositeKeys) -> bytes:
+    """Return the first bytes of the key group after the own ones, or bytes behind everything if there is none."""
+    if own.stop >= 1 << 8 * keys.group_size:
+        return b"\xff" * 8
+    return keys.group_bytes(own.stop)
+
+
+def _fetch(files: Sequence[StateChunk], reader: SnapshotReader, path: Path) -> None:
+    path.mkdir()
+    for chunk in files:
+        reader.fetch(chunk.file, str(path / chunk.attributes[FILE]))
+
+
+def _forms(files: Sequence[StateChunk]) -> list[KeyedStateForm]:
+    return forms_of_text(files[0].attributes[FORMS])
+
+
+def _positions(files: Sequence[StateChunk]) -> int:
+    return int(files[0].attributes[POSITIONS])

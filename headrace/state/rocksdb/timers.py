@@ -16,19 +16,19 @@ from typing import Any, ClassVar, Final
 
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.types.pickles import pickle_value, unpickle_value
+from headrace.state.backend import IsEnough, Timer, TimerCallback
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys, tells_all
-from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
 
 _TIME: Final = struct.Struct(">Q")
 _TIME_OFFSET: Final = 1 << 63
-"""Negative times come before positive ones."""
+"""Offset that makes negative times sort before positive ones."""
 _STALE_TIMES_MIN: Final = 64
-"""So many stale entries are never worth a new heap."""
+"""Number of stale entries up to which the heap is not built anew."""
 
 
 class TimerRows:
-    """Between timers and rows. Any thread."""
+    """Converts timers to rows and back. Any thread."""
 
     def __init__(self, keys: CompositeKeys) -> None:
         self._keys = keys
@@ -60,7 +60,7 @@ class TimerRows:
 
     @staticmethod
     def value_of(key: Any, namespace: Any) -> bytes:
-        """Return what is stored beside the row's key: nothing, or the pair where its bytes do not tell all of it."""
+        """Return the stored value of a timer: empty, or the pair if the row's key does not tell all of it."""
         if tells_all(key) and tells_all(namespace):
             return b""
         return pickle_value((key, namespace))
@@ -91,7 +91,7 @@ class FrozenRocksTimers:
             yield self._rows.timer_of(row_key, value)
 
     def release(self) -> None:
-        """See FrozenTimerQueue. RocksDB keeps old versions of rows while an iterator lives."""
+        """Release the iterator, for which RocksDB keeps old versions of rows."""
         self._stored = iter(())
 
 
@@ -110,7 +110,7 @@ class RocksTimerQueue:
         head_size: int,
         are_rows_written: Callable[[CheckpointOptions], bool],
     ) -> None:
-        """`are_rows_written`: whether a snapshot is of rows, not of the database's files."""
+        """Create the queue; `are_rows_written`: True if snapshots are of rows, not of the database's files."""
         self._database = database
         self._name = name
         self._rows = TimerRows(keys)
@@ -119,7 +119,7 @@ class RocksTimerQueue:
         self._table: Any = database.find_timers(name)
         self._heads: dict[bytes, _GroupHead] = {}
         self._first_times: list[tuple[int, bytes]] = []
-        """A heap of (time, key group); an entry that is not the group's first time is stale."""
+        """Heap of (time, key group); an entry that is not the group's first time is stale."""
         if self._table is not None:
             self._find_groups()
 
@@ -183,7 +183,7 @@ class RocksTimerQueue:
         return FrozenRocksTimers(stored, self._rows)
 
     def _first_group(self) -> bytes | None:
-        """The key group whose first timer is the first of all, or None without timers."""
+        """Return the key group whose first timer is the first of all, or None without timers."""
         times = self._first_times
         while times:
             time_ms, group = times[0]
@@ -218,7 +218,7 @@ class RocksTimerQueue:
             self._note_first(group, self._rows.time_of(row_keys[0]))
 
     def _fill(self, group: bytes, head: _GroupHead, from_key: bytes) -> None:
-        """Take the first rows of a group, none of which are before `from_key`, into its empty head."""
+        """Fill the empty head of a group with its first rows, which are not before `from_key`."""
         stored = list(islice(self._table.items(from_key=from_key), self._head_size + 1))
         own = [row for row in stored if row[0].startswith(group)]
         head.is_whole = len(own) <= self._head_size

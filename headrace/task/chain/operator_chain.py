@@ -1,8 +1,7 @@
-"""OperatorChain: the operators of one task, wired together and to the network. Source: Flink OperatorChain.
+"""OperatorChain: the operators of one task, wired together and to the network.
 
-StateInitializer: what the operators of a task start from, their states and how far they were in event time.
-
-Source: Flink StreamTaskStateInitializerImpl.
+`StateInitializer` gives each operator the state and the watermark that it starts from.
+Source: Flink OperatorChain, StreamTaskStateInitializerImpl.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ from headrace.operators.runtime.operator import (
 )
 from headrace.operators.runtime.user_code import user_error
 from headrace.state.backend import FrozenState
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.task.chain.outputs import (
     ChainedTarget,
     ChainEnd,
@@ -60,18 +59,18 @@ from headrace.task.chain.rows_wanted import RowsWanted
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 
 class StateInitializer:
-    """One per task. The task's thread."""
+    """Restores the states and watermarks of a task's operators. The task's thread only."""
 
     def __init__(self, environment: TaskEnvironment) -> None:
         self._environment: Final = environment
 
     def states_of(
         self, operator: ChainedOperator, types: OperatorTypes, metrics: MetricGroup
-    ) -> OperatorStates:
+    ) -> OperatorStateHandler:
         """Return the states of an operator, as they were or empty, for its key groups."""
         environment, operator_id = self._environment, operator.operator_id
         vertex, restore = environment.vertex, environment.restore
@@ -79,7 +78,7 @@ class StateInitializer:
             # New in the program: a source, say, must begin, and not go on with no splits.
             restore = None
         subtask_index = environment.attempt_id.subtask_index
-        return OperatorStates(
+        return OperatorStateHandler(
             operator_name=operator.name,
             key_groups=key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism),
             max_parallelism=vertex.max_parallelism,
@@ -94,7 +93,7 @@ class StateInitializer:
         )
 
     def watermarks_of(self, operator_id: OperatorId) -> Iterator[tuple[int, int]]:
-        """Watermarks of an operator and of its output, as `watermark_chunk` kept them; none where settings say so."""
+        """Return the watermarks that `watermark_chunk` stored of an operator and its output; none by settings."""
         restore = self._environment.restore
         if restore is None or not self._environment.settings.get_option(RESTORE_WATERMARKS):
             return
@@ -105,14 +104,14 @@ class StateInitializer:
 
 
 def watermark_chunk(watermark: int, output_watermark: int) -> StateChunk:
-    """Return what a checkpoint keeps of how far an operator and its output are in event time, in epoch milliseconds."""
+    """Return a chunk with the watermarks of an operator and of its output, in epoch milliseconds."""
     attributes = {WATERMARK: str(watermark), OUTPUT_WATERMARK: str(output_watermark)}
     return StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, attributes)
 
 
 @dataclass(frozen=True)
 class FrozenOperator:
-    """One operator's states as they were, and what it has prepared."""
+    """Frozen states of one operator, and its prepared effects."""
 
     operator_id: OperatorId
     states: Sequence[FrozenState]
@@ -165,11 +164,11 @@ class OperatorChain:
             for operator in vertex.operators
         }
         self._latencies = _create_latencies(environment)
-        self._states: dict[OperatorId, OperatorStates] = {}
+        self._states: dict[OperatorId, OperatorStateHandler] = {}
         self._paced: list[PacedRows] = []
         restore = environment.restore
         self.is_finished = restore is not None and restore.is_finished
-        """Whether the operators had finished when the restored checkpoint was taken: none of them is opened again."""
+        """True if the operators had finished when the restored checkpoint was taken: none is opened again."""
         self.head_id = vertex.operators[0].operator_id
         self._end = ChainEnd(
             [(operator, self._outputs[key]) for key, operator in self._operators.items()]
@@ -189,28 +188,28 @@ class OperatorChain:
 
     @property
     def is_per_record(self) -> bool:
-        """Whether user code of the chain sees records one by one."""
+        """True if user code of the chain sees records one by one."""
         return any(operator.is_per_record for operator in self._operators.values())
 
     @property
     def is_amid_batch(self) -> bool:
-        """Whether a batch of the source at the head is not worked off yet."""
+        """True while a batch of the source at the head is not fully processed."""
         return any(rows.is_amid_batch for rows in self._paced)
 
     def go_on_with_batch(self) -> None:
-        """Work off the next part of it."""
+        """Process the next part of it."""
         for rows in self._paced:
             if rows.is_amid_batch:
                 rows.go_on()
 
     def rows_wanted(self) -> int:
-        """Rows that the head should emit at once at most, a source: a checkpoint waits for what it emitted."""
+        """Limit of rows that a source at the head should emit at once, as a checkpoint waits for emitted rows."""
         limits = [wanted.rows() for wanted in self._wanted]
         limits += [rows.rows_wanted for rows in self._paced]
         return min(limits, default=UNLIMITED_ROWS)
 
     def open(self) -> None:
-        """Open from tail to head, so that nobody emits into an operator that is not open; then go on in event time."""
+        """Open from tail to head, so that none emits into an operator that is not open; then restore watermarks."""
         if self.is_finished:
             return
         for described in reversed(self._environment.vertex.operators):
@@ -226,7 +225,7 @@ class OperatorChain:
             operator.prepare_snapshot_pre_barrier(checkpoint_id, self._outputs[operator_id])
 
     def emit_held(self) -> None:
-        """Let every operator emit what it holds back, head to tail: nothing may follow the end of the data."""
+        """Let every operator emit the rows that it holds back, head to tail: none may follow the end of the data."""
         for operator_id, operator in self._operators.items():
             operator.emit_held(self._outputs[operator_id])
 
@@ -244,22 +243,22 @@ class OperatorChain:
         return frozen
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint is published."""
+        """Note that a checkpoint is published."""
         for operator_id, states in self._states.items():
             states.checkpoint_completed(checkpoint_id)
             self._operators[operator_id].notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A checkpoint came to nothing."""
+        """Note that a checkpoint failed."""
         for operator_id, states in self._states.items():
             states.checkpoint_aborted(checkpoint_id)
             self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
 
     def _restore_watermarks(self) -> None:
-        """Bring operators and outputs to the event time of the checkpoint, so that lateness is judged as it was.
+        """Restore the watermarks of operators and outputs, so that records are late as before the checkpoint.
 
-        Head to tail: what a head passes on reaches those behind it, and what they had sent themselves follows. No timer
-        is due by it: those had fired before the checkpoint.
+        Head to tail: a watermark of the head reaches the operators behind it, and their own follow. No timer is due:
+        those had fired before the checkpoint.
         """
         for operator_id, operator in self._operators.items():
             for watermark, output_watermark in self._initializer.watermarks_of(operator_id):
@@ -275,18 +274,18 @@ class OperatorChain:
 
     @property
     def can_take_input(self) -> bool:
-        """Whether no operator asks to be spared for a while."""
+        """True if every operator can take input."""
         return all(operator.can_take_input for operator in self._refusing)
 
     def finish(self) -> bool:
-        """Let every operator emit what it still holds; MAX_WATERMARK went through before.
+        """Let every operator emit what it still holds, after MAX_WATERMARK.
 
-        False where one is still waiting for results: to be called again when the task was woken.
+        False if one still waits for results; call again when the task was woken.
         """
         return self._end.proceed()
 
     def stop_mail(self) -> None:
-        """All rows were emitted: what operators still mail to themselves must not emit any behind them.
+        """Drop further mail of operators to themselves: all rows were emitted, and none may follow.
 
         Where the data ended without a drain, what such mail is about lies in the states, and so in the savepoint.
         """
@@ -297,7 +296,7 @@ class OperatorChain:
         self.head_output.emit_watermark(MAX_WATERMARK)
 
     def pass_latency_marker(self, operator_id: OperatorId, marker: LatencyMarker) -> None:
-        """Note how old a marker is that comes to an operator, and send it on from there."""
+        """Report the age of a marker that comes to an operator, and send it on from there."""
         self._latencies[operator_id].report(marker, self._environment.clock.now_ms())
         self._outputs[operator_id].emit_latency_marker(marker)
 
@@ -317,7 +316,7 @@ class OperatorChain:
         self._operators[operator_id].handle_event(payload)
 
     def read_operator(self, operator_id: OperatorId) -> ReadOperator:
-        """Return an operator as its state is read."""
+        """Return an operator for readers of its state."""
         return ReadOperator(self._operators[operator_id], self._states.get(operator_id))
 
     def metrics_snapshot(self) -> dict[str, float]:
@@ -340,7 +339,7 @@ class OperatorChain:
 
     @property
     def _paces_source(self) -> bool:
-        """Whether batches of the head pass in parts: what comes from a gate is parted before the head."""
+        """True if batches of the head pass in parts: batches of a gate are split before the head."""
         return isinstance(self.head, SourceOperator) and self.is_per_record
 
     def _wire(self, writers: Sequence[RecordWriter]) -> None:

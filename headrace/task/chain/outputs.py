@@ -27,14 +27,14 @@ from headrace.network.writers.record_writer import RecordWriter
 from headrace.operators.runtime.operator import OneInputOperator, Operator, Output
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 
 class Target(Protocol):
-    """One place that an operator's main or side output leads to.
+    """Target of an operator's main or side output.
 
-    `makes_columns`: whether rows become columns before `receive` returns, so that what happens to them later is not
-    seen. `reads_rows`: whether they are asked for as Python values.
+    `makes_columns`: rows become columns before `receive` returns, so that later changes of them have no effect.
+    `reads_rows`: rows are read as Python values.
     """
 
     makes_columns: bool
@@ -63,8 +63,8 @@ class OperatorOutput:
     Where several targets get the same rows, each has rows of its own, unless `reuses_objects`: user code behind one
     may change them. Writers are served first: they make columns at once, and so need no copy.
 
-    Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
-    `check_interrupted` raises where the task is to stop: a function that emits for ever gets no other chance to.
+    Side outputs are streams of their own, so that all targets get every watermark. `check_interrupted` raises if the
+    task is to stop, which a function that emits forever would not notice otherwise.
     A latency marker goes to one target, drawn from `random`.
     """
 
@@ -82,7 +82,7 @@ class OperatorOutput:
         self._sides: dict[str, list[Target]] = {}
         self._all: list[Target] = []
         self.watermark = MIN_TIMESTAMP
-        """The last one that was sent."""
+        """Last watermark that was sent."""
         self._is_idle = False
         self.records_out = 0
         self.reads_rows = False
@@ -138,7 +138,7 @@ class OperatorOutput:
 
 
 class ChainedTarget:
-    """The next operator of the chain: a plain call. `pass_marker` has a latency marker noted and sent on."""
+    """Calls the next operator of the chain. `pass_marker` reports a latency marker and sends it on."""
 
     makes_columns = False
 
@@ -167,12 +167,12 @@ class ChainedTarget:
         self._operator.process_status(is_idle, self._output)
 
     def receive_latency_marker(self, marker: LatencyMarker) -> None:
-        """Pass the operator by."""
+        """Pass the marker on."""
         self._pass_marker(marker)
 
 
 class PacedTarget:
-    """The next operator behind a source, where one of the chain sees records one by one: batches pass in parts."""
+    """Calls the next operator behind a source with parts of batches, for chains with per-record functions."""
 
     makes_columns = False
 
@@ -192,7 +192,7 @@ class PacedTarget:
 
 
 class NetworkTarget:
-    """A record writer. Flushes it when its `hold_ms` are over for the first element that waits in it.
+    """Writes to a record writer, and flushes it `hold_ms` after the first element that waits in it.
 
     Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
     made it. Latency markers go to a channel drawn from `random`; without one they end here.
@@ -264,7 +264,7 @@ class NetworkTarget:
 
 
 def with_private_rows(batch: RecordBatch) -> RecordBatch:
-    """Return the same records in a batch whose rows nobody else can change; one that cannot be changed is shared."""
+    """Return the records in a batch with rows of its own; records that cannot be changed are shared."""
     if is_unchanging_type(batch.batch_type.value_type):
         return batch
     if batch.is_columnar:
@@ -282,7 +282,7 @@ class ChainEnd:
         self._is_input_ended = True  # the head's, by the task
 
     def proceed(self) -> bool:
-        """Go on until an operator is not drained yet (False) or all have finished (True)."""
+        """Finish operators until one is not drained yet (False) or all have finished (True)."""
         while self._index < len(self._operators):
             operator, output = self._operators[self._index]
             if not self._is_input_ended:

@@ -1,8 +1,8 @@
 """QueryableState: the states of a running task, read by its own thread in mails between two batches.
 
-The first mail freezes what is asked for, as a checkpoint does, so that all further mails see one moment; each of them
-looks at a bounded number of rows, and puts the next one behind whatever waits meanwhile. So a batch waits for one mail
-of a read at most, however much state there is. No other thread touches state.
+The first mail freezes the requested state, as a checkpoint does, so that all further mails see the same moment. Each
+mail examines a bounded number of rows and appends the next one to the mailbox, so that a batch waits for one mail of a
+read at most, however large the state is. No other thread touches state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,14 +39,14 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import stream_bytes
 from headrace.operators.runtime.operator import Operator
 from headrace.state.columns import EXPIRED, LAST_ACCESS
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_figures import FigureCollector
 from headrace.state.queryable.live_rows import LiveRows, LiveSource
 from headrace.task.mailbox import Mail
-from headrace.task.time_slicing import Pace
+from headrace.task.paced_rows import Pace
 
 MAIL_ROWS_MAX: Final = 4_096
-"""So many entries one mail looks at, at most; fewer where a turn of the mailbox would take longer."""
+"""Limit of entries that one mail examines; fewer if a turn of the mailbox would take longer."""
 _READS_MAX: Final = 8
 
 StateOutcome = StateReadResult | StateReadError
@@ -54,10 +54,10 @@ StateOutcome = StateReadResult | StateReadError
 
 @dataclass(frozen=True)
 class ReadOperator:
-    """One operator of a running task, as its state is read. One that finished before a restore has no states."""
+    """An operator of a running task whose state is read; one that finished before a restore has no states."""
 
     operator: Operator
-    states: OperatorStates | None
+    states: OperatorStateHandler | None
 
     def live_sources(self) -> Sequence[LiveSource]:
         """Return its states."""
@@ -66,7 +66,7 @@ class ReadOperator:
 
 @dataclass
 class StateRead:
-    """A read as whoever asked for it holds it. `answer` is called at most once, on any thread."""
+    """A request to read state. `answer` is called at most once, on any thread."""
 
     operator_id: OperatorId
     query: StateQuery
@@ -76,7 +76,7 @@ class StateRead:
 
 
 class QueryableState:
-    """The reads of one task. Mailbox thread only."""
+    """Serves the requests to read a task's state. Mailbox thread only."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class QueryableState:
         clock: Clock,
         mail: Callable[[Mail], bool],
     ) -> None:
-        """`mail`: put a mail behind those that wait."""
+        """Create one per task. `mail` appends a mail to the mailbox."""
         self._operator: Final = operator
         self._clock: Final = clock
         self._mail: Final = mail
         self._running: list[_RunningRead] = []
 
     def begin(self, read: StateRead) -> None:
-        """Freeze what is asked for and look at the first of it."""
+        """Freeze the requested state and read its first rows."""
         if len(self._running) >= _READS_MAX:
             read.answer(StateReadsBusyError(_READS_MAX))
             return
@@ -100,7 +100,7 @@ class QueryableState:
         self._step(running, lambda: running.open(self._operator(read.operator_id)))
 
     def close(self) -> None:
-        """The task ends: release what is frozen, and say so to those who wait."""
+        """Release frozen state and answer open requests: the task ends."""
         for running in list(self._running):
             self._end(running)
             reason = "it ended while it was being read"
@@ -141,7 +141,7 @@ class _OpenState:
 
 
 class _RowAnswer:
-    """The rows that were gathered so far."""
+    """Rows that were gathered for an answer."""
 
     def __init__(self, query: RowsQuery) -> None:
         self._query: Final = query
@@ -150,7 +150,7 @@ class _RowAnswer:
         self.row_count = 0
 
     def take(self, table: pa.Table, expired_until_ms: int | None) -> ReadLimit | None:
-        """Put rows into the answer, as far as there is room; return what ends it, if anything."""
+        """Add rows while there is room; return the limit that ends the answer, if one is reached."""
         shown = self.by_life(table, expired_until_ms)
         limit: ReadLimit | None = None
         room = self._query.row_count_max - self.row_count
@@ -182,7 +182,7 @@ class _RowAnswer:
 
 
 class _RunningRead:
-    """One read from its first mail to its last."""
+    """A running read, which goes on over several mails."""
 
     def __init__(self, read: StateRead, clock: Clock) -> None:
         self.read: Final = read
@@ -206,7 +206,7 @@ class _RunningRead:
         return present[0] if present else query.state if isinstance(query, RowsQuery) else ""
 
     def open(self, operator: ReadOperator) -> None:
-        """Freeze what is asked for. StateKeyMismatchError."""
+        """Freeze the requested state. StateKeyMismatchError."""
         sources = operator.live_sources()
         self._infos = tuple(map(_info, sources))
         self._watermark_ms = operator.operator.current_watermark
@@ -229,7 +229,7 @@ class _RunningRead:
             self._states.append(_OpenState(source, rows, figures))
 
     def look(self) -> StateReadResult | None:
-        """Look at the next rows; return the answer once it is whole, or may not become larger."""
+        """Read the next rows; return the answer once it is complete or has reached its limit."""
         self._mail_count += 1
         state = next((one for one in self._states if not one.is_over), None)
         if state is None or self._limit is not None:
@@ -250,7 +250,7 @@ class _RunningRead:
         return None
 
     def release(self) -> None:
-        """Let go of what is frozen."""
+        """Release the frozen state."""
         for state in self._states:
             with suppress(*USER_EXCEPTIONS):
                 state.rows.release()
@@ -277,7 +277,7 @@ class _RunningRead:
         return structs.replace(result, pieces=pieces, row_count=self._rows.row_count)
 
     def _no_rows(self, answer: _RowAnswer) -> Iterator[bytes]:
-        """An answer without rows says what columns they would have."""
+        """Yield streams without rows, which have the columns of the states."""
         for state in self._states:
             schema = answer.by_life(state.rows.schema().empty_table(), None).schema
             yield stream_bytes(schema, [])

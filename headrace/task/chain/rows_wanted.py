@@ -1,7 +1,7 @@
-"""RowsWanted: how many rows a source may emit at once, by what the consumers of its chain want to have in flight.
+"""RowsWanted: limits the rows that a source emits at once, so that its consumers get the number that they want.
 
-A checkpoint waits for what a source has emitted, so a slow consumer wants few rows. Where filters, aggregations and the
-like lie between the source and the network, few of its rows come so far, and it may emit as many more.
+A checkpoint waits for the rows that a source has emitted, so that a slow consumer wants few rows. If filters or
+aggregations lie between source and network, only some of its rows reach the network, and it may emit more.
 """
 
 from typing import Final, Protocol
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
 
 _MEMORY: Final = 0.5
-"""What a batch weighs against the one after it."""
+"""Weight of a batch against the next one."""
 
 
 class RowCounter(Protocol):
@@ -19,16 +19,16 @@ class RowCounter(Protocol):
 
 
 class RowConsumers(RowCounter, Protocol):
-    """Counts the rows that were emitted to it, and knows how many its consumers want at once."""
+    """Counts the rows that were emitted to it, and knows the number that its consumers want at once."""
 
     @property
     def rows_wanted(self) -> int:
-        """UNLIMITED_ROWS where it does not matter."""
+        """Number of rows that consumers want at once; UNLIMITED_ROWS without a limit."""
         ...
 
 
 class RowsWanted:
-    """Learns from the latest batches how many of a source's rows come to a writer at the end of its chain."""
+    """Learns from the latest batches the share of a source's rows that come to a writer at the end of its chain."""
 
     def __init__(self, writer: RowConsumers, source: RowCounter) -> None:
         self._writer: Final = writer
@@ -39,7 +39,7 @@ class RowsWanted:
         self._arrived_lately = 0.0
 
     def rows(self) -> int:
-        """Return how many rows the source may emit at once so that no more than the wanted ones come to the writer."""
+        """Return the limit of rows that the source emits at once, so that the writer gets no more than wanted."""
         wanted = self._writer.rows_wanted
         if wanted >= UNLIMITED_ROWS:
             return UNLIMITED_ROWS

@@ -28,11 +28,11 @@ from headrace.task.checkpointing.barriers import (
 )
 
 TRACKED_MAX: Final = 50
-"""Checkpoints of which an at-least-once tracker knows that some barriers came; the oldest is forgotten beyond."""
+"""Limit of checkpoints that an at-least-once tracker counts barriers of; beyond it the oldest is forgotten."""
 
 
 class AtLeastOnceBarrierTracker:
-    """Counts barriers. Several checkpoints may be under way, and no channel is ever blocked.
+    """Counts the barriers of several checkpoints at once, and never blocks a channel.
 
     Rows that come after the barrier on a fast channel are in the state by then, and come again after a failure.
     """

@@ -1,4 +1,4 @@
-"""Decides when a subtask takes its part of a checkpoint, which channels go on, and what in-flight data belongs to it.
+"""Barrier handling: decides when a subtask takes a checkpoint, which channels go on, and which data is in flight. Pure.
 
     exactly once         WAITING --first barrier or announcement--> COLLECTING --last barrier or end--> WAITING
                          COLLECTING --newer barrier, cancellation, abort--> WAITING, and every blocked channel goes on
@@ -6,10 +6,10 @@
       unaligned          it is taken with the first; until the last, what is in flight is captured
       with time-out      aligned, until the time is over or a barrier comes that has overtaken: then unaligned
 
-Nobody blocks a channel here: its producer does so by itself after a barrier that did not overtake, until it is resumed.
-Which of the three ways it is, each barrier says in its options: one handler serves them all, savepoints too, which are
-always aligned. There is no clock: a barrier says how long ago its checkpoint was triggered, and the shell's timer
-comes back as an event. Channels are numbered over all inputs of the subtask.
+The producer blocks a channel after a barrier that did not overtake, until the channel is resumed. The options of a
+barrier choose one of the three ways, so that one handler serves all, also savepoints, which are always aligned. There
+is no clock: a barrier has the time since its checkpoint was triggered, and the timer of the caller comes back as an
+event. Channels are numbered over all inputs of the subtask.
 Source: Flink SingleCheckpointBarrierHandler and its states; Chandy and Lamport 1985; Carbone et al. 2015.
 """
 
@@ -23,7 +23,7 @@ from headrace.core.barriers import CheckpointBarrier, CheckpointOptions
 
 @dataclass(frozen=True, slots=True)
 class BarrierReceived:
-    """The task reached a barrier on a channel, in order or because it has priority."""
+    """A barrier arrived on a channel, in order or with priority."""
 
     channel: int
     barrier: CheckpointBarrier
@@ -31,7 +31,7 @@ class BarrierReceived:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementReceived:
-    """A barrier that may time out has come to a channel; element `sequence` there, data may stand in front of it."""
+    """A barrier that may time out was announced: element `sequence` of the channel, with data before it perhaps."""
 
     channel: int
     barrier: CheckpointBarrier
@@ -55,21 +55,21 @@ class ChannelEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """The coordinator gave a checkpoint up."""
+    """Take the coordinator's abort of a checkpoint."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimedOut:
-    """The timer that ScheduleAlignmentTimeout asked for fired; that of a checkpoint which is over changes nothing."""
+    """The timer of ScheduleAlignmentTimeout fired; it has no effect for a checkpoint that is over."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTriggered:
-    """The coordinator asks a task with inputs directly: as the barrier on each of its open channels."""
+    """The coordinator triggers a task with inputs directly, as if the barrier had come on each open channel."""
 
     barrier: CheckpointBarrier
 
@@ -87,7 +87,7 @@ BarrierEvent = (
 
 @dataclass(frozen=True, slots=True)
 class BeginAlignment:
-    """The first barrier or announcement of a checkpoint is here: from now on its alignment is measured."""
+    """The first barrier or announcement of a checkpoint has come: measure its alignment from now on."""
 
     barrier: CheckpointBarrier
 
@@ -102,7 +102,7 @@ class ScheduleAlignmentTimeout:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSnapshot:
-    """Take the checkpoint now. `options`: as this subtask takes it and tells it to those behind it."""
+    """Take the checkpoint now. `options`: those that this subtask uses and sends downstream."""
 
     barrier: CheckpointBarrier
     options: CheckpointOptions
@@ -110,14 +110,14 @@ class TriggerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ResumeChannels:
-    """Have the producers of these channels go on; each of them is blocked."""
+    """Let the producers of these channels, which are blocked, go on."""
 
     channels: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartChannelCapture:
-    """Keep what stands in front of barrier `checkpoint_id` on every channel, and what comes until it does.
+    """Capture the data before barrier `checkpoint_id` on every channel, until the barrier comes.
 
     Comes right before its TriggerSnapshot.
     """
@@ -127,7 +127,7 @@ class StartChannelCapture:
 
 @dataclass(frozen=True, slots=True)
 class StopChannelCapture:
-    """`is_complete`: every barrier is here, the captured data can be stored. Otherwise it is dropped."""
+    """End the capture. `is_complete`: every barrier has come, store the captured data; otherwise drop it."""
 
     checkpoint_id: int
     is_complete: bool
@@ -135,7 +135,7 @@ class StopChannelCapture:
 
 @dataclass(frozen=True, slots=True)
 class PrioritiseAnnounced:
-    """Have the announced barrier, element `sequence` of the channel, handed out before what stands in front of it."""
+    """Let the announced barrier, element `sequence` of the channel, overtake the data before it."""
 
     channel: int
     sequence: int
@@ -143,7 +143,7 @@ class PrioritiseAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """Tell the coordinator and the operators, and those behind by a cancel marker. Once per checkpoint."""
+    """Tell the coordinator and the operators, and downstream tasks by a cancel marker. Once per checkpoint."""
 
     checkpoint_id: int
     reason: CheckpointFailureReason
@@ -151,7 +151,7 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCancelMarker:
-    """Tell those behind that no barrier will come; the coordinator knows."""
+    """Tell downstream tasks that no barrier will come; the coordinator knows already."""
 
     checkpoint_id: int
 
@@ -170,19 +170,19 @@ BarrierAction = (
 
 
 class BarrierHandler(Protocol):
-    """Events in, actions out, to be performed in their order."""
+    """Decides about checkpoints: takes events, and returns actions that are performed in their order."""
 
     def handle(self, event: BarrierEvent) -> list[BarrierAction]:
         """Take note of an event."""
         ...
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
-        """Channels whose barrier is still to come; None where none of this checkpoint is awaited. Any thread."""
+        """Return the channels whose barrier is awaited; None if this checkpoint awaits none. Any thread."""
         ...
 
 
 def blocks_upstream(barrier: CheckpointBarrier) -> bool:
-    """Whether the producer of a channel stops behind this barrier until it is resumed."""
+    """Return whether the producer of a channel stops behind this barrier until it is resumed."""
     options = barrier.options
     return options.is_exactly_once and not options.is_unaligned
 
@@ -190,8 +190,8 @@ def blocks_upstream(barrier: CheckpointBarrier) -> bool:
 class ExactlyOnceBarrierHandler:
     """Aligns barriers, or lets them overtake. One checkpoint at a time: a newer one ends it.
 
-    A cancel marker ends the checkpoint it names also where that was only announced: Flink waits for a barrier on
-    another channel then, and holds that channel up until the coordinator's abort comes.
+    A cancel marker ends its checkpoint even if that was only announced. Flink waits for a barrier on another channel
+    then, and holds that channel up until the coordinator's abort comes.
     """
 
     def __init__(self, channel_count: int, *, counts_ended_channels: bool = True) -> None:
@@ -199,7 +199,7 @@ class ExactlyOnceBarrierHandler:
         self._open: Final = set(range(channel_count))
         self._counts_ended_channels = counts_ended_channels
         self.checkpoint_id = 0
-        """The newest checkpoint that was met, pending or over."""
+        """The newest checkpoint that was seen, pending or over."""
         self._pending: CheckpointBarrier | None = None
         self._waiting: set[int] = set()  # channels whose barrier or end is still to come
         self._blocked: set[int] = set()
@@ -210,7 +210,7 @@ class ExactlyOnceBarrierHandler:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a checkpoint has begun here and barriers are still to come."""
+        """True if a checkpoint has begun here and barriers are still to come."""
         return self._pending is not None
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
@@ -249,7 +249,7 @@ class ExactlyOnceBarrierHandler:
         return actions + self._timer(barrier) if is_new else actions
 
     def _arrived(self, channels: Iterable[int], barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """Barriers of the pending checkpoint are here."""
+        """Note barriers of the pending checkpoint."""
         self._waiting.difference_update(channels)
         for channel in channels:
             self._announced.pop(channel, None)
@@ -326,7 +326,7 @@ class ExactlyOnceBarrierHandler:
         return [ScheduleAlignmentTimeout(barrier.checkpoint_id, delay_ms)]
 
     def _switch(self) -> list[BarrierAction]:
-        """From here on barriers of this checkpoint overtake."""
+        """Let barriers of this checkpoint overtake from now on."""
         self._is_unaligned = True
         actions: list[BarrierAction] = [
             PrioritiseAnnounced(channel, sequence)
@@ -336,7 +336,7 @@ class ExactlyOnceBarrierHandler:
         return actions + self._advance() if self._has_barrier else actions
 
     def _advance(self) -> list[BarrierAction]:
-        """Take the checkpoint if it is time, and end it if nothing is awaited any more."""
+        """Take the checkpoint if it is time, and end it if no barrier is awaited any more."""
         pending = self._pending
         assert pending is not None
         actions: list[BarrierAction] = []
@@ -363,7 +363,7 @@ class ExactlyOnceBarrierHandler:
         return [*self._let_go(is_complete=False), DeclineCheckpoint(checkpoint_id, reason)]
 
     def _let_go(self, *, is_complete: bool) -> list[BarrierAction]:
-        """Nothing is pending any more: no channel stays blocked, nothing is captured."""
+        """End the pending checkpoint: unblock all channels, and stop capturing."""
         pending = self._pending
         assert pending is not None
         actions: list[BarrierAction] = []

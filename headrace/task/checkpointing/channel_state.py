@@ -1,4 +1,4 @@
-"""ChannelStates: one subtask's data in flight, what its checkpoints store of it and what it begins with.
+"""ChannelStates: the data in flight of one subtask, stored in its checkpoints and restored from them.
 
 For the task, all on its mailbox thread, in this order:
 
@@ -8,18 +8,25 @@ For the task, all on its mailbox thread, in this order:
     start_capture(n)        for StartChannelCapture, right before the checkpoint is taken
     snapshot(n, captures)   when the barrier was emitted: `captures` are what `RecordWriter.emit_barrier` returned. The
                             asynchronous part begins when `InFlightData.on_ready` says so
-    stop_capture(n, …)      for StopChannelCapture: every barrier is here, or the checkpoint came to nothing
+    stop_capture(n, …)      for StopChannelCapture: every barrier has come, or the checkpoint failed
 
-Where senders and receivers are as many as they were, each batch stands where it stood, markers included. Otherwise each
-sender sends what it takes over of old ones by today's partitioning, each receiver keeps the rows that are its own, and
-markers are left out: operators and outputs go on from the watermarks that the checkpoint has of them.
+At the same parallelism each batch is restored to its own channel, with its markers. Otherwise each sender sends what it
+takes over from old ones by today's partitioning, each receiver keeps the rows of its own keys, and markers are left
+out: operators and outputs go on from the watermarks in the checkpoint.
+
+Captured batches are stored as Arrow streams, in their order, which any Arrow reader opens. Each begins with its schema.
+The markers between the rows of each batch are in the schema's metadata under `headrace.markers`, as JSON: for each
+batch a list of [row, kind, value], where kind "w" is a watermark (epoch ms), "s" idleness (1: idle) and "l" a latency
+marker (epoch ms, then its source's operator id in hex and subtask index).
 Source: Flink ChannelStateWriterImpl, SequentialChannelStateReaderImpl, RescalingStreamTaskNetworkInput.
 """
 
+import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -36,26 +43,120 @@ from headrace.checkpoint.handles import (
     concerns_subtask,
 )
 from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
+from headrace.core.elements import (
+    LatencyMarker,
+    PlacedMarker,
+    StreamMarker,
+    Watermark,
+    WatermarkStatus,
+)
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import subtasks_of
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.network.batches.channel_selectors import order_by_channel
 from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import recover_together
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.network.writers.record_writer import RecordWriter
-from headrace.task.checkpointing.channel_frames import (
-    CapturedFrame,
-    FrameTable,
-    frames_of,
-    key_hashes_of,
-    tables_of,
-)
 from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment
+
+_MARKERS: Final = b"headrace.markers"
+_WATERMARK, _STATUS, _LATENCY = "w", "s", "l"
+_NO_COLUMNS: Final = pa.schema([])
+
+
+@dataclass(frozen=True)
+class CapturedFrame:
+    """One captured batch; `rows` is None if it has only markers."""
+
+    rows: pa.RecordBatch | None
+    markers: tuple[PlacedMarker, ...]
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """Frames of one schema. `key_hashes`, shape (row_count,): None if rows have no keys."""
+
+    content: memoryview
+    row_count: int
+    key_hashes: npt.NDArray[np.int32] | None
+
+
+def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
+    """Write frames as one table for each run of equal schemas; a frame without rows belongs to the run before it."""
+    last = _NO_COLUMNS
+
+    def schema_of(frame: CapturedFrame) -> pa.Schema:
+        nonlocal last
+        if frame.rows is not None and not frame.rows.schema.equals(last):
+            last = frame.rows.schema
+        return last
+
+    # The same object for a whole run: `groupby` compares with what came before.
+    for schema, run in groupby(frames, key=schema_of):
+        yield _table(schema, list(run))
+
+
+def _table(schema: pa.Schema, frames: list[CapturedFrame]) -> FrameTable:
+    markers = [[_plain(placed) for placed in frame.markers] for frame in frames]
+    metadata = {**(schema.metadata or {}), _MARKERS: json.dumps(markers).encode()}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as stream:
+        for frame in frames:
+            rows = frame.rows
+            if rows is None:
+                empty = [pa.array([], column.type) for column in schema]
+                rows = pa.RecordBatch.from_arrays(empty, schema=schema)
+            stream.write_batch(rows)
+    batches = [frame.rows for frame in frames if frame.rows is not None]
+    key_hashes = None
+    if batches and KEY_HASH_COLUMN in schema.names:
+        key_hashes = np.concatenate([key_hashes_of(rows) for rows in batches])
+    row_count = sum(rows.num_rows for rows in batches)
+    return FrameTable(memoryview(sink.getvalue()), row_count, key_hashes)
+
+
+def key_hashes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    """The hashes of the keys that rows on a keyed edge carry, shape (num_rows,)."""
+    return rows.column(KEY_HASH_COLUMN).to_numpy(zero_copy_only=True)
+
+
+def frames_of(content: memoryview) -> list[CapturedFrame]:
+    """Return the frames of one table that `tables_of` wrote."""
+    with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
+        metadata = dict(stream.schema.metadata)
+        markers = json.loads(metadata.pop(_MARKERS))
+        batches = [batch.replace_schema_metadata(metadata or None) for batch in stream]
+    return [
+        CapturedFrame(batch if batch.num_rows else None, tuple(_marker(plain) for plain in placed))
+        for batch, placed in zip(batches, markers, strict=True)
+    ]
+
+
+def _plain(placed: PlacedMarker) -> list[int | str]:
+    match placed.marker:
+        case Watermark(timestamp_ms):
+            return [placed.row_offset, _WATERMARK, timestamp_ms]
+        case WatermarkStatus(is_idle):
+            return [placed.row_offset, _STATUS, int(is_idle)]
+        case LatencyMarker(marked_time_ms, source_id, subtask_index):
+            return [placed.row_offset, _LATENCY, marked_time_ms, source_id.hex(), subtask_index]
+
+
+def _marker(plain: list[Any]) -> PlacedMarker:
+    row_offset, kind, value, *origin = plain
+    marker: StreamMarker
+    if kind == _LATENCY:
+        source_id, subtask_index = origin
+        marker = LatencyMarker(value, OperatorId.from_hex(source_id), subtask_index)
+    else:
+        marker = Watermark(value) if kind == _WATERMARK else WatermarkStatus(is_idle=bool(value))
+    return PlacedMarker(row_offset, marker)
 
 
 class InFlightData:
-    """In-flight data that one checkpoint stores; complete once `on_ready` calls."""
+    """In-flight data of one checkpoint; complete once `on_ready` calls back."""
 
     def __init__(
         self,
@@ -77,13 +178,13 @@ class InFlightData:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to store, once ready."""
+        """True if there is nothing to store, once ready."""
         if self.is_abandoned:
             return True
         return not self._inputs and not any(capture.overtaken() for capture in self._captures)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, when everything is known, or it will never be; now if so."""
+        """Call `callback` once, from any thread, when the data is complete or abandoned; at once if it is already."""
         with self._lock:
             if self._waiting_count:
                 self._callbacks.append(callback)
@@ -91,12 +192,12 @@ class InFlightData:
         callback()
 
     def input_done(self, captured: Sequence[tuple[GateInput, int, CapturedBatch]]) -> None:
-        """Every barrier is here; this stood before them."""
+        """Take the data that was before the barriers, which have all come."""
         self._inputs.extend(captured)
         self._one_done()
 
     def abandon(self) -> None:
-        """Nobody wants it any more, or will say what belongs to it. Any thread."""
+        """Give the data up: the checkpoint failed or the task ended. Any thread."""
         with self._lock:
             if self.is_abandoned:
                 return
@@ -109,7 +210,7 @@ class InFlightData:
             callback()
 
     def write(self, writer: SnapshotWriter) -> dict[OperatorId, list[StateChunk]]:
-        """Store it; by operator. On a thread other than the task's. CheckpointStorageError, CorruptBatchError."""
+        """Write the data, by operator. Not on the task's thread. CheckpointStorageError, CorruptBatchError."""
         written: dict[OperatorId, list[StateChunk]] = {}
         head = self._environment.vertex.operators[0].operator_id
         by_channel: dict[ChannelPart, list[CapturedBatch]] = {}
@@ -173,7 +274,7 @@ class ChannelStates:
         self._waiting: dict[int, InFlightData] = {}
 
     def restore(self) -> None:
-        """Begin with what a checkpoint caught on its way. MetadataError, CheckpointStorageError."""
+        """Restore the in-flight data of a checkpoint. MetadataError, CheckpointStorageError."""
         vertex, index = self._environment.vertex, self._environment.attempt_id.subtask_index
         restore = self._environment.restore
         if restore is None:
@@ -210,13 +311,13 @@ class ChannelStates:
                 writer.finish_restore()
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what stands before the barriers of this checkpoint on any channel."""
+        """Capture the data before the barriers of this checkpoint on all channels."""
         self._capture_id = checkpoint_id
         for gate_input in self._environment.inputs:
             gate_input.gate.start_capture(checkpoint_id)
 
     def snapshot(self, checkpoint_id: int, captures: Sequence[InFlightOutput]) -> InFlightData:
-        """Return what the checkpoint is going to store; `captures` in the order of the task's outputs."""
+        """Return the data that the checkpoint will store; `captures` are in the order of the task's outputs."""
         is_capturing = self._capture_id == checkpoint_id
         data = InFlightData(self._environment, captures, waits_for_input=is_capturing)
         if is_capturing:
@@ -224,7 +325,7 @@ class ChannelStates:
         return data
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """Hand what was kept to its checkpoint, or drop both."""
+        """Hand the captured data to its checkpoint, or drop it."""
         captured = [
             (gate_input, index, batch)
             for gate_input in self._environment.inputs
@@ -312,7 +413,7 @@ def _owners(rows: pa.RecordBatch, parallelism: int, max_parallelism: int) -> npt
 
 
 def _mapping_of(part: ChannelPart, table: FrameTable) -> ReceiverMapping:
-    """By key group where every row was sent to the owner of its key: keys travel on other edges too."""
+    """Return RANGE if every row was sent to the owner of its key; rows on other edges may have keys too."""
     if table.key_hashes is None:
         return ReceiverMapping.ROUND_ROBIN
     owners = subtasks_of(table.key_hashes, part.receiver_count, part.max_parallelism)

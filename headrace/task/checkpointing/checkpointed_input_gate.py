@@ -1,16 +1,17 @@
-"""CheckpointedInputGate: carries out what the barrier handler decides, over all inputs of one task.
+"""CheckpointedInputGate: all input gates of one task, whose checkpoint events go through one barrier handler.
 
-Channels are numbered over all inputs, since one alignment covers them all. Source: Flink CheckpointedInputGate,
-InputProcessorUtil.
+The barriers, cancel markers, announcements and ends of all channels are events for the handler, whose actions the gate
+performs: it resumes channels, lets barriers overtake, and has the task take or decline the checkpoint. Channels are
+numbered over all inputs, since one alignment covers them all.
+Source: Flink CheckpointedInputGate, InputProcessorUtil.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.options import (
     AFTER_TASKS_FINISH,
     MODE,
@@ -45,49 +46,28 @@ from headrace.task.checkpointing.barriers import (
     StopChannelCapture,
     TriggerSnapshot,
 )
-from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes
+from headrace.task.checkpointing.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input.input_processor import CheckpointEvent, LogicalInput
 from headrace.task.mailbox import MailboxTimers
 
 
-class CheckpointTaker(Protocol):
-    """The task, as far as its barriers concern it."""
-
-    def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
-        """Take part: what came before the barrier on every channel has been processed."""
-        ...
-
-    def decline_checkpoint(
-        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
-    ) -> None:
-        """The barriers of this checkpoint will not come together."""
-        ...
-
-    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
-        """Tell those behind that no barrier will come; the coordinator knows."""
-        ...
-
-    def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what stands before the barriers of this checkpoint."""
-        ...
-
-    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """Every barrier is here, or the checkpoint came to nothing."""
-        ...
-
-
 class CheckpointedInputGate:
-    """Mailbox thread only."""
+    """Feeds the barriers of all inputs to the handler and performs its actions. Mailbox thread only.
+
+    `take_checkpoint` lets the task take part in a checkpoint: all data before the barriers has been processed.
+    """
 
     def __init__(
         self,
-        taker: CheckpointTaker,
+        checkpoints: SubtaskCheckpoints,
+        take_checkpoint: Callable[[CheckpointBarrier, BarrierTimes], None],
         environment: TaskEnvironment,
         timers: MailboxTimers,
         inputs: Sequence[LogicalInput],
     ) -> None:
-        self._taker: Final = taker
+        self._checkpoints: Final = checkpoints
+        self._take_checkpoint: Final = take_checkpoint
         self._clock: Final = environment.clock
         self._timers: Final = timers
         self._inputs: Final = inputs
@@ -104,9 +84,9 @@ class CheckpointedInputGate:
         self._start_delay_ms = 0
 
     def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
-        """Return ms since the first barrier, the number of channels, and the channels that lack one, or None.
+        """Return ms since the first barrier, the number of channels, and the channels that lack a barrier.
 
-        None: no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
+        None if no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
         """
         waiting = self._handler.missing(checkpoint_id)
         if waiting is None:
@@ -115,7 +95,7 @@ class CheckpointedInputGate:
         return elapsed_ms, len(self._places), waiting
 
     def event_received(self, input_number: int, channel_index: int, event: CheckpointEvent) -> None:
-        """Something that checkpoints depend on happened on a channel of an input."""
+        """Take a barrier, cancel marker, announcement or end of partition from a channel of an input."""
         channel = self._first_channels[input_number] + channel_index
         match event:
             case CheckpointBarrier():
@@ -128,16 +108,16 @@ class CheckpointedInputGate:
                 self._handle(ChannelEnded(channel))
 
     def triggered(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator starts a checkpoint at this very task."""
+        """Take a checkpoint that the coordinator triggered at this task."""
         self._handle(CheckpointTriggered(barrier))
 
     def aborted(self, checkpoint_id: int) -> None:
-        """The coordinator gave a checkpoint up."""
+        """Take the coordinator's abort of a checkpoint."""
         self._handle(CheckpointAborted(checkpoint_id))
 
     @property
     def is_amid_batch(self) -> bool:
-        """Whether rows that were read are not worked off yet."""
+        """True while rows that were read are not processed yet."""
         return any(each.is_amid_batch for each in self._inputs)
 
     def batch_ended(self) -> None:
@@ -169,18 +149,18 @@ class CheckpointedInputGate:
                 aligned_ns = self._clock.monotonic_ns() - self._first_barrier_ns
                 times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000)
                 taken = msgspec.structs.replace(barrier, options=options)
-                self._taker.take_checkpoint(taken, times)
+                self._take_checkpoint(taken, times)
             case DeclineCheckpoint(checkpoint_id, reason):
-                self._taker.decline_checkpoint(checkpoint_id, reason, reason.value)
+                self._checkpoints.decline(checkpoint_id, reason, reason.value)
             case BroadcastCancelMarker(checkpoint_id):
-                self._taker.broadcast_cancel_marker(checkpoint_id)
+                self._checkpoints.give_up(checkpoint_id)
             case ScheduleAlignmentTimeout(checkpoint_id, delay_ms):
                 due_ms = self._timers.now_ms() + delay_ms
                 self._timers.schedule(due_ms, self._timed_out(checkpoint_id))
             case StartChannelCapture(checkpoint_id):
-                self._taker.start_capture(checkpoint_id)
+                self._checkpoints.channels.start_capture(checkpoint_id)
             case StopChannelCapture(checkpoint_id, is_complete):
-                self._taker.stop_capture(checkpoint_id, is_complete=is_complete)
+                self._checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
             case PrioritiseAnnounced(channel, sequence):
                 gate, index = self._places[channel]
                 gate.prioritise(index, sequence)

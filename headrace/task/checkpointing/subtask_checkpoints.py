@@ -1,7 +1,7 @@
 """SubtaskCheckpoints: one subtask's part of each checkpoint, in the order of steps that exactly-once needs.
 
-What must go before the barrier is emitted, the barrier goes to every output, the operators' states are frozen: one
-mail, between two batches. Writing what was frozen is left to another thread, which also answers the coordinator.
+In one mail between two batches, everything that belongs before the barrier is emitted, the barrier goes to every
+output, and the operators' states are frozen. Another thread writes the frozen states and answers the coordinator.
 Source: Flink SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable.
 """
 
@@ -43,14 +43,14 @@ _ABORTED_IDS_MAX: Final = 128
 
 @dataclass(frozen=True)
 class BarrierTimes:
-    """Start delay and alignment time of a checkpoint's barriers, in ms."""
+    """Start delay and alignment duration of a checkpoint, in ms."""
 
     start_delay_ms: int = 0
     alignment_ms: int = 0
 
 
 class SubtaskCheckpoints:
-    """Mailbox thread only, except for the asynchronous parts that it starts."""
+    """Takes a subtask's part in checkpoints. Mailbox thread only, except for the asynchronous parts that it starts."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class SubtaskCheckpoints:
         timers: MailboxTimers,
         fail: Callable[[BaseException], object],
     ) -> None:
-        """`fail`: have the task fail with an error; any thread."""
+        """Create one per task. `fail` lets the task fail with an error; any thread."""
         self._fail: Final = fail
         self._environment: Final = environment
         self._chain: Final = chain
         self._writers: Final = writers
         self._timers: Final = timers
         self.channels: Final = ChannelStates(environment, writers)
-        """What is in flight, as far as checkpoints store it."""
+        """Captures and restores the data in flight."""
         self._last_id = 0
         # Told of before their barriers came; bounded, since most never concern this task.
         self._aborted: deque[int] = deque(maxlen=_ABORTED_IDS_MAX)
         self._running: dict[int, AsynchronousPart] = {}
         self._latest_completed = 0
         self.operators_have_finished = False
-        """Whether what is taken from now on holds the state of operators that have finished."""
+        """True once the operators have finished: later checkpoints hold their final state."""
 
     @property
     def latest_completed_id(self) -> int:
@@ -91,7 +91,7 @@ class SubtaskCheckpoints:
         return CheckpointProgress(SubtaskPhase.ANSWERED if is_over else SubtaskPhase.NOT_SEEN)
 
     def take(self, barrier: CheckpointBarrier, times: BarrierTimes) -> bool:
-        """Take part in a checkpoint; False where it is over already. An error is the task's."""
+        """Take part in a checkpoint; False if it is over already. An error fails the task."""
         checkpoint_id, options = barrier.checkpoint_id, barrier.options
         if checkpoint_id <= self._last_id:
             return False
@@ -123,24 +123,24 @@ class SubtaskCheckpoints:
         return True
 
     def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str) -> None:
-        """This subtask cannot take part: the coordinator and everybody downstream hear of it."""
+        """Decline a checkpoint: tell the coordinator and downstream tasks."""
         self.give_up(checkpoint_id)
         attempt_id = self._environment.attempt_id
         self._environment.listener.checkpoint_declined(attempt_id, checkpoint_id, reason, text)
 
     def give_up(self, checkpoint_id: int) -> None:
-        """This subtask will not take part, and those downstream need not wait for it."""
+        """Give a checkpoint up, and tell downstream tasks not to wait for its barrier."""
         self._last_id = max(self._last_id, checkpoint_id)
         self._broadcast(CancelCheckpointMarker(checkpoint_id))
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """A checkpoint is published; those before it, of which no word came, are so by it."""
+        """Note a published checkpoint, which also completes earlier ones without a notification."""
         if checkpoint_id > self._latest_completed:
             self._latest_completed = checkpoint_id
             self._chain.notify_checkpoint_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """A checkpoint came to nothing. First make up for a completion that was never heard of."""
+        """Note a failed checkpoint, after the latest completed one if its notification was lost."""
         if latest_completed_id > 0:
             self.notify_complete(latest_completed_id)
         part = self._running.pop(checkpoint_id, None)
@@ -151,7 +151,7 @@ class SubtaskCheckpoints:
         self._chain.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """The task ends: nobody is to hear of parts that are still being written."""
+        """Cancel the parts that are still being written: the task ends."""
         for part in self._running.values():
             part.cancel()
         self._running.clear()
@@ -159,7 +159,7 @@ class SubtaskCheckpoints:
     def _emit_barrier(
         self, barrier: CheckpointBarrier, times: BarrierTimes
     ) -> list[InFlightOutput]:
-        """Send it to all outputs; return what it overtakes in each."""
+        """Send a barrier to all outputs; return the data that it overtakes in each."""
         elapsed_ms = times.start_delay_ms + times.alignment_ms
         passed_on = msgspec.structs.replace(barrier, elapsed_ms=elapsed_ms)
         forced = msgspec.structs.replace(
@@ -177,7 +177,7 @@ class SubtaskCheckpoints:
         return captures
 
     def _time_out(self, checkpoint_id: int) -> Callable[[int], None]:
-        """A barrier that still waits in an output is to overtake what stands before it."""
+        """Let a barrier that still waits in an output overtake the data before it."""
 
         def time_out(_time_ms: int) -> None:
             for writer in self._writers:
@@ -191,9 +191,9 @@ class SubtaskCheckpoints:
 
 
 class AsynchronousPart:
-    """Writes what was frozen and answers the coordinator; or, once cancelled, lets go of it in silence.
+    """Writes frozen state and answers the coordinator; once cancelled, it releases the state without an answer.
 
-    Files of which the coordinator was not told are deleted again.
+    Files that the coordinator does not know of are deleted again.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class AsynchronousPart:
         self.frozen_at_ns: Final = environment.clock.monotonic_ns()
 
     def start(self) -> None:
-        """Begin; where there is nothing to write, at once and here."""
+        """Start writing on another thread; with nothing to write, finish at once."""
         if self._in_flight.is_abandoned:
             self.cancel()
         if any(operator.states for operator in self._frozen) or not self._in_flight.is_empty:
@@ -233,7 +233,7 @@ class AsynchronousPart:
             self._run()
 
     def cancel(self) -> None:
-        """Do not answer any more. Any thread."""
+        """Suppress the answer. Any thread."""
         with self._lock:
             self._is_cancelled = True
         self._in_flight.abandon()
@@ -308,7 +308,7 @@ class AsynchronousPart:
         }
 
     def _finish(self) -> bool:
-        """Whether the answer may go."""
+        """Return whether the answer may be sent."""
         with self._lock:
             self.is_done = True
             return not self._is_cancelled

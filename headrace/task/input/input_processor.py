@@ -29,7 +29,7 @@ from headrace.network.gates.gate import (
     InputGate,
 )
 from headrace.task.input.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
-from headrace.task.time_slicing import PacedRows
+from headrace.task.paced_rows import PacedRows
 
 CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | BarrierAnnouncement | EndOfPartition
 
@@ -38,19 +38,19 @@ class RowHandler(Protocol):
     """Handles the rows of an input, and the markers between them."""
 
     def batch(self, batch: RecordBatch) -> None:
-        """Rows (num_rows >= 1) between two markers."""
+        """Handle rows (num_rows >= 1) between two markers."""
         ...
 
     def watermark(self, timestamp_ms: int) -> None:
-        """The input's watermark grew."""
+        """Handle a watermark that grew."""
         ...
 
     def status(self, is_idle: bool) -> None:
-        """The input's idleness changed."""
+        """Handle a change of idleness."""
         ...
 
     def latency_marker(self, marker: LatencyMarker) -> None:
-        """A latency marker came, on whatever channel."""
+        """Handle a latency marker of any channel."""
         ...
 
 
@@ -58,15 +58,15 @@ class InputHandler(RowHandler, Protocol):
     """Handles the elements of an input: rows, markers and the events of checkpoints."""
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
-        """Something that checkpoints depend on happened on a channel."""
+        """Handle a barrier, cancel marker, announcement or end of partition of a channel."""
         ...
 
 
 class LogicalInput:
-    """One input of the head operator, and one valve over all channels of its gate.
+    """Reads one input of the head operator, with one valve over all channels of its gate.
 
-    With `pace_by` batches pass in parts, whose time that clock takes: see pacing. `data_set`: what it reads was left
-    by an earlier job, and ClusterDatasetCorruptedError says that it cannot be read.
+    With `pace_by`, the clock that measures them, batches pass in parts (`PacedRows`). `data_set`: the result of an
+    earlier job that is read; if it cannot be, the error is ClusterDatasetCorruptedError.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LogicalInput:
         self._valve = WatermarkValve(gate.number_of_channels)
         self._open_data_count = gate.number_of_channels
         self.stop_mode = StopMode.DRAIN
-        """How the data of the channels ended so far."""
+        """Modes in which the data of the channels ended."""
 
     @property
     def gate(self) -> InputGate:
@@ -96,27 +96,27 @@ class LogicalInput:
         return self._gate
 
     def restore_watermark(self, timestamp_ms: int) -> None:
-        """Never go back behind where event time was when the restored checkpoint was taken."""
+        """Restore the watermark of the checkpoint, behind which event time never goes back."""
         self._valve.restore(timestamp_ms)
 
     @property
     def is_amid_batch(self) -> bool:
-        """Whether what was read last is not worked off yet: then nothing else is read."""
+        """True while the last batch is not fully processed: then nothing else is read."""
         return self._paced is not None and self._paced.is_amid_batch
 
     def go_on_with_batch(self) -> None:
-        """Work off the next part of it."""
+        """Process the next part of it."""
         assert self._paced is not None
         self._paced.go_on()
 
     @property
     def has_ended(self) -> bool:
-        """Whether every channel has delivered its end of data."""
+        """True if every channel has delivered its end of data."""
         return self._open_data_count == 0
 
     @property
     def is_finished(self) -> bool:
-        """Whether every channel has delivered its end of partition."""
+        """True if every channel has delivered its end of partition."""
         return self._gate.is_finished
 
     def process_next(self) -> bool:
@@ -137,14 +137,14 @@ class LogicalInput:
             raise ClusterDatasetCorruptedError(self._data_set, str(error)) from error
 
     def process_priority_event(self, wake: Callable[[], None]) -> bool:
-        """Take an event that must not wait for room in the outputs; without one have `wake` called when one comes."""
+        """Take an event that must not wait for room in outputs; if there is none, `wake` is called when one comes."""
         if not self._gate.has_priority_event:
             self._gate.on_priority_event(wake)
             return False
         return self.process_next()
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, from any thread, once the gate has something."""
+        """Call `callback`, from any thread, once the gate has an element."""
         if not self._gate.is_finished:
             self._gate.on_available(callback)
 

@@ -35,7 +35,7 @@ class _Channel:
 
 
 class WatermarkValve:
-    """Minimum over the aligned channels, which never goes back.
+    """Combines the watermarks of channels: the minimum over the aligned ones, which never goes back.
 
     A channel that becomes idle stops holding the minimum; one that becomes active again is aligned once it has caught
     up with what was emitted.
@@ -48,11 +48,11 @@ class WatermarkValve:
         self.is_idle = False
 
     def restore(self, timestamp_ms: int) -> None:
-        """Begin where event time was when a checkpoint was taken: nothing smaller is emitted."""
+        """Restore the watermark of a checkpoint: no smaller one is emitted."""
         self.last_watermark = max(self.last_watermark, timestamp_ms)
 
     def watermark_received(self, channel_index: int, timestamp_ms: int) -> list[ValveAction]:
-        """A watermark arrived on a channel."""
+        """Take a watermark of a channel."""
         channel = self._channels[channel_index]
         if self.is_idle or not channel.is_active or timestamp_ms <= channel.watermark:
             return []
@@ -62,7 +62,7 @@ class WatermarkValve:
         return self._advance()
 
     def status_received(self, channel_index: int, is_idle: bool) -> list[ValveAction]:
-        """A channel announced idleness or activity."""
+        """Take a change of a channel's idleness."""
         channel = self._channels[channel_index]
         if is_idle:
             return self._channel_idle(channel)
@@ -107,7 +107,7 @@ class WatermarkValve:
 
 
 class CombinedWatermark:
-    """Minimum over the inputs of one operator that are not idle; grows only. Source: Flink CombinedWatermarkStatus."""
+    """Minimum of the watermarks of inputs that are not idle; it only grows. Source: Flink CombinedWatermarkStatus."""
 
     def __init__(self, input_count: int) -> None:
         self._watermarks = [MIN_TIMESTAMP] * input_count
@@ -116,17 +116,17 @@ class CombinedWatermark:
         self.is_idle = False
 
     def restore(self, timestamp_ms: int) -> None:
-        """Begin where event time was when a checkpoint was taken: nothing smaller is emitted."""
+        """Restore the watermark of a checkpoint: no smaller one is emitted."""
         self.watermark = max(self.watermark, timestamp_ms)
 
     def watermark_received(self, input_number: int, timestamp_ms: int) -> list[ValveAction]:
-        """Input `input_number` advanced."""
+        """Take a watermark of an input."""
         self._watermarks[input_number] = max(self._watermarks[input_number], timestamp_ms)
         actions = self.status_received(input_number, is_idle=False)
         return actions or self._advance()
 
     def status_received(self, input_number: int, is_idle: bool) -> list[ValveAction]:
-        """Input `input_number` became idle or active."""
+        """Take a change of an input's idleness."""
         if self._idle[input_number] == is_idle:
             return []
         self._idle[input_number] = is_idle

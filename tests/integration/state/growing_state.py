@@ -16,7 +16,7 @@ from headrace.core.process.process_memory import resident_memory_bytes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ValueStateDescriptor
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 
 STATE_COUNT = 12
 """Each state is a column family, which would have a cache and write buffers of its own."""
@@ -35,7 +35,7 @@ def measured(
 ) -> dict[str, int | str]:
     """Write, then read everything once."""
     long, payload = Types.LONG(), Types.PRIMITIVE_ARRAY(Types.BYTE())
-    states = OperatorStates(
+    states = OperatorStateHandler(
         key_groups=range(128),
         max_parallelism=128,
         types=OperatorTypes((BatchType(long, long),), BatchType(long)),

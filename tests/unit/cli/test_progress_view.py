@@ -13,7 +13,7 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
-from headrace.metrics.combination import combine_metrics
+from headrace.metrics.names import combine_metrics
 
 VERTEX = JobVertexId(b"v" * 16)
 

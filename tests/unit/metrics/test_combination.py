@@ -4,8 +4,14 @@ import pytest
 
 from headrace.core.clock import ManualClock
 from headrace.metrics import MetricGroup
-from headrace.metrics.combination import combination_of, combine_metrics
-from headrace.metrics.names import METRIC_NAMES, Combination, MetricKind, MetricScope
+from headrace.metrics.names import (
+    METRIC_NAMES,
+    Combination,
+    MetricKind,
+    MetricScope,
+    combination_of,
+    combine_metrics,
+)
 
 
 def test_every_row_with_several_values_says_how_they_combine() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.async_io import AsyncFunction, AsyncOutputMode, AsyncRetryStrategy
 from headrace.functions.specs.operator_specs import AsyncWaitSpec
-from headrace.operators.async_io.async_calls import CallsEnded
-from headrace.operators.async_io.async_io import AsyncWaitOperator
+from headrace.operators.record.async_wait_operator import AsyncWaitOperator, CallsEnded
 from headrace.testing.operator_harness import PICKLED, ManualCalls, OperatorHarness
 
 ORDERED, UNORDERED = AsyncOutputMode

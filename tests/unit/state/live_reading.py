@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
 from headrace.state.keyed_chunks import OPAQUE, read_tables
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.queryable.live_rows import LiveRows, LiveSource
 from headrace.testing.operator_harness import MemorySnapshots
 
@@ -16,7 +16,7 @@ Rows = list[tuple[tuple[str, str], ...]]
 
 
 def source_of(
-    states: OperatorStates, name: str, table: StateTable = StateTable.KEYED
+    states: OperatorStateHandler, name: str, table: StateTable = StateTable.KEYED
 ) -> LiveSource:
     (found,) = [one for one in states.live_sources() if (one.table, one.name) == (table, name)]
     return found

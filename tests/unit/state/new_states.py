@@ -7,7 +7,7 @@ from headrace.core.key_groups import key_group_range
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -22,8 +22,8 @@ def states_of(
     key_type: TypeInformation = PICKLED,
     parallelism: int = 1,
     subtask_index: int = 0,
-) -> OperatorStates:
-    return OperatorStates(
+) -> OperatorStateHandler:
+    return OperatorStateHandler(
         key_groups=key_group_range(subtask_index, parallelism, MAX_PARALLELISM),
         max_parallelism=MAX_PARALLELISM,
         types=OperatorTypes((BatchType(PICKLED, key_type),), BatchType(PICKLED)),

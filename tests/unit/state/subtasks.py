@@ -24,8 +24,8 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.operators.runtime.timers import InternalTimerService
-from headrace.state.operator_states import OperatorStates
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import ManualTimers, MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -95,7 +95,7 @@ class Subtask:
         now_ms: int = 0,
     ) -> None:
         self.key_groups = key_group_range(index, parallelism, MAX_PARALLELISM)
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             key_groups=self.key_groups,
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),

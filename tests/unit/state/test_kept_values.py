@@ -33,7 +33,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError, StateNotStorableError
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import MemorySnapshots, snapshot
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -52,8 +52,8 @@ class Pair(NamedTuple):
 
 def _states(
     backend: str, scratch: str, restored: OperatorSubtaskState | None = None
-) -> OperatorStates:
-    return OperatorStates(
+) -> OperatorStateHandler:
+    return OperatorStateHandler(
         key_groups=range(128),
         max_parallelism=128,
         types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
@@ -74,7 +74,7 @@ def _before_and_after(
 ) -> tuple[Any, Any]:
     """What is read of a state after `put`, and once more after a savepoint and a restore."""
     states = _states(backend, scratch)
-    restored: OperatorStates | None = None
+    restored: OperatorStateHandler | None = None
     try:
         keyed = states.create_keyed_backend()
         state = keyed.get_state(descriptor, keyed.key_scope)

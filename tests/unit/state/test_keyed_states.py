@@ -23,7 +23,8 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError
-from headrace.state.operator_states import KeyedBackend, OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
+from headrace.state.typed_state import TypedStateBackend
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 VALUE = ValueStateDescriptor("value", Types.INT())
@@ -54,7 +55,7 @@ class _Chosen:
 
     settings = Settings()
     scratch = ""
-    opened: ClassVar[list[OperatorStates]] = []
+    opened: ClassVar[list[OperatorStateHandler]] = []
 
 
 @pytest.fixture(scope="module", params=["hashmap", "rocksdb"], autouse=True)
@@ -68,8 +69,8 @@ def chosen(
         _Chosen.opened.pop().close()
 
 
-def _backend() -> KeyedBackend:
-    states = OperatorStates(
+def _backend() -> TypedStateBackend[Any]:
+    states = OperatorStateHandler(
         key_groups=range(128),
         max_parallelism=128,
         types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
@@ -80,7 +81,7 @@ def _backend() -> KeyedBackend:
     return states.create_keyed_backend()
 
 
-def _state(descriptor: StateDescriptor) -> tuple[KeyedBackend, Any]:
+def _state(descriptor: StateDescriptor) -> tuple[TypedStateBackend[Any], Any]:
     backend = _backend()
     return backend, backend.get_state(descriptor, backend.key_scope)
 

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.types.type_info import Types
 from headrace.functions.windows import TimeWindow
+from headrace.state.backend import TimerQueue
 from headrace.state.heap.timers import HeapTimerQueue
-from headrace.state.restored import KeySpace
+from headrace.state.restored_keyed_state import KeySpace
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys
 from headrace.state.rocksdb.timers import RocksTimerQueue
-from headrace.state.timer_queue import TimerQueue
 
 HEAD_SIZE = 2
 ROWS = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)

@@ -25,7 +25,7 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.state.operator_states import OperatorStates
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.state.ttl import EventClock
 from headrace.testing.operator_harness import MemorySnapshots
 
@@ -72,7 +72,7 @@ class _Chosen:
 
     backend = "hashmap"
     scratch = ""
-    opened: ClassVar[list[OperatorStates]] = []
+    opened: ClassVar[list[OperatorStateHandler]] = []
 
 
 @contextmanager
@@ -99,7 +99,7 @@ class Home:
             "execution.checkpointing.incremental": str(is_native),
         }
         self.clock = ManualClock(start_ms)
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             key_groups=range(128),
             max_parallelism=128,
             types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),

@@ -26,8 +26,8 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.graph.operator_ids import uid_hash_of
-from headrace.operators.runtime.timers import InternalTimerService
-from headrace.state.operator_states import OperatorStates
+from headrace.operators.runtime.internal_timer_service import InternalTimerService
+from headrace.state.operator_state_handler import OperatorStateHandler
 from headrace.testing.operator_harness import ManualTimers
 
 UID = "counter"
@@ -55,7 +55,7 @@ class Subtask:
         scratch: str = "",
     ) -> None:
         key_type = key_type or Types.LONG()
-        self.states = OperatorStates(
+        self.states = OperatorStateHandler(
             key_groups=key_group_range(index, parallelism, MAX_PARALLELISM),
             max_parallelism=MAX_PARALLELISM,
             types=OperatorTypes((BatchType(Types.LONG(), key_type),), BatchType(Types.LONG())),

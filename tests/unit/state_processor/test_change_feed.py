@@ -19,7 +19,7 @@ from headrace.core.key_groups import key_group_range
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
 from headrace.state_processor.change_feed import CHANGE_TYPE, ChangeFeed
-from headrace.state_processor.edit_checks import identity_columns
+from headrace.state_processor.edited_rows import identity_columns
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_rows
 from headrace.state_processor.savepoint_editor import SavepointEditor

@@ -23,8 +23,7 @@ from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
 from headrace.state.keyed_chunks import ChunkFiles
-from headrace.state_processor.edit_checks import EditTarget
-from headrace.state_processor.edited_rows import WrittenRows
+from headrace.state_processor.edited_rows import EditTarget, WrittenRows
 from headrace.state_processor.edits import EditContext, rows_of_table
 from headrace.state_processor.errors import (
     EditRefusedError,

@@ -101,12 +101,13 @@ def test_a_checkpoint_that_is_triggered_at_a_task_with_inputs_waits_for_its_batc
     gate = SimpleNamespace(number_of_channels=1)
     batch = SimpleNamespace(gate=gate, is_amid_batch=True)
     taken: list[int] = []
-    taker = SimpleNamespace(
-        take_checkpoint=lambda barrier, times: taken.append(barrier.checkpoint_id)
-    )
     environment = SimpleNamespace(clock=clock, settings=Settings())
     barriers = CheckpointedInputGate(
-        cast(Any, taker), cast(Any, environment), MailboxTimers(clock), cast(Any, [batch])
+        cast(Any, None),
+        lambda barrier, times: taken.append(barrier.checkpoint_id),
+        cast(Any, environment),
+        MailboxTimers(clock),
+        cast(Any, [batch]),
     )
     barriers.triggered(BARRIER)
     assert taken == []

@@ -1,6 +1,7 @@
 """InputTurns: an input whose data has ended is read on, as barriers still come there."""
 
 from collections import deque
+from typing import Any, cast
 
 from headrace.core.elements import StopMode
 from headrace.task.input_stream_tasks import InputTurns
@@ -33,7 +34,7 @@ class ScriptedInput:
 def turns_over(first: ScriptedInput, second: ScriptedInput) -> tuple[InputTurns, list[int]]:
     """Turns of two inputs, and the inputs whose ends were told the operator."""
     ended: list[int] = []
-    return InputTurns((first, second), ended.append, lambda: None), ended
+    return InputTurns(cast(Any, (first, second)), ended.append, lambda: None), ended
 
 
 def test_inputs_are_read_by_turns_and_one_goes_on_where_the_other_has_nothing() -> None:

@@ -18,7 +18,7 @@ from headrace.datastream import AsyncDataStream
 from headrace.datastream.functions import AsyncFunction, CoMapFunction
 from headrace.graph.job_graph import PartitionerKind
 from headrace.task.chain.outputs import NetworkTarget, OperatorOutput
-from headrace.task.checkpointing.channel_frames import CapturedFrame, frames_of, tables_of
+from headrace.task.checkpointing.channel_state import CapturedFrame, frames_of, tables_of
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
 from headrace.task.stream_task import LatencyMarkerEmitter

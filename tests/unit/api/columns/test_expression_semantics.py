@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace import coalesce, col, lit, when
 from headrace.api.columns.expressions import Expression
 from headrace.core.errors import ProgramError
-from headrace.operators.record.columnar import evaluate
+from headrace.operators.columns.batch_functions import evaluate
 
 INTEGERS = st.none() | st.integers(-(10**6), 10**6)
 DIVISORS = st.none() | st.integers(-50, 50).filter(bool)

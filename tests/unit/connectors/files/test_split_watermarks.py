@@ -16,7 +16,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, Source
 from headrace.functions.specs.operator_specs import TimestampsAndWatermarksSpec
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
-from headrace.operators.sources_sinks.event_time import WHOLE_SOURCE, EventTimeOutput
+from headrace.operators.sources_sinks.event_time_output import WHOLE_SOURCE, EventTimeOutput
 from headrace.testing.operator_harness import OperatorHarness, TimeAt
 from tests.unit.connectors.replays import POLLS_MAX, SourceJob
 

@@ -13,7 +13,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.network.gates.gate import BatchElement
-from headrace.task.input.debloating import GateDebloating
+from headrace.task.input.gate_debloating import GateDebloating
 from headrace.task.mailbox import MailboxTimers
 from tests.unit.network.exchange import NUMBERS, gate, writer
 from tests.unit.network.simulated import SimulatedCluster

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.operators.columns.integer_groups import stable_order
+from headrace.operators.columns.integer_columns import stable_order
 from headrace.operators.columns.matching import FindableRows, MatchRun, WantedNumbers
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

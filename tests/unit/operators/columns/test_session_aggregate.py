@@ -22,7 +22,7 @@ from headrace.functions.specs.columnar_specs import (
 )
 from headrace.functions.specs.window_specs import ColumnAggregate
 from headrace.operators.columns.session_aggregate import group_stretches
-from headrace.operators.runtime.row_times import TIME_LIMIT_MS
+from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 

@@ -23,7 +23,7 @@ from headrace.functions.watermarks import (
     TimestampAssigner,
     WatermarkStrategy,
 )
-from headrace.operators.sources_sinks.watermarks import SplitWatermarks
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 from headrace.testing.operator_harness import (
     PICKLED,
     Idle,

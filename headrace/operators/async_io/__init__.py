@@ -1,1 +1,0 @@
-"""Asynchronous functions: calls in flight, their order and their results."""

@@ -1,1 +1,0 @@
-"""Joins of two keyed streams: within windows (`window_join`), within an interval of time (`interval_join`)."""

@@ -1,0 +1,237 @@
+"""EventTimeOutput: rows get their timestamps on the way out, and watermarks follow them.
+
+Source: Flink ProgressiveTimestampsAndWatermarks, SourceOutputWithWatermarks.
+"""
+
+import logging
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.errors import USER_EXCEPTIONS, short_repr
+from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.graph.pipeline_options import (
+    AUTO_WATERMARK_INTERVAL,
+    WATERMARK_IDLE_TIMEOUT,
+    WATERMARK_MAX_AHEAD,
+)
+from headrace.metrics.names import NUM_RECORDS_AHEAD_OF_TIME
+from headrace.operators.runtime.emission import timestamps_of
+from headrace.operators.runtime.operator import OperatorContext, Output
+from headrace.operators.runtime.user_code import user_error
+from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
+
+WHOLE_SOURCE: Final = ""
+"""Split of readers that have only one."""
+
+_LOG: Final = logging.getLogger(__name__)
+_NS_PER_MS: Final = 1_000_000
+
+
+class TrustedTimes:
+    """Selects the timestamps that may move event time: those not too far ahead of the clock, if there is a bound.
+
+    The others are counted, and the first of them is logged: one wrong timestamp would make all other records late.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._max_ahead_ms = int(context.settings.duration_ms(WATERMARK_MAX_AHEAD))
+        self._is_told = False
+
+    def are_trusted(self, times: Timestamps) -> npt.NDArray[np.bool_] | None:
+        """Return whether each timestamp may move event time, shape (num_rows,); None if all may."""
+        if not self._max_ahead_ms:
+            return None
+        limit_ms = self._context.timers.now_ms() + self._max_ahead_ms
+        latest_ms = int(times.max())
+        if latest_ms <= limit_ms:
+            return None
+        are_trusted: npt.NDArray[np.bool_] = times <= limit_ms
+        count = len(times) - int(np.count_nonzero(are_trusted))
+        self._context.metrics.counter(NUM_RECORDS_AHEAD_OF_TIME).inc(count)
+        if not self._is_told:
+            self._is_told = True
+            _LOG.warning(
+                "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not move "
+                "event time (%s); %s counts such records, of which no more is said",
+                self._context.operator_name,
+                latest_ms,
+                self._max_ahead_ms,
+                WATERMARK_MAX_AHEAD.key,
+                NUM_RECORDS_AHEAD_OF_TIME.name,
+            )
+        return are_trusted
+
+
+class EventTimeOutput:
+    """Assigns timestamps to rows on the way out, and sends watermarks after them: per interval, or after a row.
+
+    Idleness is measured on a clock that stands still while the input could not emit: while the task was back-pressured,
+    and for a source also while it was not polled. `has_polled`: the source was polled since the last interval;
+    `is_waiting`: it was polled and had nothing. `is_bounded`: rows will come, however long that takes, so that only a
+    strategy with an idle timeout makes the input idle.
+    """
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy | None,
+        context: OperatorContext,
+        output: Output,
+        *,
+        is_bounded: bool,
+    ) -> None:
+        self._assigner = None if strategy is None else strategy.timestamp_assigner
+        idle_timeout_ms = int(context.settings.duration_ms(WATERMARK_IDLE_TIMEOUT))
+        self.watermarks: Final = (
+            None
+            if strategy is None
+            else SplitWatermarks(strategy, 0 if is_bounded else idle_timeout_ms)
+        )
+        self._context = context
+        self._output = output
+        self._silence_clock_ms = 0.0
+        self._last_reading_ns = context.clock.monotonic_ns()
+        self._last_back_pressured_ms = context.back_pressured_ms()
+        self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
+        self._trust = TrustedTimes(context)
+        self.has_polled = True
+        self.is_waiting = True
+
+    def start(self, split_id: str | None) -> None:
+        """Start with one split, or with none, and schedule the first interval."""
+        if self.watermarks is None:
+            return
+        if split_id is not None:
+            self.add_split(split_id)
+        if self._interval_ms > 0:
+            self._schedule()
+
+    def emit(self, batch: RecordBatch, split_id: str = WHOLE_SOURCE, /) -> None:
+        """Emit rows of one split."""
+        if batch.num_rows == 0:
+            return
+        if self._assigner is not None:
+            batch = batch.with_timestamps(self._assign(batch, self._assigner))
+        watermarks = self.watermarks
+        if watermarks is None:
+            self._output.emit(batch)
+        elif watermarks.looks_at_events:
+            self._emit_looking(batch, split_id, watermarks)
+        else:
+            self._emit_rows(batch, split_id, watermarks)
+            times = batch.timestamps
+            if times is not None:
+                are_trusted = self._trust.are_trusted(times)
+                trusted = times if are_trusted is None else times[are_trusted]
+                watermarks.on_batch(split_id, int(trusted.max(initial=MIN_TIMESTAMP)))
+
+    @property
+    def rows_wanted(self) -> int:
+        return self._context.rows_wanted()
+
+    def add_split(self, split_id: str, /) -> None:
+        """Add a split, which holds the watermark back from now on; the unnamed split is removed."""
+        if self.watermarks is None:
+            return
+        try:
+            self.watermarks.add_split(split_id)
+        except USER_EXCEPTIONS as error:  # it may make a generator of the program's own
+            raise user_error(error, self._context.operator_name) from error
+        if split_id != WHOLE_SOURCE:
+            self.watermarks.release_split(WHOLE_SOURCE)
+
+    def release_split(self, split_id: str, /) -> None:
+        """Remove a finished split, which no longer holds the watermark back."""
+        if self.watermarks is not None:
+            self.watermarks.release_split(split_id)
+
+    def emit_watermark(self) -> None:
+        """Send a watermark that has grown, or a change of idleness."""
+        watermarks = self.watermarks
+        if watermarks is None:
+            return
+        self._move_silence_clock()
+        try:
+            watermarks.on_periodic_emit(int(self._silence_clock_ms))
+        except USER_EXCEPTIONS as error:
+            raise user_error(error, self._context.operator_name) from error
+        self._announce(watermarks)
+
+    def _emit_looking(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:
+        """Emit rows that the program's own generator sees, cut after each row at which it reports something."""
+        start = 0
+        times = timestamps_of(batch)
+        are_trusted = (
+            None if batch.timestamps is None else self._trust.are_trusted(batch.timestamps)
+        )
+        for index, row in enumerate(batch.rows()):
+            if are_trusted is not None and not are_trusted[index]:
+                continue
+            try:
+                says_something = watermarks.on_event(split_id, row, times[index])
+            except USER_EXCEPTIONS as error:
+                raise user_error(error, self._context.operator_name) from error
+            if says_something:
+                self._emit_rows(batch.slice(start, index + 1 - start), split_id, watermarks)
+                start = index + 1
+                watermarks.on_event_emitted(split_id)
+                self._announce(watermarks)
+        if start < batch.num_rows:
+            self._emit_rows(batch.slice(start), split_id, watermarks)
+
+    def _emit_rows(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:
+        watermarks.activate(split_id)
+        self._output.emit_status(False)
+        self._output.emit(batch)
+
+    def _announce(self, watermarks: SplitWatermarks) -> None:
+        if not watermarks.is_idle:
+            self._output.emit_status(False)
+        self._output.emit_watermark(watermarks.watermark_ms)
+        if watermarks.is_idle:
+            self._output.emit_status(True)
+
+    def _move_silence_clock(self) -> None:
+        now_ns = self._context.clock.monotonic_ns()
+        back_pressured_ms = self._context.back_pressured_ms()
+        elapsed_ms = (now_ns - self._last_reading_ns) / _NS_PER_MS
+        held_up_ms = back_pressured_ms - self._last_back_pressured_ms
+        if self.has_polled or self.is_waiting:
+            self._silence_clock_ms += max(0.0, elapsed_ms - held_up_ms)
+        self._last_reading_ns, self._last_back_pressured_ms = now_ns, back_pressured_ms
+
+    def _schedule(self) -> None:
+        timers = self._context.timers
+        timers.schedule(timers.now_ms() + self._interval_ms, self._on_interval)
+
+    def _on_interval(self, _time_ms: int) -> None:
+        self.emit_watermark()
+        self.has_polled = False
+        self._schedule()
+
+    def _assign(self, batch: RecordBatch, assigner: TimestampAssigner) -> Timestamps:
+        try:
+            vectorised = getattr(assigner, "extract_timestamps", None)
+            if vectorised is not None:
+                return np.asarray(vectorised(batch.columns()), dtype=np.int64)
+            extract = assigner.extract_timestamp
+            rows_with_times = zip(batch.rows(), timestamps_of(batch), strict=True)
+            return _as_timestamps([extract(row, time) for row, time in rows_with_times])
+        except USER_EXCEPTIONS as error:
+            raise user_error(error, self._context.operator_name) from error
+
+
+def _as_timestamps(assigned: list[Any]) -> Timestamps:
+    """Return assigned timestamps as an array; TypeError unless all are integers, which numpy does not check."""
+    if not set(map(type, assigned)) <= {int}:
+        for value in assigned:
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise TypeError(
+                    "extract_timestamp must return epoch milliseconds as an int, "
+                    f"but it returned {type(value).__name__} {short_repr(value)}"
+                )
+    return np.array(assigned, dtype=np.int64)
