@@ -1,14 +1,16 @@
-"""Parquet, CSV and JSON lines as rows with columns, read by Arrow; only columns of the declared row type are.
+"""Reads Parquet, CSV and JSON lines as rows with columns, by Arrow; columns that are not declared are left out.
+
+A split of a Parquet file reads the row groups whose middle lies in it, without those whose statistics refute the filter
+behind the source.
 
 Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
-
-Row groups of a Parquet file: which of them a split reads, and how rows are counted where some are left out.
 """
 
 import csv
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,6 +33,8 @@ from headrace.core.types.arrow_types import cast_column, data_schema, type_info_
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import ColumnCondition, ValueRange
 
+BATCH_ROWS: Final = 32_768
+"""At 8,192 rows the fixed cost of each batch was two thirds of what a filter or projection takes."""
 _BATCH_BYTES: Final = 4 << 20
 _BATCH_ROWS_MIN: Final = 1024
 _CODED_ROW_BYTES: Final = 2
@@ -83,12 +87,18 @@ def pruned_row_groups(
     """Return the row groups of a Parquet file for none of whose rows `condition` holds, as their statistics say.
 
     Nothing is known of columns that are `stored` in other types than those of `schema`: what is read is cast.
+    Arrow's own pruning reads each row group with a null in the column, and leaves out NaN: docs/adr/0029.
     """
-    comparable = [field.name for field in schema if _compare_as_stored(stored, field)]
+    numbers = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    comparable = {
+        one.name: numbers[one.name]
+        for one in schema
+        if one.name in numbers and _compare_as_stored(stored, one)
+    }
     return frozenset(
         index
         for index in range(metadata.num_row_groups)
-        if not condition.may_hold(_ranges(metadata.row_group(index), comparable))
+        if not condition.may_hold(partial(_range_of, metadata.row_group(index), comparable))
     )
 
 
@@ -155,19 +165,17 @@ def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
     return is_ordered and stored_type == field.type
 
 
-def _ranges(group: Any, names: Collection[str]) -> dict[str, ValueRange]:
-    ranges: dict[str, ValueRange] = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
-        statistics = column.statistics
-        if column.path_in_schema not in names or statistics is None:
-            continue
-        if statistics.has_null_count and statistics.null_count == group.num_rows:
-            ranges[column.path_in_schema] = ValueRange(None, None)
-        # What is not equal to itself is NaN, which has no place in any order.
-        elif statistics.has_min_max and statistics.min == statistics.min:
-            ranges[column.path_in_schema] = ValueRange(statistics.min, statistics.max)
-    return ranges
+def _range_of(group: Any, numbers: Mapping[str, int], name: str) -> ValueRange | None:
+    """Return the range of a row group's column, or None where it is not known."""
+    statistics = group.column(numbers[name]).statistics if name in numbers else None
+    if statistics is None:
+        return None
+    if statistics.has_null_count and statistics.null_count == group.num_rows:
+        return ValueRange(None, None)
+    # A bound that is not equal to itself is NaN, which has no place in any order.
+    if statistics.has_min_max and statistics.min == statistics.min:
+        return ValueRange(statistics.min, statistics.max)
+    return None
 
 
 def _middle(group: Any) -> int:
@@ -176,10 +184,6 @@ def _middle(group: Any) -> int:
     begins = [column.data_page_offset for column in columns]
     begins += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
     return min(begins, default=0) + sum(one.total_compressed_size for one in columns) // 2
-
-
-BATCH_ROWS: Final = 32_768
-"""At 8,192 rows the fixed cost of each batch was two thirds of what a filter or projection takes."""
 
 
 class ColumnarFormat(FileReaderFormat):
