@@ -29,6 +29,9 @@ OUT = TypeVar("OUT")
 
 DEFAULT_OUTPUT_TAG: Final = ""
 """The id that stands for the main output; no side output may have it."""
+IN = TypeVar("IN")
+W = TypeVar("W", bound=Window)
+W2 = TypeVar("W2", bound=Window)
 
 
 class TimeDomain(enum.Enum):
@@ -294,11 +297,6 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
         """Yield the results of a timer that is due."""
-
-
-IN = TypeVar("IN")
-W = TypeVar("W", bound=Window)
-W2 = TypeVar("W2", bound=Window)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):

@@ -1,17 +1,20 @@
-"""Interface of sinks: a description that is shipped, and the writer that each subtask makes of it.
+"""Sink: a description that is shipped to the tasks, and the writer that each subtask makes of it.
+
+Rows become visible as they are written, or are staged and committed once their checkpoint is complete. Also holds
+DiscardingSink, which shows the speed of a program without its sink.
 
 Source: Flink Sink V2, Sink and SinkWriter.
-
-DiscardingSink: takes records and throws them away, to see how fast a program is without its sink.
 """
 
 import enum
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from headrace.core.config import Settings
+from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.runtime_context import SubtaskContext
@@ -20,6 +23,8 @@ FINAL_CHECKPOINT: Final = 2**63 - 1
 """Stands for the checkpoint after the end of input, whose id is not known yet."""
 COMMITTER_ENTRY_POINTS: Final = "headrace.committers"
 """The group of entry points in which the CommitterFactory of each name that a sink gives is found."""
+OWNER_BYTES: Final = 8
+_JOB_BYTES: Final = 16
 
 
 class DeliveryGuarantee(enum.Enum):
@@ -186,3 +191,14 @@ class _Discard(SinkWriter):
 
     def flush(self, end_of_input: bool) -> None:
         pass
+
+
+def owner_of_sink(context: SubtaskContext) -> str:
+    """Return the name of a sink within one job, 16 hexadecimal digits, under which its subtasks stage rows.
+
+    Staged rows outlive their writer: by this name the committer finds them, and a later attempt deletes leftovers.
+    """
+    attempt = context.attempt_id
+    # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
+    job = system_random().randbytes(_JOB_BYTES) if attempt is None else attempt.job_id.value
+    return hashlib.blake2b(job + context.operator_id.value, digest_size=OWNER_BYTES).hexdigest()

@@ -29,6 +29,12 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.runtime_context import SubtaskContext
 
+T = TypeVar("T")
+SPLIT_COORDINATOR: Final = "source"
+"""Name of the coordinator that runs enumerators in the JobMaster."""
+SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
+"""Entry points by the name that a source gives; each is an EnumeratorFactory."""
+
 
 class Boundedness(enum.Enum):
     """Whether a source ends by itself."""
@@ -135,15 +141,6 @@ class Source(ABC):
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that shares out the work in the JobMaster, or None without one."""
         return None
-
-
-T = TypeVar("T")
-
-SPLIT_COORDINATOR: Final = "source"
-"""Name of the coordinator that runs enumerators in the JobMaster."""
-
-SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
-"""Entry points by the name that a source gives; each is an EnumeratorFactory."""
 
 
 class SourceSplit(msgspec.Struct, frozen=True, array_like=True):

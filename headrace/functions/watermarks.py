@@ -20,6 +20,9 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.time_values import Duration
 
+NEVER_IDLE: Final = 0
+"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
+
 
 class WatermarkOutput(ABC):
     """Output to which a user's watermark generator emits watermarks and idleness."""
@@ -145,10 +148,6 @@ class IdlenessDetector:
             self._silent_since_ms = now_ms
             return False
         return now_ms - self._silent_since_ms > self._timeout_ms
-
-
-NEVER_IDLE: Final = 0
-"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
 
 
 class TimestampAssigner(ABC):

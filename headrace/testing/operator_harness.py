@@ -41,6 +41,9 @@ from headrace.operators.runtime.operator import (
 from headrace.state.backend import FrozenState
 from headrace.state.operator_states import OperatorStates
 
+HARNESS_KEY_GROUPS: Final = 128
+PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
+
 
 class ManualCalls:
     """Implements AsyncCalls. `running` holds the calls that have started, in order; `finish` ends one of them.
@@ -132,10 +135,6 @@ def snapshot(
     """Take a whole snapshot of an operator's states."""
     frozen = states.freeze(checkpoint_id, options or CheckpointOptions())
     return write_frozen(frozen, committables)
-
-
-HARNESS_KEY_GROUPS: Final = 128
-PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
 
 
 @dataclass(frozen=True)

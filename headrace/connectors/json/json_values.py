@@ -298,7 +298,7 @@ def _exact_decimal(value: Any) -> msgspec.Raw:
 
 
 def _java_number(value: float) -> Any:
-    """Return a number with the digits that Java writes. NaN and infinities are no numbers of JSON's, so they are texts."""
+    """Return a number with the digits that Java writes; NaN and infinities, which JSON lacks, as texts."""
     if _JAVA_DIGITS_MIN <= abs(value) < _JAVA_DIGITS_END:
         return float(value)
     text = double_text(value)

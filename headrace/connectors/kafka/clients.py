@@ -1,8 +1,7 @@
-"""Clients of Kafka: imports confluent-kafka when it is first needed, and wraps the parts in use.
+"""Clients of Kafka: the module that imports confluent-kafka, when it is first needed, and wraps the parts in use.
 
-Configurations are librdkafka's, which has most of the Java client's names.
-
-Also makes the error for brokers that do not answer: librdkafka only logs the reason, at every attempt.
+Configurations are those of librdkafka, which has most of the Java client's names. librdkafka only logs why brokers do
+not answer, at every attempt: ClientLog keeps that reason for the error.
 """
 
 import logging
@@ -11,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.connectors.kafka.offsets import KafkaTopicPartition
 from headrace.core.errors import ErrorDomain, HeadraceError, HostError
 
 REQUEST_TIMEOUT_S: Final = 30.0
 """How long one question to the brokers may take."""
+_LOG: Final = logging.getLogger(__name__)
+_FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
 class KafkaClientMissingError(HostError):
@@ -84,13 +86,16 @@ def create_consumer(config: Mapping[str, Any]) -> Any:
     return kafka_client().Consumer(dict(config))
 
 
+def client_partition(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
+    """Return the client's confluent_kafka.TopicPartition, with an offset where one is given."""
+    library = kafka_client()
+    where = library.OFFSET_INVALID if offset is None else offset
+    return library.TopicPartition(partition.topic, partition.partition, where)
+
+
 def create_producer(config: Mapping[str, Any]) -> Any:
     """Return a confluent_kafka.Producer."""
     return kafka_client().Producer(dict(config))
-
-
-_LOG: Final = logging.getLogger(__name__)
-_FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
 class KafkaUnreachableError(KafkaError):

@@ -29,6 +29,7 @@ STAGED_SCHEMA: Final = pa.schema(
         ("timestamp_ms", pa.int64()),
     ]
 )
+_STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.arrow")
 
 
 class StagedRecords(msgspec.Struct, frozen=True):
@@ -60,7 +61,6 @@ class KafkaPayload(msgspec.Struct, frozen=True):
     control_topic: str
 
 
-_STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.arrow")
 STAGED: Final = msgspec.msgpack.Decoder(StagedRecords)
 
 

@@ -33,6 +33,12 @@ from headrace.connectors.kafka.writers import TransactionalProducer
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
 
+CONTROL_PARTITION: Final = 0
+_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
+"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
+_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
+                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
+
 
 def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[KafkaRecord]:
     """Return the committed records of a partition, from its beginning to its present end.
@@ -105,13 +111,6 @@ def ensure_compacted_topic(config: Mapping[str, Any], topic: str) -> None:
         cause = error.args[0]
         if cause.code() != library.KafkaError.TOPIC_ALREADY_EXISTS:
             raise log.error_of(admin, config, cause) from error
-
-
-CONTROL_PARTITION: Final = 0
-_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
-"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
-_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
-                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
 
 
 class StagedRecordsLostError(HeadraceError):

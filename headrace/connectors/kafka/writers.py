@@ -1,8 +1,9 @@
-"""The writers of a KafkaSink: one that sends at once, and one that stages records for the transaction of a checkpoint.
+"""Writers of a KafkaSink: one sends records at once, the other stages them for the transaction of a checkpoint.
+
+The producers below them do the same: RecordProducer sends records as they come, and TransactionalProducer, which the
+committer uses, writes them in transactions.
 
 Source: Flink KafkaWriter.
-
-Producers of Kafka: one that sends records as they come, and one that writes them in transactions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,17 +25,20 @@ from headrace.connectors.kafka.clients import (
 )
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.runtime_context import SubtaskContext
-from headrace.functions.sink import SinkWriter
+from headrace.functions.sink import SinkWriter, owner_of_sink
 
 WRITE_TIMEOUT_S: Final = 120.0
 """How long brokers may take to acknowledge what waits, or to commit a transaction."""
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's own, for `message.timeout.ms`."""
+FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of keys and values that a writer holds before it writes them to a file."""
+WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
+"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
 
 
 class RecordProducer:
@@ -126,12 +130,6 @@ class TransactionalProducer:
             if cause.code() in fenced:
                 raise KafkaFencedError(f"Kafka: {cause}") from error
             raise self._log.error_of(self._producer, self._config, cause) from error
-
-
-FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of keys and values that a writer holds before it writes them to a file."""
-WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
 
 
 class DirectKafkaWriter(SinkWriter):

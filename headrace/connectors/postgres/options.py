@@ -22,6 +22,23 @@ from headrace.core.errors import HostError
 from headrace.core.private_values import shown_uri
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
+_PIECES: Final = re.compile(
+    r"""'(?:[^']|'')*'      # a string: a question mark in it is one
+      | "(?:[^"]|"")*"      # a quoted name
+      | --[^\n]*            # a comment to the end of the line
+      | \?\?                # JDBC's way to write an operator with a question mark
+      | \? | %""",
+    re.VERBOSE,
+)
+POSTGRES_COMMITTER: Final = "postgres"
+CREATE_TABLES: Final = (
+    # Two sessions that create a table at once collide in the catalogue, `IF NOT EXISTS` or not.
+    "SELECT pg_advisory_xact_lock(4733262906)",
+    "CREATE TABLE IF NOT EXISTS headrace_staging (part text PRIMARY KEY, owner text NOT NULL, "
+    "subtask_index int NOT NULL, attempt_number int NOT NULL, ordinal int NOT NULL, content bytea NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS headrace_commits (scope text PRIMARY KEY, last_id bigint NOT NULL, "
+    "committed_at timestamptz NOT NULL DEFAULT now())",
+)
 
 
 @dataclass(frozen=True)
@@ -187,16 +204,6 @@ def psycopg_client() -> Any:
     return psycopg
 
 
-_PIECES: Final = re.compile(
-    r"""'(?:[^']|'')*'      # a string: a question mark in it is one
-      | "(?:[^"]|"")*"      # a quoted name
-      | --[^\n]*            # a comment to the end of the line
-      | \?\?                # JDBC's way to write an operator with a question mark
-      | \? | %""",
-    re.VERBOSE,
-)
-
-
 @dataclass(frozen=True)
 class Statement:
     """A statement for psycopg, and how many values it takes."""
@@ -225,17 +232,6 @@ def parse_statement(sql: str) -> Statement:
         return piece.replace("%", "%%")
 
     return Statement(_PIECES.sub(translate, sql), count)
-
-
-POSTGRES_COMMITTER: Final = "postgres"
-CREATE_TABLES: Final = (
-    # Two sessions that create a table at once collide in the catalogue, `IF NOT EXISTS` or not.
-    "SELECT pg_advisory_xact_lock(4733262906)",
-    "CREATE TABLE IF NOT EXISTS headrace_staging (part text PRIMARY KEY, owner text NOT NULL, "
-    "subtask_index int NOT NULL, attempt_number int NOT NULL, ordinal int NOT NULL, content bytea NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS headrace_commits (scope text PRIMARY KEY, last_id bigint NOT NULL, "
-    "committed_at timestamptz NOT NULL DEFAULT now())",
-)
 
 
 class StagedRows(msgspec.Struct, frozen=True):

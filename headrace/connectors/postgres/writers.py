@@ -22,11 +22,13 @@ from headrace.connectors.postgres.options import (
     connect,
     is_connection_lost,
 )
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.functions.runtime_context import SubtaskContext
-from headrace.functions.sink import SinkWriter
+from headrace.functions.sink import SinkWriter, owner_of_sink
+
+PART_SIZE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of columns that a writer holds before it stages them, as one value of a row of the table."""
 
 
 class DirectWriter(SinkWriter):
@@ -98,10 +100,6 @@ class DirectWriter(SinkWriter):
 def parameter_rows(columns: pa.RecordBatch) -> list[tuple[Any, ...]]:
     """Return the rows of columns as tuples of Python values, as psycopg takes them."""
     return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
-
-
-PART_SIZE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of columns that a writer holds before it stages them, as one value of a row of the table."""
 
 
 class StagingTableWriter(SinkWriter):

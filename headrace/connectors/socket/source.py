@@ -28,6 +28,8 @@ RETRY_PAUSE_S: Final = 0.5
 _CHUNK_SIZE_BYTES: Final = 8192
 
 OpenSocket = Callable[[], socket.socket]
+BATCH_ROWS: Final = 4096
+_CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class SocketLines:
@@ -139,10 +141,6 @@ class SocketLines:
     def _text_of(self, line: bytes) -> str:
         text = line.decode("utf-8", errors="replace")
         return text.removesuffix("\r") if self._delimiter == b"\n" else text
-
-
-BATCH_ROWS: Final = 4096
-_CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class SocketSource(Source):

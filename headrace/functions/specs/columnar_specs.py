@@ -19,6 +19,17 @@ SLICE: Final = "$slice"
 """Column of partial results: where their slice of event time begins, epoch ms."""
 ROWS: Final = "$rows"
 """Column of partial results: how many rows they stand for."""
+MERGEABLE_AGGREGATES: Final = (
+    "counts, counts of distinct texts, integers or truth values, "
+    "and sums, means, minima and maxima of signed integers"
+)
+"""Aggregates for which there is no `slicing_obstacle`, in words."""
+MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
+"""Key columns for which there is no `slicing_obstacle`, in words."""
+START: Final = "$start"
+"""Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
+LAST: Final = "$last"
+"""Column of partial results of sessions: event time of the last row they stand for, epoch ms."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +118,6 @@ def _partial_type(aggregate: ColumnAggregate, columns: pa.Schema) -> pa.DataType
         return pa.list_(columns.field(aggregate.column).type)
     keeps_type = aggregate.function in ("min", "max")
     return columns.field(aggregate.column).type if keeps_type else pa.int64()
-
-
-MERGEABLE_AGGREGATES: Final = (
-    "counts, counts of distinct texts, integers or truth values, "
-    "and sums, means, minima and maxima of signed integers"
-)
-"""Aggregates for which there is no `slicing_obstacle`, in words."""
-MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
-"""Key columns for which there is no `slicing_obstacle`, in words."""
 
 
 def can_be_sliced(
@@ -273,12 +275,6 @@ class WindowRowJoinSpec(OperatorSpec):
     right_keys: tuple[str, ...]
     kind: ClassVar[str] = "window_row_join"
     default_name: ClassVar[str] = "Window Join Rows"
-
-
-START: Final = "$start"
-"""Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
-LAST: Final = "$last"
-"""Column of partial results of sessions: event time of the last row they stand for, epoch ms."""
 
 
 @dataclass(frozen=True)

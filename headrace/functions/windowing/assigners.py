@@ -40,6 +40,7 @@ from headrace.functions.windows import (
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)
+Amount = Time | Duration | timedelta
 
 
 class WindowAssignerContext(ABC):
@@ -203,9 +204,6 @@ class CountSlidingWindowAssigner(CountWindowAssigner[T]):
 
     def __repr__(self) -> str:
         return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
-
-
-Amount = Time | Duration | timedelta
 
 
 class WindowStagger(enum.Enum):

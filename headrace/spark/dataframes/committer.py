@@ -24,7 +24,7 @@ from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_
 from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
 from headrace.core.errors import ErrorDomain, HostError, ProgramError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
-from headrace.spark.dataframes.commit import SinkCommitError
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError
 from headrace.spark.session import spark_session
 from headrace.spark.session.spark_errors import root_message
 

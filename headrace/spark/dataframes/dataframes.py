@@ -19,9 +19,9 @@ from headrace.connectors.dataframe.source import DataFrameSource, check_datafram
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
-from headrace.spark.dataframes.coordinator import DataFrameCoordinator
+from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator
 from headrace.spark.dataframes.push import with_plain_names
-from headrace.spark.workers.task_secrets import TaskSecrets
+from headrace.spark.session.authentication import TaskSecrets
 
 
 @dataclass

@@ -29,7 +29,7 @@ from pyspark.util import PythonEvalType
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.ingest.sender import IngestSender
-from headrace.spark.workers.task_secrets import received_secrets
+from headrace.spark.session.authentication import received_secrets
 
 ArrowBody = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -43,6 +43,25 @@ _LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
 _SPARK_SYNTAX: Final = frozenset(".`*")
 """What a column's name holds that Spark reads as more than a name."""
 _planning: Final = threading.Lock()
+_RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
+RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
+ATTEMPTS_PER_RUN: Final = 1000
+"""More than Spark ever makes of one task: attempts of a later job must count as newer."""
+_REPEATABLE_NODES: Final = re.compile(
+    r"Range|LocalTableScan|Scan (OneRowRelation|(parquet|orc|json|csv|text|avro)\b.*)|"
+    r"Project|Filter|Union|Expand|Generate|ColumnarToRow|InputAdapter|WholeStageCodegen.*"
+)
+"""Names of physical operators whose output follows from their input, row by row."""
+_NOT_OF_THE_PLAN: Final = re.compile(r"#\d+L?|\*?\(\d+\)|splits=[^)]*\)?")
+"""Numbers in a plan's text that change from one program to the next, or with the executors that are there."""
+_PINNED_BY_PLAN: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.files.minPartitionNum",
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+)
+"""Settings that change rows, or how they are cut into partitions."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +151,6 @@ def _pinned(spark: SparkSession, settings: Mapping[str, str]) -> Generator[None,
                 spark.conf.set(key, value)
 
 
-_RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
-RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
-ATTEMPTS_PER_RUN: Final = 1000
-"""More than Spark ever makes of one task: attempts of a later job must count as newer."""
-
-
 @dataclass(frozen=True)
 class PushTarget:
     """Destination of a DataFrame's rows; travels in the closure of the Spark job, and so holds no secret."""
@@ -215,23 +228,6 @@ def _close_standard_error() -> None:
     """
     # It stays open for the rest of the process.
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-
-
-_REPEATABLE_NODES: Final = re.compile(
-    r"Range|LocalTableScan|Scan (OneRowRelation|(parquet|orc|json|csv|text|avro)\b.*)|"
-    r"Project|Filter|Union|Expand|Generate|ColumnarToRow|InputAdapter|WholeStageCodegen.*"
-)
-"""Names of physical operators whose output follows from their input, row by row."""
-_NOT_OF_THE_PLAN: Final = re.compile(r"#\d+L?|\*?\(\d+\)|splits=[^)]*\)?")
-"""Numbers in a plan's text that change from one program to the next, or with the executors that are there."""
-_PINNED_BY_PLAN: Final = (
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.files.minPartitionNum",
-    "spark.sql.session.timeZone",
-    "spark.sql.ansi.enabled",
-)
-"""Settings that change rows, or how they are cut into partitions."""
 
 
 def unrepeatable_part(df: DataFrame) -> str | None:

@@ -31,6 +31,14 @@ from pyspark.core.context import SparkContext
 from headrace.core.threads import start_thread
 
 _SESSION_STOPPED: Final = "its SparkSession was stopped"
+_EXIT_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 1.0
+INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+_STANDARD_ERROR: Final = 2
+_REMEMBERED_LINE_COUNT: Final = 200
+_LAST_WORDS_TIMEOUT_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+_CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
 
 
 class JvmGoneError(Exception):
@@ -130,10 +138,6 @@ def class_path(context: SparkContext) -> str:
     return str(jvm.java.lang.System.getProperty("java.class.path"))
 
 
-_EXIT_TIMEOUT_S = 10.0
-_END_TIMEOUT_S = 1.0
-
-
 class DeferredInterrupts:
     """Holds Ctrl-C and SIGTERM back while Spark starts, and keeps Spark from putting its own reaction in their place.
 
@@ -221,14 +225,6 @@ def stop_jvm() -> None:
     # The next session of this process starts a new one.
     for name in ("_gateway", "_jvm"):
         setattr(SparkContext, name, None)
-
-
-INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
-_STANDARD_ERROR: Final = 2
-_REMEMBERED_LINE_COUNT: Final = 200
-_LAST_WORDS_TIMEOUT_S: Final = 2.0
-_LOG: Final = logging.getLogger(__name__)
-_CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
 
 
 def silence_py4j() -> None:

@@ -66,6 +66,10 @@ from headrace.spark.session.session_configuration import (
 from headrace.spark.session.spark_errors import root_message
 
 _LOG: Final = logging.getLogger(__name__)
+WORK: Final = "work"
+_JVM_ENDED: Final = (
+    "its JVM ended before it had started: killed, as where memory is short, or crashed"
+)
 
 
 def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[], None]:
@@ -93,9 +97,6 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
     return take_back
 
 
-WORK: Final = "work"
-
-
 def link_spark_home(installed: Path, home: Path) -> None:
     """Make `home` a Spark home with everything of `installed` but what executors have left there.
 
@@ -108,9 +109,6 @@ def link_spark_home(installed: Path, home: Path) -> None:
 
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
-_JVM_ENDED: Final = (
-    "its JVM ended before it had started: killed, as where memory is short, or crashed"
-)
 
 
 class SparkStartError(HostError):

@@ -26,6 +26,7 @@ DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SPARK_PREFIX: Final = "spark."
 _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
 """In Java options: what has to do with archives of classes, which is the user's own then."""
+_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,6 @@ def _add_java_options(
         options.append(f"-Dlog4j2.configurationFile={log_configuration}")
     # Spark's launcher takes quotes and backslashes as a shell does.
     conf[key] = " ".join([*([given] if given else []), *map(shlex.quote, options)])
-
-
-_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 
 
 def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:

@@ -25,7 +25,7 @@ from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
 from headrace.core.process.interpreter import settle_interpreter
 from headrace.core.threads import share_interpreter
-from headrace.spark.workers.task_secrets import received_secrets
+from headrace.spark.session.authentication import received_secrets
 from headrace.spark.workers.worker_output import collected_output, redirect_standard_output
 from headrace.spark.workers.worker_process import (
     own_streams,

@@ -17,9 +17,9 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.session.spark_errors import root_message
-from headrace.spark.workers.task_secrets import TaskSecrets, handed_to_tasks
 
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
 """What the task runs: takes the (undrained) input of its partition, returns what the job returns."""

@@ -29,6 +29,21 @@ _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
 """Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
+_OVERHEAD_MIN_BYTES: Final = 384 << 20
+_OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
+"""What Spark takes where nothing is set; on Kubernetes for applications that are not the JVM's alone."""
+_UNITS: Final = {
+    "": 20,
+    "b": 0,
+    "k": 10,
+    "kb": 10,
+    "m": 20,
+    "mb": 20,
+    "g": 30,
+    "gb": 30,
+    "t": 40,
+    "tb": 40,
+}
 
 
 def routable_address(driver_host: str) -> str:
@@ -132,23 +147,6 @@ def program_log_levels() -> dict[str, int]:
         and name.partition(".")[0] not in _LIBRARIES
     }
     return {"": logging.root.level, **own}
-
-
-_OVERHEAD_MIN_BYTES: Final = 384 << 20
-_OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
-"""What Spark takes where nothing is set; on Kubernetes for applications that are not the JVM's alone."""
-_UNITS: Final = {
-    "": 20,
-    "b": 0,
-    "k": 10,
-    "kb": 10,
-    "m": 20,
-    "mb": 20,
-    "g": 30,
-    "gb": 30,
-    "t": 40,
-    "tb": 40,
-}
 
 
 def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:

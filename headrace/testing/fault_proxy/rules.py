@@ -24,6 +24,18 @@ from headrace.network.trace.wire_tap import SplitFrame
 from headrace.network.wire import frames
 from headrace.network.wire.framing import Frame
 
+_MS: Final = 1_000_000
+FRAME_NAMES: Final = tuple(
+    name
+    for module in (frames,)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, Frame)
+    if value not in (Frame, frames.Hello, frames.Proof)
+)
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
 
 class Direction(enum.Enum):
     """Direction of a frame. A consumer dials its producer: data then travels backward, credit forward."""
@@ -49,9 +61,6 @@ class Unit(enum.Enum):
 def _key(name: str, unit: Unit, least: int = 0, **default: Any) -> Any:
     """Describe a key; `least`: of counts, the smallest that does anything."""
     return field(metadata={"key": name, "unit": unit, "least": least}, **default)
-
-
-_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -182,18 +191,6 @@ class FaultRule:
         from headrace.testing.fault_proxy.rules import print_rule
 
         return print_rule(self)
-
-
-FRAME_NAMES: Final = tuple(
-    name
-    for module in (frames,)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, Frame)
-    if value not in (Frame, frames.Hello, frames.Proof)
-)
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class FaultRuleError(ValueError):

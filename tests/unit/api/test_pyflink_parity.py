@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.connectors.moved_names import MODULES
+from headrace.connectors.pyflink_refusals import MODULES
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.pyflink_refusals import GoneType, JvmOnlyType
 from tools.pages.pyflink_parity import FACTS, facts, gone_names

@@ -35,16 +35,25 @@ from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
 from headrace.checkpoint.storage.checkpoint_storage import job_folder
 from headrace.checkpoint.storage.file_systems import is_there
 from headrace.connectors.files.paths import is_link
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.randomness import system_random
 from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.sink import owner_of_sink
 
 IN_PROGRESS: Final = ".inprogress"
 PENDING: Final = ".pending"
 HIDDEN_PREFIX: Final = ".headrace-"
 _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
+_LOG: Final = logging.getLogger(__name__)
+QUIET_MS: Final = 3_600_000
+"""A writer that lives changes its folder's time far more often, where locks do not tell."""
+FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
+"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
+MARKER: Final = "handed-over"
+_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
+_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
+"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +145,6 @@ def remove_if_empty(file_system: Any, folder: str) -> None:
 def exists(file_system: Any, path: str) -> bool:
     """Whether there is a file or folder of that name."""
     return file_system.get_file_info(path).type is not fs.FileType.NotFound
-
-
-_LOG: Final = logging.getLogger(__name__)
-QUIET_MS: Final = 3_600_000
-"""A writer that lives changes its folder's time far more often, where locks do not tell."""
-FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
-"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
-MARKER: Final = "handed-over"
-_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
-_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
-"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
 
 
 class StagingLock:

@@ -20,6 +20,9 @@ from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, SourceReader, SplitSource
 
+DEFAULT_SPLIT_SIZE: Final = 128 << 20
+"""Bytes; as Spark cuts files by default."""
+
 
 @dataclass(frozen=True)
 class FileEnumeratorProvider:
@@ -48,10 +51,6 @@ class FileSplitAssignerProvider:
     def locality_aware_split_assigner() -> "FileSplitAssignerProvider":
         """Assign splits of a reader's own host first; as no split's host is known, any reader gets the next one."""
         return FileSplitAssignerProvider(is_locality_aware=True)
-
-
-DEFAULT_SPLIT_SIZE: Final = 128 << 20
-"""Bytes; as Spark cuts files by default."""
 
 
 class FileSource(SplitSource):
