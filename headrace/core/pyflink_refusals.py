@@ -1,7 +1,7 @@
 """Names of PyFlink that Headrace refuses: importable, and refused where a program uses them, with what to use instead.
 
-There are names of Flink 1.x, names that stand for Java code, and those of the Table API and SQL, which are refused as
-soon as they are imported.
+There are names of Flink 1.x and names that stand for Java code. Names of the Table API and SQL, and those of PyFlink's
+link with its JVM, are refused as soon as they are imported.
 """
 
 from collections.abc import Callable
@@ -90,6 +90,16 @@ def refuse_name(name: str) -> NoReturn:
     )
 
 
+def refuse_internal_name(name: str) -> NoReturn:
+    """Refuse a name with which PyFlink reaches its JVM or marks its own code. Stands as `__getattr__`, as above."""
+    if name.startswith("_"):
+        raise AttributeError(f"there is no attribute '{name}'")
+    raise ProgramError(
+        f"{name} belongs to PyFlink's link with Flink's JVM, and there is no such JVM here: leave it out. What a "
+        "program sets through Java objects it sets with a Configuration, and errors are of headrace.HeadraceError"
+    )
+
+
 NO_SOURCE_FUNCTIONS: Final = (
     "give a Source to from_source, such as those of headrace.datastream.connectors"
 )
@@ -104,6 +114,7 @@ NO_INPUT_FORMATS: Final = (
 
 SourceFunction: Final = jvm_only("SourceFunction", NO_SOURCE_FUNCTIONS)
 SinkFunction: Final = jvm_only("SinkFunction", NO_SINK_FUNCTIONS)
+InputFormat: Final = jvm_only("InputFormat", NO_INPUT_FORMATS)
 AssignerWithPeriodicWatermarksWrapper: Final = jvm_only(
     "AssignerWithPeriodicWatermarksWrapper",
     "write a WatermarkStrategy with a TimestampAssigner, or with a WatermarkGenerator",
