@@ -62,6 +62,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
 +- connectors.files.paths: PathOutsideError
 +- connectors.files.sink.file_commit: FileCommitError
++- connectors.files.sink.staging: OutputDiskFullError
 +- connectors.files.sink.notes: NoteChangedError, NoteDamagedError, NoteLostError
 +- connectors.files.formats.splits: FileChangedError
 +- connectors.kafka.clients: KafkaError

@@ -14,7 +14,12 @@ import msgspec
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage.subtask_storage import digest_of
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.sink.staging import delete_file, make_staging_folder, remove_if_empty
+from headrace.connectors.files.sink.staging import (
+    FullDiskGuard,
+    delete_file,
+    make_staging_folder,
+    remove_if_empty,
+)
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     ClientLog,
@@ -228,9 +233,11 @@ class StagingKafkaWriter(SinkWriter):
         name = f"{context.subtask_index}-{context.attempt_number}-{self._token}-{self._file_count}"
         self._file_count += 1
         file_system, folder = file_system_of(self._folder)
-        make_staging_folder(file_system, folder, context.settings)
-        with file_system.open_output_stream(f"{folder}/{name}.arrow", compression=None) as stream:
-            stream.write(content)
+        with FullDiskGuard(context, folder):
+            make_staging_folder(file_system, folder, context.settings)
+            path = f"{folder}/{name}.arrow"
+            with file_system.open_output_stream(path, compression=None) as stream:
+                stream.write(content)
         return f"{self._folder}/{name}.arrow"
 
 

@@ -1,4 +1,9 @@
-"""Staging folders that nobody needs any more: a lock and a marker say whose they are, and who finds them clears up.
+"""Staging folders: they hold files of a sink before their commit, one hidden folder per attempt of a writer.
+
+    written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
+
+The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
+that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
 
 A writer holds a lock on its folder, of which the system lets go when its process ends, however it ends, and changes
 the folder's time every minute while it has files open. Before it hands files over to a snapshot it leaves a marker
@@ -10,20 +15,15 @@ there, with the folder of the job's checkpoints in it. So a writer that begins, 
 
 The staging folders of DataFrame sinks, next to their targets, are swept in the same way, all after a week. On file
 systems that are not local or have no locks, nothing is swept.
-
-Staging folders hold files before their commit: one hidden folder per attempt of a writer, below the sink's own.
-
-    written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
-
-The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
-that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,8 @@ from headrace.checkpoint.storage.checkpoint_storage import job_folder
 from headrace.checkpoint.storage.file_systems import is_there
 from headrace.connectors.files.paths import is_link
 from headrace.core.config import Settings
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.ids import size_text
 from headrace.core.randomness import system_random
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import owner_of_sink
@@ -46,6 +47,7 @@ PENDING: Final = ".pending"
 HIDDEN_PREFIX: Final = ".headrace-"
 _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
 _LOG: Final = logging.getLogger(__name__)
+_FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "its user's quota is used up"}
 QUIET_MS: Final = 3_600_000
 """A writer that lives changes its folder's time far more often, where locks do not tell."""
 FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
@@ -56,9 +58,46 @@ _BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
 """Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
 
 
+class OutputDiskFullError(HeadraceError):
+    """The disk on which a sink writes is full, or the quota of its user is used up."""
+
+    domain, recoverable, repeats = ErrorDomain.EXTERNAL, True, True
+
+    def __init__(self, operator_name: str, folder: str, reason: str) -> None:
+        super().__init__(
+            f"the sink '{operator_name}' cannot write to {folder}: {reason}; make room there, or have the sink write "
+            "to a folder on another disk"
+        )
+        self.folder = folder
+
+
+class FullDiskGuard:
+    """Context in which a sink writes below `folder`: raises OutputDiskFullError where there is no room. Reusable."""
+
+    def __init__(self, context: SubtaskContext, folder: str) -> None:
+        self._operator_name = context.operator_name
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        reason = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        if reason is not None:
+            reason = f"{reason} ({_free_text(self._folder)})"
+            raise OutputDiskFullError(self._operator_name, self._folder, reason) from error
+
+
+def _free_text(folder: str) -> str:
+    """Return how much is free where a folder is, or would be."""
+    place = Path(folder)
+    there = next((one for one in (place, *place.parents) if one.exists()), Path("/"))
+    return f"{size_text(shutil.disk_usage(there).free)} free"
+
+
 @dataclass(frozen=True)
 class StagingFolder:
-    """A folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
+    """Staging folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
 
     owner: str
     subtask_index: int
