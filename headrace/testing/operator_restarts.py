@@ -1,7 +1,7 @@
-"""Runs of an operator that fails and comes back after every step: as it was, and at other parallelisms.
+"""Runs an operator that fails and is restored after every step, as it was and at other parallelisms.
 
-What a step puts out must be what an undisturbed operator puts out in it. The order is left open: timers of one time
-fire in any, and keys are on several subtasks.
+A step must emit what an undisturbed operator emits in it. The order is left open: timers of one time fire in any, and
+keys are on several subtasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from headrace.testing.operator_harness import (
 _PARALLELISMS: Final = (3, 2, 1, 5)
 
 StepOutput = dict[str, list[str]]
-"""What a step has put out: rows in no order, by side output ("" is the main one)."""
+"""Rows that a step has emitted, in no order, by side output ("" is the main one)."""
 
 
 def assert_same_with_restarts(
@@ -73,10 +73,10 @@ def _rescaled(
     parts = [old.snapshot() for old in olds]
     merged = OperatorSubtaskState(tuple(chunk for part in parts for chunk in part.chunks))
     for old in olds:
-        old.operator.close()
+        old.close()
     news = [create() for _ in range(parallelism)]
     for index, new in enumerate(news):
-        new.operator.close()
+        new.close()
         new.timers.forget_all()
         new.timers.advance_to(olds[0].clock.now_ms())
         new.watermark_ms = olds[0].watermark_ms
