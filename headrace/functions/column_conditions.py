@@ -22,7 +22,7 @@ class ValueRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are only nulls."""
+        """Return whether there are only nulls."""
         return self.smallest is None
 
 
@@ -88,7 +88,7 @@ class Or(ColumnCondition):
 
 
 def _compare_alike(known: Any, value: Any) -> bool:
-    """Whether two values compare here as they do in columns, where one of them is cast to the other's type."""
+    """Return whether two values compare here as they do in columns, where one of them is cast to the other's type."""
     if isinstance(known, float) != isinstance(value, float):
         # An integer becomes a floating number there, and may be rounded.
         is_exact = isinstance(value, int | float) and abs(value) <= _EXACT_INTEGERS

@@ -1,7 +1,6 @@
 """Evictors: remove records from a window before or after its function is called.
 
-A window with an evictor keeps every record with its timestamp, also where a reduce or aggregate function could have
-folded them as they came.
+A window with an evictor keeps every record with its timestamp, although a reduce or aggregate function could fold them.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +24,7 @@ class TimestampedValue(NamedTuple):
     timestamp: int
 
     def has_timestamp(self) -> bool:
-        """Whether the stream has event time."""
+        """Return whether the stream has event time."""
         return self.timestamp != MIN_TIMESTAMP
 
 

@@ -1,4 +1,4 @@
-"""Functions over two streams that are brought together: pairs within a window or an interval, or a window's two sides.
+"""Functions over two joined streams: they get pairs of records of a window or an interval, or both sides of a window.
 
 Wherever JoinFunction or CoGroupFunction is taken, a plain callable with the same arguments is taken too.
 """
@@ -80,11 +80,11 @@ class TaggedUnion:
         return TaggedUnion(value, False)
 
     def is_one(self) -> bool:
-        """Whether it is of the first stream."""
+        """Return whether it is of the first stream."""
         return self._is_one
 
     def is_two(self) -> bool:
-        """Whether it is of the second stream."""
+        """Return whether it is of the second stream."""
         return not self._is_one
 
     def get_one(self) -> Any:

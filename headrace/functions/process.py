@@ -1,9 +1,7 @@
-"""Functions with a context: timestamps, timers, side outputs, keyed and broadcast state.
+"""Functions with a context: timestamps, timers, side outputs, keyed and broadcast state, contents of windows.
 
 Contexts are interfaces here; operators implement them. Results are yielded or returned in an iterable; `(tag, value)`
 with an OutputTag goes to that side output.
-
-Functions over the contents of a window, with and without key, with and without context.
 """
 
 import enum

@@ -1,19 +1,17 @@
-"""Interface of sources: a description that is shipped, and the reader that each subtask makes of it.
+"""Source: a description that is shipped, the reader that each subtask makes of it, and the enumerator of its splits.
 
 A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it returns
 NOTHING_AVAILABLE and has `context.wake` called, by any thread, once there are records again.
-Source: Flink FLIP-27, Source and SourceReader.
 
-SplitEnumerator: finds the splits of a source and shares them out, in the JobMaster; the other half of a reader.
+A SplitEnumerator finds splits and assigns them to readers, in the JobMaster; SplitReader is the base of such readers:
 
     source ── enumerator() ──► (name, payload) ── entry point ──► SplitEnumerator ── assign_splits ──► readers
                                                                         ▲───── request ◄────────────────┘
 
 An enumerator is made from its name and from bytes, so that nothing of a user is loaded in the JobMaster. All its
-methods run on the JobMaster's main thread and return at once; what may block goes through `context.call_async`.
-Source: Flink FLIP-27, SplitEnumerator and SplitEnumeratorContext.
+methods run on the JobMaster's main thread and return at once; calls that may block go through `context.call_async`.
 
-SplitReader: base of readers that get their splits from an enumerator. Source: Flink SourceReaderBase.
+Source: Flink FLIP-27, Source, SourceReader, SplitEnumerator, SourceReaderBase.
 """
 
 import enum
@@ -37,7 +35,7 @@ SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
 
 
 class Boundedness(enum.Enum):
-    """Whether a source ends by itself."""
+    """Return whether a source ends by itself."""
 
     BOUNDED = "BOUNDED"
     CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
@@ -119,7 +117,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def boundedness(self) -> Boundedness:
-        """Whether it ends by itself."""
+        """Return whether it ends by itself."""
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -332,7 +330,7 @@ class SplitReader(SourceReader):
     def __init__(self, context: SubtaskContext) -> None:
         self.context = context
         self.has_no_more_splits = False
-        """Whether the enumerator has nothing left for this reader."""
+        """Return whether the enumerator has nothing left for this reader."""
 
     def start(self) -> None:
         """Tell the enumerator that there is a reader; whoever overrides this calls it first."""

@@ -18,7 +18,7 @@ class UpdateType(enum.Enum):
 
 
 class StateVisibility(enum.Enum):
-    """Whether an expired value that is still there may be read."""
+    """Return whether an expired value that is still there may be read."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1

@@ -1,10 +1,10 @@
-"""WatermarkStrategy, which programs write: how records get their event time, and how watermarks are made of it.
+"""WatermarkStrategy: assigns event times to records and makes watermarks of them.
 
-Generators of watermarks, and the detector of silent inputs: those that programs write, and the pure built-in ones.
+Holds the generators of watermarks, those that programs write and the built-in ones, and the detector of silent inputs.
+They know no clock: events, timestamps and readings come in, watermarks go out. Event time may also be taken out of a
+column, for whole batches at once.
 
-They know no clock: events, timestamps and readings come in, watermarks go out.
-
-Event time out of a column: for whole batches at once, without touching rows.
+Source: Flink WatermarkStrategy, WatermarkGenerator.
 """
 
 from abc import ABC, abstractmethod

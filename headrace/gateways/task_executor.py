@@ -237,7 +237,7 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def can_be_released(self) -> bool:
-        """Whether no partition here is still to be read."""
+        """Return whether no partition here is still to be read."""
         ...
 
     async def shut_down(self, cause: str) -> Acknowledge:

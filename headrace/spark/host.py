@@ -110,7 +110,7 @@ class SparkHost:
 
     @property
     def has_lost_session(self) -> bool:
-        """Whether its session was stopped: jobs need another host."""
+        """Return whether its session was stopped: jobs need another host."""
         return is_stopped(self.session.context)
 
     @property
@@ -124,7 +124,7 @@ class SparkHost:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the number of slots cannot change: everything runs on this machine."""
+        """Return whether the number of slots cannot change: everything runs on this machine."""
         return self._kind.is_local
 
     @property

@@ -431,7 +431,7 @@ class OperatorHarness:
 
     @property
     def has_keyed_inputs(self) -> bool:
-        """Whether every input has keys, so that several subtasks can share the work."""
+        """Return whether every input has keys, so that several subtasks can share the work."""
         return bool(self.types.inputs) and all(one.key_type for one in self.types.inputs)
 
     def batch(self, step: Rows) -> RecordBatch:

@@ -1,4 +1,4 @@
-"""The law that every operator obeys: cuts, forms, failures and parallelism change nothing that it puts out.
+"""Runs an operator in every way that must give the same output: cuts, forms, failures and parallelism change nothing.
 
 `run_all_ways` carries out the same steps several times: rows in batches of every size, as Python values and as
 columns, with a restart from a snapshot after each step, and at another parallelism at each step.

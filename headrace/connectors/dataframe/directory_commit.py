@@ -1,12 +1,12 @@
-"""DirectoryCommit: files that some writer makes in a folder of their own join a folder of results, once for each id.
+"""DirectoryCommit: moves files from a folder of their own into a folder of results, once for each checkpoint id.
 
     nothing ──► written apart ──► NOTED: these files belong to id n ──► moved ──► noted as done
                     └── a crash: written again              └── a crash: the rest is moved
 
-The note lies in the folder of results. It is the point from which id n counts; before it, nothing was seen of n.
+The note lies in the folder of results. From the note on id n counts as committed; before it, no file of n is visible.
 
 Each attempt writes apart in a folder of its own, which the note names: a driver that was taken for dead and goes on
-must not delete, or write into, what its successor has noted.
+must not delete, or write into, the files that its successor has noted.
 """
 
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class DirectoryCommit:
         self._delete_attempts(scope, checkpoint_id)
 
     def has_committed(self, scope: str) -> bool:
-        """Whether anything was committed in the scope."""
+        """Return whether anything was committed in the scope."""
         return self._notes(scope).read() is not None
 
     def last_committed(self, scope: str) -> int | None:

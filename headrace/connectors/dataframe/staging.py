@@ -34,7 +34,7 @@ from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 
 def has_checkpoints(settings: Settings) -> bool:
-    """Whether a job takes checkpoints by itself, so that what is prepared is committed with them."""
+    """Return whether a job takes checkpoints by itself, so that what is prepared is committed with them."""
     return settings.duration_ms(INTERVAL) > 0
 
 
@@ -217,7 +217,7 @@ def _lock_on(file_system: Any, directory: str, context: SubtaskContext) -> Stagi
 
 
 def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:
-    """Whether a file in the staging folder is of an attempt of the same subtask before the one that staged `part`."""
+    """Return whether a staged file is of an attempt of the same subtask before the one that staged `part`."""
     pieces = name.split("-")
     return (
         len(pieces) == 5

@@ -1,12 +1,10 @@
-"""Names within a folder, and nowhere else: what a note or a committable names is looked at before it is used.
+"""Paths and URIs of files: finds their file system, lists the files below them, and syncs local ones to disk.
 
-Whoever may write in a sink's folder could otherwise have the driver delete, or publish, files of its user elsewhere.
+`place_below` keeps names within a folder. Notes and committables name files: whoever may write in a sink's folder could
+otherwise have the driver delete, or publish, files of its user elsewhere.
 
-Paths and URIs of files: which file system holds them, and which files a path stands for.
-
-Also syncs local files to disk, so that they survive a loss of power: their bytes and, separately, their names.
-
-Other file systems answer for what they have taken, so that nothing is to be done there.
+Local files survive a loss of power only once their bytes and their names are synced; other file systems answer for
+what they have taken.
 """
 
 import os
@@ -53,7 +51,7 @@ def place_below(file_system: Any, folder: str, name: str) -> str:
 
 
 def is_link(file_system: Any, path: str) -> bool:
-    """Whether a path is itself a link of a local file system."""
+    """Return whether a path is itself a link of a local file system."""
     return isinstance(file_system, fs.LocalFileSystem) and os.path.islink(path)
 
 

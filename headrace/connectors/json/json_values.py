@@ -37,13 +37,13 @@ from headrace.core.types.type_info import (
 Conversion = Callable[[Any], Any]
 
 BAD_VALUE: Final = (ValueError, TypeError, ArithmeticError, AttributeError, RecursionError)
-"""What a conversion raises for a value that does not fit."""
+"""Exceptions of a conversion for a value that does not fit."""
 
 _INTEGER_BITS: Final = {
     BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64,
 }  # fmt: skip
 _FLOAT_MAX: Final = 3.4028235677973362e38
-"""What is larger has no float of 32 bits but infinity: the largest one, and half of the last place."""
+"""The largest float of 32 bits and half of its last place: a larger number is infinity."""
 _JAVA_DIGITS_MIN: Final = 1e-3
 _JAVA_DIGITS_END: Final = 1e7
 """From the one to before the other Java writes numbers without an exponent, with the same digits as msgspec."""
@@ -84,7 +84,7 @@ def json_writer(type_info: TypeInformation) -> Callable[[Any], bytes]:
 
 
 def holds_decimals(type_info: TypeInformation) -> bool:
-    """Whether numbers must be parsed exactly."""
+    """Return whether numbers must be parsed exactly."""
     match type_info:
         case RowTypeInfo():
             return any(map(holds_decimals, type_info.field_types))

@@ -14,7 +14,7 @@ from headrace.connectors.kafka.offsets import KafkaTopicPartition
 from headrace.core.errors import ErrorDomain, HeadraceError, HostError
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""How long one question to the brokers may take."""
+"""Time that brokers may take to answer one request."""
 _LOG: Final = logging.getLogger(__name__)
 _FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 

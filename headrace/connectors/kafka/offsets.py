@@ -99,7 +99,7 @@ class KafkaPartitionSplit:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left to read."""
+        """Return whether nothing is left to read."""
         return self.stopping_offset is not None and self.offset >= self.stopping_offset
 
     def encoded(self) -> SourceSplit:

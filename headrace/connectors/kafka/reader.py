@@ -30,7 +30,7 @@ from headrace.functions.source import (
 RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""
 POLL_INTERVAL_MS: Final = 10
-"""How long a reader waits before it looks again: the client has no way to say that there is something."""
+"""Time between two polls of a client without records: it has no way to say that there are some."""
 
 
 class KafkaReader(SplitReader):

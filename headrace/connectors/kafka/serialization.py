@@ -1,7 +1,4 @@
-"""Serialization of a record as one of Kafka's: topic, key and value.
-
-Source: Flink KafkaRecordSerializationSchema.
-"""
+"""KafkaRecordSerializationSchema: makes a record's topic, key and value. Source: Flink's class of that name."""
 
 from collections.abc import Callable
 from typing import Any

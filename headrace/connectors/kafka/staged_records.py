@@ -1,6 +1,6 @@
-"""Records that wait for their transaction: as bytes within a committable, or in a file that it names.
+"""Staged records wait for their transaction, as bytes within a committable or in a file that it names.
 
-They are serialised by the task, so that nothing of a user's runs where they are committed.
+The task serialises them, so that nothing of a user's runs where they are committed.
 """
 
 import re

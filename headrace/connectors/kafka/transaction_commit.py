@@ -1,9 +1,9 @@
 """KafkaCommitter: writes the records of a checkpoint in one transaction, together with a record that says so.
 
 Transactions are as short as the writing: none stays open while a job is down, so none can time out and lose data, and
-no reader of committed records waits for one. What an earlier driver left open is aborted when the producer is made.
-
-The control topic of a sink that writes in transactions: it is made, and read from its beginning to its end.
+no reader of committed records waits for one. A transaction that an earlier driver left open is aborted when the
+producer is made. The record goes to the sink's control topic, which `Brokers` makes where it is missing and reads from
+its beginning to its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -37,7 +37,7 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import SinkWriter, owner_of_sink
 
 WRITE_TIMEOUT_S: Final = 120.0
-"""How long brokers may take to acknowledge what waits, or to commit a transaction."""
+"""Time that brokers may take to acknowledge waiting records, or to commit a transaction."""
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's own, for `message.timeout.ms`."""
 FILE_SIZE_BYTES: Final = 2 * 1024 * 1024

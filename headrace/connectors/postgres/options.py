@@ -1,14 +1,12 @@
 """Options of a JdbcSink: the database's address, and the size of batches.
 
+Also connects to PostgreSQL (the only import of psycopg), translates statements from JDBC's `?` to psycopg's form, and
+defines the messages between the sink's writers and its committer, with the tables that they share:
+
+    headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
+    headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
+
 Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
-
-Also connects to PostgreSQL (the only import of psycopg), and translates statements with JDBC's `?` for each column of
-a record to psycopg's form.
-
-Defines the messages between JdbcSink's writers and its committer, and the tables that they share:
-
-headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
-headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
 """
 
 import re
@@ -191,7 +189,7 @@ def connect(options: JdbcConnectionOptions) -> Any:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether another connection may do better: the server went away, or could not be reached."""
+    """Return whether another connection may do better: the server went away, or could not be reached."""
     return isinstance(error, psycopg_client().OperationalError)
 
 

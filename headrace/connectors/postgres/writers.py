@@ -1,9 +1,10 @@
-"""DirectWriter: runs the statement for each record, in batches, and commits each batch: at least once.
+"""Writers of a JdbcSink: DirectWriter commits each batch, StagingTableWriter keeps rows until their checkpoint.
 
-Rows that are written twice after a failure are correct only if the statement is idempotent: an upsert by a key.
+DirectWriter writes at least once: rows that come twice after a failure are correct only if the statement is idempotent,
+such as an upsert by a key. StagingTableWriter keeps rows in a table of the target's own database, from which the
+committer moves them.
+
 Source: Flink JdbcOutputFormat.
-
-StagingTableWriter: rows wait in a table of the target's own database until their checkpoint is complete.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
-"""SocketSource: the lines that a server sends, at most once. Source: Flink SocketTextStreamFunction.
+"""SocketSource: reads the lines that a server sends, at most once.
 
-SocketLines: connects, reads, and cuts what comes into lines, on a thread of its own.
+SocketLines connects, reads, and cuts bytes into lines, on a thread of its own.
+
+Source: Flink SocketTextStreamFunction.
 """
 
 import contextlib
@@ -75,7 +77,7 @@ class SocketLines:
 
     @property
     def has_ended(self) -> bool:
-        """Whether every line was taken and none will follow."""
+        """Return whether every line was taken and none will follow."""
         with self._room:
             return self._has_ended and not self._lines
 

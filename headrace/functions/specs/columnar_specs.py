@@ -1,7 +1,7 @@
 """Specs of vectorised keyed operators, and the columns that pass between their local and global phases.
 
-A two-phase aggregation runs once before the exchange, over the rows that a subtask happens to hold, and again behind
-it, over these partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
+A two-phase aggregation runs once before the exchange, over the rows of each subtask, and again after it, over these
+partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class EventTimeWindows:
 
     @property
     def is_until_end_of_input(self) -> bool:
-        """Whether there is one window only, which ends with the input: see END_OF_INPUT."""
+        """Return whether there is one window only, which ends with the input: see END_OF_INPUT."""
         return self.size == MAX_WATERMARK
 
     def last_due(self, watermark_ms: int) -> int:
@@ -123,7 +123,7 @@ def _partial_type(aggregate: ColumnAggregate, columns: pa.Schema) -> pa.DataType
 def can_be_sliced(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> bool:
-    """Whether halves of these aggregates merge to the very same result, however rows were cut."""
+    """Return whether halves of these aggregates merge to the very same result, however rows were cut."""
     return slicing_obstacle(aggregates, key_columns, columns) is None
 
 

@@ -1,4 +1,4 @@
-"""Specs of windows and joins: operators that bring together records of the same time."""
+"""Specs of windows and joins, operators over records of the same time."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

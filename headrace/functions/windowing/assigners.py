@@ -1,8 +1,9 @@
-"""Window assigners: assign records to windows. Base classes, global and count windows, and users' own assigners.
+"""Window assigners: assign records to windows.
 
-Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
+There are tumbling and sliding windows of fixed size, by event time or by the clock, sessions, which each record opens
+and which merge while the gaps between records last, global windows, count windows, and the bases of users' own.
 
-Assigners of sessions: windows that each record opens and that grow together while the gaps between records last.
+Source: Flink WindowAssigner and its subclasses.
 """
 
 import enum
@@ -76,7 +77,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows follow timestamps rather than the clock."""
+        """Return whether windows follow timestamps rather than the clock."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -207,7 +208,7 @@ class CountSlidingWindowAssigner(CountWindowAssigner[T]):
 
 
 class WindowStagger(enum.Enum):
-    """Whether the windows of all subtasks end at once, or spread over time so that not all fire together."""
+    """Return whether the windows of all subtasks end at once, or spread over time so that not all fire together."""
 
     ALIGNED = "aligned"
     """At once."""

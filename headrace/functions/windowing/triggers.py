@@ -1,10 +1,10 @@
 """Triggers: decide when a window's function is called with its contents, and when these are purged.
 
-Triggers that fire again and again, every interval of event time or of the clock.
+Some fire once, at the end of a window or at a count; continuous ones fire at every interval of event time or of the
+clock; ProcessingTimeoutTrigger adds a timeout to another trigger; DeltaTrigger fires when the distance of two records,
+a DeltaFunction, exceeds a threshold.
 
-ProcessingTimeoutTrigger: another trigger, and a time by the clock after which a window fires all the same.
-
-Also DeltaFunction, the distance of two records, and the trigger that fires when it exceeds a threshold.
+Source: Flink Trigger and its subclasses.
 """
 
 import enum
@@ -40,11 +40,11 @@ class TriggerResult(enum.Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Whether the window's function is called."""
+        """Return whether the window's function is called."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the contents are dropped."""
+        """Return whether the contents are dropped."""
         return self.value[1]
 
 
@@ -106,7 +106,7 @@ class Trigger(ABC, Generic[T, W]):
         """An event-time timer set through the context is due."""
 
     def can_merge(self) -> bool:
-        """Whether it works with windows that merge."""
+        """Return whether it works with windows that merge."""
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
@@ -375,7 +375,7 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
             self.register_next_fire_timestamp(start, window, ctx, state)
 
     def _take_due(self, time: int, ctx: TriggerContext) -> bool:
-        """Whether to fire at `time`, which is then no longer waited for."""
+        """Return whether to fire at `time`, which is then no longer waited for."""
         state = self._fire_state(ctx)
         if state.get() != time:
             return False

@@ -81,7 +81,7 @@ def make_folder_of_copies(settings: Settings) -> str:
 
 
 def is_passing(copy_path: str) -> bool:
-    """Whether a copy need not outlive the driver, whose memory holds the checkpoints too."""
+    """Return whether a copy need not outlive the driver, whose memory holds the checkpoints too."""
     return Path(copy_path).parent.name.startswith(_PASSING)
 
 

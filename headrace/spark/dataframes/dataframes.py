@@ -1,4 +1,4 @@
-"""DataFrames as streams: the registry in the driver, and the source that names one of its DataFrames."""
+"""DataFrames as streams: keeps the program's DataFrames by name in the driver, and makes sources that refer to them."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,12 +1,11 @@
-"""Plans the Spark job that pushes a DataFrame: fixed batches, partitions known beforehand, no pandas needed.
+"""Pushes a DataFrame: plans the Spark job, and runs in its tasks, which send each partition to its subtask.
 
-What runs in the Spark tasks that push a DataFrame: each sends its partition to the subtask that has it.
+Batches are of a fixed size, partitions are known beforehand, and no pandas is needed.
 
-Whether a DataFrame gives the same rows in the same order each time it is computed, and how to make it so.
-
-What Spark plans as a scan of files or a range, with filters, projections and unions above it, is read again row by row.
-A shuffle, a join, an RDD, a table of another system or a random number is not: rows would come in another order, or be
-others. Such a DataFrame is written to files once, and read from there.
+`unrepeatable_part` tells whether a DataFrame gives the same rows in the same order each time it is computed. A plan
+that scans files or a range, with filters, projections and unions above it, does so row by row. A shuffle, a join, an
+RDD, a table of another system or a random number does not: rows would come in another order, or be others. Such a
+DataFrame is written to files once, and read from there.
 """
 
 import hashlib
@@ -41,7 +40,7 @@ PINNED_SETTINGS: Final[Mapping[str, str]] = {
 
 _LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
 _SPARK_SYNTAX: Final = frozenset(".`*")
-"""What a column's name holds that Spark reads as more than a name."""
+"""Characters that Spark reads as more than part of a column's name."""
 _planning: Final = threading.Lock()
 _RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
 RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
@@ -115,7 +114,7 @@ def with_plain_names(df: DataFrame) -> DataFrame:
 
 
 def has_plain_names(names: Sequence[str]) -> bool:
-    """Whether each of the names, as it is, means one column to Spark."""
+    """Return whether each of the names, as it is, means one column to Spark."""
     is_unique = len({name.upper().casefold() for name in names}) == len(names)
     return is_unique and not any(_SPARK_SYNTAX.intersection(name) for name in names)
 

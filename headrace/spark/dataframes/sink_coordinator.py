@@ -1,4 +1,4 @@
-"""Commits a DataFrame sink of a job without checkpoints: all staged files become one Spark write at its end.
+"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, by one Spark write at its end.
 
 With checkpoints, `committer` writes with each of them.
 """

@@ -39,7 +39,7 @@ AUTHENTICATION: Final[Mapping[str, str]] = {
     _CIPHER: "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
 }
-"""What a session that we start is given, unless the user gave another value."""
+"""Settings of a session that we start, unless the user gave another value."""
 
 ALLOW_UNAUTHENTICATED: Final = ConfigOption(
     "headrace.spark.allow-unauthenticated",
@@ -166,7 +166,7 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:
-    """Whether only this host reaches what the application listens on."""
+    """Return whether only this host reaches what the application listens on."""
     master = conf.get("spark.master", "")
     places = standalone_places(master) or ()
     is_here = parse_master(master, 1).is_local or bool(places)

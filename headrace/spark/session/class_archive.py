@@ -1,6 +1,6 @@
-"""Spark's classes as a JVM has them in memory, stored once per machine: a driver that maps them starts sooner.
+"""Class archive: Spark's classes as a JVM has them in memory, stored once per machine, so that a driver starts sooner.
 
-More than half of what it takes to start Spark is reading, checking and linking some eleven thousand classes. Java's
+More than half of the time to start Spark goes into reading, checking and linking some eleven thousand classes. Java's
 class data sharing keeps the outcome in a file. A JVM that finds another Java, Spark or class path than the file was
 made with starts as if there were none, and so it does with a damaged one.
 Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html

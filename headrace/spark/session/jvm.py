@@ -1,13 +1,10 @@
-"""Functions for the few facts that only Spark's JVM knows; they also recognise its death.
+"""The driver's JVM: starts and ends it, asks it for facts, recognises its death, and filters its noise.
 
-The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good.
-
-Noise of the driver's JVM: what it writes to its standard error, and py4j's tracebacks when it is gone.
-
-Standard error is passed on, but for one line, and remembered while Spark starts.
-
-Spark's launcher asks every JVM for an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra),
-and Java warns of it with no way to say that it is known. Leaving the module out would change what Spark does.
+It is started so that a signal to the program does not end it before its time, and it is ended for good. Its standard
+error is passed on, without one line, and remembered while Spark starts. The line: Spark's launcher asks every JVM for
+an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra), and Java warns of it with no way to
+say that it is known. Leaving the module out would change what Spark does. Tracebacks of py4j are dropped when the JVM
+is gone.
 """
 
 import contextlib
@@ -68,7 +65,7 @@ def jvm_context(context: SparkContext) -> Any:
 
 
 def is_stopped(context: SparkContext) -> bool:
-    """Whether `context` was stopped from Python."""
+    """Return whether `context` was stopped from Python."""
     return getattr(context, "_jsc", None) is None
 
 
@@ -180,7 +177,7 @@ class DeferredInterrupts:
 
 
 def has_jvm_ended() -> bool:
-    """Whether the JVM that was started for us has ended, or ends within a second: a call of it has just failed."""
+    """Return whether the JVM that was started for us has ended, or ends within a second. Asked after a failed call."""
     process: subprocess.Popen[bytes] | None = getattr(
         getattr(SparkContext, "_gateway", None), "proc", None
     )

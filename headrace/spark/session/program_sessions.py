@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MASTER: Final = "spark.master"
 _APPLICATION_NAME: Final = "spark.app.name"
 _SUBMITTED_UNASKED: Final = {_MASTER: "local[*]", "spark.ui.showConsoleProgress": "true"}
-"""What spark-submit sets by itself where nobody asked for anything."""
+"""Settings that spark-submit makes by itself where nobody asked for any."""
 
 
 class UnobeyedSettingError(HostError):

@@ -1,10 +1,8 @@
 """The SparkSession that hosts us: borrowed where the program has one, else created with the settings we need.
 
-Something to do before a Spark session ends, whoever stops it.
-
-A Spark home of a session's own: Spark's installation by links, and a `work` folder that ends with the session.
-
-The workers of `local-cluster` obey no setting here: executors' directories are in `work` of the driver's SPARK_HOME.
+Calls may be registered for the end of the session, whoever stops it. A session on `local-cluster` gets a Spark home of
+its own, which is Spark's installation by links and a `work` folder that ends with the session: these workers put the
+directories of executors into `work` of the driver's SPARK_HOME, whatever their settings say.
 Source: https://github.com/apache/spark, core/src/main/scala/org/apache/spark/deploy/worker/Worker.scala
 """
 
@@ -340,7 +338,7 @@ def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> Non
 
 
 def _is_of_ended_jvm(error: BaseException) -> bool:
-    """Whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
+    """Return whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
     return not isinstance(error, Py4JJavaError) and has_jvm_ended()

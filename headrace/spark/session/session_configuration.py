@@ -1,6 +1,6 @@
 """Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure.
 
-Settings that no host could obey, refused before Spark is started for nothing.
+Settings that no host could obey are refused before Spark is started.
 """
 
 import re

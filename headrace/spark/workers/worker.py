@@ -42,7 +42,7 @@ from headrace.spark.workers.worker_watch import (
 )
 
 SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
-"""Where Spark gives executors its secret; their children inherit it."""
+"""Environment variable in which Spark gives executors its secret; their children inherit it."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Final, TextIO
 from headrace.core.private_values import DiscreetFormatter
 
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
-"""Where Spark names the scratch directories of an executor, separated by commas."""
+"""Environment variable in which Spark names the scratch directories of an executor, separated by commas."""
 
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
@@ -31,7 +31,7 @@ SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
 """Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
 _OVERHEAD_MIN_BYTES: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
-"""What Spark takes where nothing is set; on Kubernetes for applications that are not the JVM's alone."""
+"""Spark's defaults; on Kubernetes those for applications that are not the JVM's alone."""
 _UNITS: Final = {
     "": 20,
     "b": 0,

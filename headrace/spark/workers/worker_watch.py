@@ -20,7 +20,7 @@ from typing import Final
 from headrace.core.threads import start_thread
 
 WATCH_INTERVAL_MS: Final = 500
-"""How often the parent is looked at; a hang-up of the JVM is noticed at once."""
+"""Interval at which the parent is looked at; a hang-up of the JVM is noticed at once."""
 
 _PR_SET_PDEATHSIG: Final = 1
 # Linux only; `select` does not name it in Python 3.11.
@@ -40,7 +40,7 @@ def die_with_parent(parent_pid: int) -> bool:
 
 
 def is_spark_process(pid: int) -> bool:
-    """Whether `pid` looks like a forking daemon or a JVM: whoever adopts an orphan looks like neither.
+    """Return whether `pid` looks like a forking daemon or a JVM: whoever adopts an orphan looks like neither.
 
     A worker whose daemon died between the fork and its first line of code is an orphan from the start. True where
     this cannot be told.

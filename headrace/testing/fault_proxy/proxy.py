@@ -32,7 +32,7 @@ from headrace.testing.fault_proxy.injector import (
 from headrace.testing.fault_proxy.rules import Direction, FaultRule
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""Where rules hold so much of one direction back, no more of it is read."""
+"""Bytes of one direction that rules may hold back before no more of it is read."""
 UNSENT_BYTES_MAX: Final = 1 << 20
 """Nor where so much waits for a receiver that does not take it."""
 _READ_BYTES: Final = 256 * 1024
@@ -63,7 +63,7 @@ class Address:
         return cls(host.strip("[]"), int(port))
 
     def is_same_place(self, other: "Address") -> bool:
-        """Whether who dials `other` comes to a listener of this address. Looks names up; may block."""
+        """Return whether who dials `other` comes to a listener of this address. Looks names up; may block."""
         if self.path is not None or other.path is not None:
             paths = [None if each.path is None else realpath(each.path) for each in (self, other)]
             return paths[0] == paths[1]
@@ -77,7 +77,7 @@ class Address:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether only processes of this machine reach a listener there; see `tls.is_loopback`."""
+        """Return whether only processes of this machine reach a listener there; see `tls.is_loopback`."""
         return self.path is not None or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -231,7 +231,7 @@ async def _refuse(writer: asyncio.StreamWriter, reason: OSError) -> None:
 
 
 async def _is_answered(path: str) -> bool:
-    """Whether somebody listens at a Unix socket."""
+    """Return whether somebody listens at a Unix socket."""
     try:
         _, writer = await asyncio.open_unix_connection(path)
     except OSError:

@@ -3,13 +3,13 @@
 A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
 untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.
 
-Rules as short texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
+As texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
 
-rule      = action [amount] [frame] {key=value}
-action    = a word of `rules.ACTIONS`
-amount    = the value of the action's first key, without the key: `delay 100ms`, `cut 7`
-frame     = the name of a frame class of the protocol
-key       = one of the action, or of the selector
+    rule      = action [amount] [frame] {key=value}
+    action    = a word of `rules.ACTIONS`
+    amount    = the value of the action's first key, without the key: `delay 100ms`, `cut 7`
+    frame     = the name of a frame class of the protocol
+    key       = one of the action, or of the selector
 """
 
 import dataclasses
@@ -159,7 +159,7 @@ class FrameSelector:
     count: int | None = None  # at most so many
 
     def fits(self, direction: Direction, cut: SplitFrame) -> bool:
-        """Whether the frame itself is meant, before anything is counted or drawn."""
+        """Return whether the frame itself is meant, before anything is counted or drawn."""
         if cut.is_opening or self.direction not in (None, direction):
             return False
         frame = cut.frame

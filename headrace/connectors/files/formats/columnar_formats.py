@@ -141,7 +141,7 @@ def read_extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> Read
 
 
 def _has_codes(column: Any, column_bytes: int, row_count: int) -> bool:
-    """Whether no text stands in the place of a row, which would take four bytes before the text itself."""
+    """Return whether no text stands in the place of a row, which would take four bytes before the text itself."""
     return column.has_dictionary_page and column_bytes < _CODED_ROW_BYTES * row_count
 
 
@@ -152,7 +152,7 @@ def _columns_of(group: Any, names: Collection[str]) -> Iterator[Any]:
 
 
 def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
-    """Whether a column's values are ordered as its statistics are."""
+    """Return whether a column's values are ordered as its statistics are."""
     kinds = pa.types
     one = stored.field(field.name).type
     stored_type = one.value_type if kinds.is_dictionary(one) else one

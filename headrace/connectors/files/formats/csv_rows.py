@@ -1,4 +1,4 @@
-"""Rows of CSV files whose dialect a CsvSchema says: cut out of text, and made values of columns.
+"""Reads rows of CSV files by a CsvSchema: cuts text into fields, and makes column values of them.
 
 Source: Flink CsvReaderFormat; Jackson CsvParser.
 """

@@ -1,4 +1,4 @@
-"""CSV files of columns, written as a CsvSchema says. Source: Flink CsvBulkWriter; Jackson CsvGenerator."""
+"""Writes columns as CSV files by a CsvSchema. Source: Flink CsvBulkWriter; Jackson CsvGenerator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from headrace.connectors.files.formats.splits import FileSplit
 CHUNK_SIZE_BYTES: Final = 256 * 1024
 _NEWLINE: Final = b"\n"
 _OF_DECOMPRESSION: Final = re.compile("compress|inflate", re.IGNORECASE)
-"""What Arrow's errors of its codecs say, and those of a disk or a store do not."""
+"""Texts in errors of Arrow's codecs that errors of a disk or a store do not have."""
 
 
 class DecompressionError(OSError):

@@ -1,14 +1,11 @@
-"""FileSplit: a file, or a range of its bytes, and how far it has been read.
+"""FileSplit: a file, or a range of its bytes, with the position up to which it was read.
 
-FileReaderFormat: how the bytes of a split become records; the source's half of a format.
+A FileReaderFormat makes the records of a split, the source's half of a format. It gives batches as it likes, and knows
+positions between them. CutRecords cuts these to as many rows as are wanted: the rest of a batch waits, and the position
+is that before the batch, with the number of its records that were handed on, as a format gives the same records from
+the same position.
 
-Source: Flink BulkFormat and StreamFormat.
-
-CutRecords: records of a split, in batches of as many rows as are wanted.
-
-A format gives batches as it likes, and knows positions between them. Where fewer rows are wanted the rest of one waits
-here, and the position is that before the batch, with the number of records behind it that were handed on: formats give
-the same records from the same position. Source: Flink CheckpointedPosition, RecordsAndPosition.
+Source: Flink BulkFormat, StreamFormat, CheckpointedPosition, RecordsAndPosition.
 """
 
 import itertools
@@ -69,7 +66,7 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the suffix says so; its bytes then cannot be addressed."""
+        """Return whether the suffix says so; its bytes then cannot be addressed."""
         return self.name.endswith(COMPRESSED_SUFFIXES)
 
     def encoded(self) -> SourceSplit:
@@ -143,7 +140,7 @@ class FileReaderFormat(ABC):
     @property
     @abstractmethod
     def is_splittable(self) -> bool:
-        """Whether a range of bytes of an uncompressed file can be read by itself."""
+        """Return whether a range of bytes of an uncompressed file can be read by itself."""
 
     @property
     @abstractmethod

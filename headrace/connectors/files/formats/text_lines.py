@@ -1,6 +1,6 @@
-"""StreamFormat: text files, a record per line. Source: Flink StreamFormat, TextLineInputFormat.
+"""StreamFormat: text files, a record per line, and the error of a file that is not in its charset.
 
-Also defines the error of a file whose bytes are not in the charset that it is read in.
+Source: Flink StreamFormat, TextLineInputFormat.
 """
 
 import codecs

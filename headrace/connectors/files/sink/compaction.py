@@ -177,7 +177,7 @@ class Merger:
 
     @property
     def keeps_files(self) -> bool:
-        """Whether files of a group get their own names, as there is nothing to merge."""
+        """Return whether files of a group get their own names, as there is nothing to merge."""
         return self._compaction.compactor == IDENTICAL
 
     def merge_all(self, merges: Sequence[tuple[Sequence[PendingFile], str]]) -> None:

@@ -39,7 +39,7 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 _OPEN_TRIES: Final = 5
-"""How often a file is tried again because its folder, found empty, was removed by the committer in between."""
+"""Tries to open a file: the committer may find its folder empty and remove it in between."""
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})
 _LOG: Final = logging.getLogger(__name__)
 _FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "its user's quota is used up"}
 QUIET_MS: Final = 3_600_000
-"""A writer that lives changes its folder's time far more often, where locks do not tell."""
+"""Time after which a folder counts as left behind, where locks do not tell: a live writer touches it far more often."""
 FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
-"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
+"""Time for which files are kept that a snapshot may name; a restarted driver commits them first of all."""
 MARKER: Final = "handed-over"
 _MERGING: Final = f"{HIDDEN_PREFIX}merging-"
 _BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
@@ -128,7 +128,7 @@ class StagingFolder:
         return StagingFolder(match[1], int(match[2]), int(match[3]), match[4])
 
     def is_older_attempt_of(self, other: "StagingFolder") -> bool:
-        """Whether an attempt before `other` of the same subtask wrote here."""
+        """Return whether an attempt before `other` of the same subtask wrote here."""
         return (
             self.owner == other.owner
             and self.subtask_index == other.subtask_index
@@ -182,7 +182,7 @@ def remove_if_empty(file_system: Any, folder: str) -> None:
 
 
 def exists(file_system: Any, path: str) -> bool:
-    """Whether there is a file or folder of that name."""
+    """Return whether there is a file or folder of that name."""
     return file_system.get_file_info(path).type is not fs.FileType.NotFound
 
 
@@ -237,7 +237,7 @@ def checkpoint_folder_of(context: SubtaskContext) -> str:
 
 
 def is_staging_beside(path: str) -> bool:
-    """Whether a folder is one that a DataFrame sink makes beside its target, and not one that the user has named."""
+    """Return whether a DataFrame sink made the folder beside its target; False for one that the user has named."""
     return _BESIDE.fullmatch(path.rpartition("/")[2]) is not None
 
 

@@ -1,8 +1,8 @@
-"""FileSource: the records of files, bounded or watching for new ones. Source: Flink FileSource.
+"""FileSource: the records of files, bounded or watching for new ones.
 
-Also has PyFlink's providers as plain values: they choose the splits made of files, and their assignment.
+PyFlink's providers are plain values here: they choose how files are cut into splits, and how splits are assigned.
 
-Source: Flink FileEnumerator.Provider, FileSplitAssigner.Provider.
+Source: Flink FileSource, FileEnumerator.Provider, FileSplitAssigner.Provider.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ DEFAULT_SPLIT_SIZE: Final = 128 << 20
 
 @dataclass(frozen=True)
 class FileEnumeratorProvider:
-    """Whether files are cut into ranges. Either way folders are searched through and hidden files left out."""
+    """Return whether files are cut into ranges. Either way folders are searched through and hidden files left out."""
 
     is_splitting: bool
 
