@@ -49,7 +49,7 @@ class HybridSource(SplitSource):
     All readers finish a source before any of them begins the next. Exactly once where each source is.
 
     Example:
-        >>> from headrace.connectors.number_sequence.source import NumberSequenceSource
+        >>> from headrace.connectors.datagen.source import NumberSequenceSource
         >>> both = HybridSource.builder(NumberSequenceSource(1, 9)).add_source(NumberSequenceSource(10, 99)).build()
         >>> both.boundedness.name
         'BOUNDED'

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 
 SLICE: Final = "$slice"
 """Column of partial results: where their slice of event time begins, epoch ms."""

@@ -28,17 +28,15 @@ from headrace.core.threads import share_interpreter
 from headrace.spark.session.authentication import received_secrets
 from headrace.spark.workers.worker_output import collected_output, redirect_standard_output
 from headrace.spark.workers.worker_process import (
-    own_streams,
-    routable_address,
-    scratch_directory,
-    socket_directory,
-)
-from headrace.spark.workers.worker_watch import (
     ParentWatch,
     connected_stream_descriptors,
     die_with_parent,
     end_process,
     is_spark_process,
+    own_streams,
+    routable_address,
+    scratch_directory,
+    socket_directory,
 )
 
 SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
