@@ -61,7 +61,7 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """Return whether and when a call is repeated. Attempts count from 1, the first call."""
+    """Decides whether and when a call is repeated. Attempts count from 1, the first call."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:

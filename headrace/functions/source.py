@@ -35,7 +35,7 @@ SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
 
 
 class Boundedness(enum.Enum):
-    """Return whether a source ends by itself."""
+    """Kinds of sources: those that end by themselves, and those that do not."""
 
     BOUNDED = "BOUNDED"
     CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
@@ -330,7 +330,7 @@ class SplitReader(SourceReader):
     def __init__(self, context: SubtaskContext) -> None:
         self.context = context
         self.has_no_more_splits = False
-        """Return whether the enumerator has nothing left for this reader."""
+        """True once the enumerator has nothing left for this reader."""
 
     def start(self) -> None:
         """Tell the enumerator that there is a reader; whoever overrides this calls it first."""

@@ -56,7 +56,7 @@ _KILL_ON_IDLE: Final = (
 
 
 class Severity(enum.Enum):
-    """Return whether Headrace starts in spite of a finding."""
+    """Severity of a finding: Headrace starts in spite of it, or does not."""
 
     REFUSED = "REFUSED"
     WARNING = "WARNING"

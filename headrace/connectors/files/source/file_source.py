@@ -26,7 +26,7 @@ DEFAULT_SPLIT_SIZE: Final = 128 << 20
 
 @dataclass(frozen=True)
 class FileEnumeratorProvider:
-    """Return whether files are cut into ranges. Either way folders are searched through and hidden files left out."""
+    """Choice of splits: ranges of files, or whole files. Both search folders through and leave hidden files out."""
 
     is_splitting: bool
 
