@@ -237,7 +237,7 @@ class _SourceContext:
         return getattr(self._context, name)
 
     def send_event(self, payload: bytes) -> None:
-        """Pass on what a reader says; there is one registration for all of them."""
+        """Pass a reader's event on; one registration serves all readers."""
         match event_to_coordinator(payload):
             case RegisterReader():
                 return

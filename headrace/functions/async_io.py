@@ -65,11 +65,11 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Return whether there may be another call after so many."""
+        """Return whether another call may follow `current_attempts` calls."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Milliseconds to wait after so many calls."""
+        """Return the milliseconds to wait after `current_attempts` calls."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:

@@ -58,7 +58,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove what the window function is not to see."""
+        """Remove records that the window function is not to see."""
 
     @abstractmethod
     def evict_after(
@@ -68,7 +68,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove what the window function has seen and the next firing is not to see."""
+        """Remove records that the window function has seen and the next firing is not to see."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

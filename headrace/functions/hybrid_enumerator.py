@@ -79,13 +79,13 @@ def tagged_split(source_index: int, split: SourceSplit) -> SourceSplit:
 
 
 def untagged_split(split: SourceSplit) -> tuple[int, SourceSplit]:
-    """Read what `tagged_split` made."""
+    """Decode a split of `tagged_split`."""
     source_index, content = _CONTENT.decode(split.content)
     return source_index, SourceSplit(split.split_id.partition("/")[2], content)
 
 
 class HybridEnumerator(SplitEnumerator):
-    """Runs one enumerator at a time. A reader that failed behind the others reads what it lacks of earlier sources."""
+    """Runs one enumerator at a time. A restarted reader first reads the splits of earlier sources that it lacks."""
 
     def __init__(
         self, context: SplitEnumeratorContext, enumeration: HybridEnumeration, make: EnumeratorMaker

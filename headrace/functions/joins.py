@@ -31,7 +31,7 @@ class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
-    """Sees what two streams have for a key and window at once; either side may be empty, which makes outer joins."""
+    """Sees both streams' records of a key and window at once; either side may be empty, which makes outer joins."""
 
     @abstractmethod
     def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT] | None:
@@ -63,7 +63,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class TaggedUnion:
-    """A record in a window over two streams, with the stream that it came from: what triggers and evictors see."""
+    """A record in a window over two streams, with the stream that it came from, as triggers and evictors see it."""
 
     __slots__ = ("_is_one", "_value")
 

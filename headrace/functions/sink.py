@@ -47,7 +47,7 @@ class SinkWriter(ABC):
         """Bring everything taken so far to where it belongs; with `end_of_input` nothing will follow."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Return what became complete since the last call, to be committed once the checkpoint is published.
+        """Return committables completed since the last call, to be committed once the checkpoint is published.
 
         Called after `flush`, before the barrier goes on; at the end of input with FINAL_CHECKPOINT. What is returned
         is kept, and handed on again with later checkpoints, until it is decided.
@@ -55,7 +55,7 @@ class SinkWriter(ABC):
         return ()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Return what a successor must know of what was begun and is not complete, as items."""
+        """Return the state of unfinished output that a successor needs, as items."""
         return ()
 
     def restore_state(self, items: Sequence[bytes]) -> None:
@@ -110,7 +110,7 @@ class SupportsPreprocessing(ABC):
 
 
 class Committer(Protocol):
-    """Makes prepared output visible; beside the JobMaster, on a thread of its own, one call at a time, ids in order.
+    """Makes prepared output visible, in the JobMaster's process on its own thread, one call at a time, ids in order.
 
     Whether a key was committed is asked of the target itself, where the key is written together with the data. What was
     prepared by attempts that died before a checkpoint held it comes to nobody's ears: whoever stages it sweeps it up.
@@ -131,7 +131,7 @@ class Committer(Protocol):
 
 @runtime_checkable
 class KnowsCommits(Protocol):
-    """A Committer whose target says what it was given: a job that would write that again is refused."""
+    """A Committer whose target remembers its last commit: a job that would write it again is refused."""
 
     def last_committed(self, scope: str) -> int | None:
         """Return the highest checkpoint id committed in a scope (see `scope_of`); None where nothing was.
@@ -173,7 +173,7 @@ def scope_of(key: str) -> str:
 
 
 class DiscardingSink(Sink):
-    """Throws every record away; the job still counts what it was given. Source: Flink DiscardingSink.
+    """Throws every record away; the job still counts them. Source: Flink DiscardingSink.
 
     Example:
         >>> from headrace.datastream import StreamExecutionEnvironment

@@ -57,7 +57,7 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Say what is known by now."""
+        """Emit the watermark that is known by now."""
 
 
 WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
@@ -155,7 +155,7 @@ class TimestampAssigner(ABC):
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Return epoch ms; `record_timestamp` is what the record had, or the smallest 64-bit number."""
+        """Return epoch ms; `record_timestamp` is the record's present one, or the smallest 64-bit number."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(generator_supplier: WatermarkGeneratorSupplier) -> "WatermarkStrategy":
-        """Watermarks are what generators say that `generator_supplier` makes, such as the class of one.
+        """Take watermarks from generators that `generator_supplier` makes, such as the class of one.
 
         A generator looks at every record, which costs a call each. TypeError for a generator itself: every subtask
         and every split needs one of its own.

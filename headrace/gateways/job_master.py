@@ -187,7 +187,7 @@ class JobMasterGateway(Protocol):
         ...
 
     def notify_not_enough_resources(self, explanation: str) -> None:
-        """The ResourceManager cannot fulfil what was declared."""
+        """The ResourceManager cannot fulfil the declared requirements."""
         ...
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
@@ -251,11 +251,11 @@ class JobMasterGateway(Protocol):
         ...
 
     async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
-        """Return where the newest complete checkpoint is, or what the job started from; None for neither."""
+        """Return the place of the newest complete checkpoint, or of the snapshot that the job started from, or None."""
         ...
 
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
-        """Read what an operator keeps in one subtask, which must run. Callers wait longer than the request may take.
+        """Read an operator's state in one subtask, which must run. Callers wait longer than the request may take.
 
         UnknownOperatorError, StateReadError.
         """

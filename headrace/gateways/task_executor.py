@@ -126,7 +126,7 @@ class TaskExecutorGateway(Protocol):
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
     ) -> ClusterPartitionReport:
-        """Keep stored results beyond their job, which has finished, for the cluster, and say what is kept. Idempotent.
+        """Keep stored results beyond their job, which has finished, for the cluster, and return those kept. Idempotent.
 
         Answered once the ResourceManager was told, if there is one; heartbeats tell it as well.
         """
@@ -135,7 +135,7 @@ class TaskExecutorGateway(Protocol):
     async def release_cluster_partitions(
         self, data_sets: tuple[ClusterDataSetId, ...]
     ) -> ClusterPartitionReport:
-        """Delete what is here of data sets of the cluster, and say what is left. Unknown ones are passed over."""
+        """Delete partitions here of data sets of the cluster, and return the remaining ones. Ignore unknown ones."""
         ...
 
     def update_partitions(
@@ -176,7 +176,7 @@ class TaskExecutorGateway(Protocol):
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
-        """The checkpoint is published: what it prepared will take effect. May be lost, and come late or twice."""
+        """The checkpoint is published: its prepared output will take effect. May be lost, and come late or twice."""
         ...
 
     def notify_checkpoint_aborted(

@@ -194,7 +194,7 @@ class SparkHost:
         refuse_unobeyed(asked, {**self.session.given, **handed}, known)
 
     def provide(self, files: tuple[Path, ...]) -> None:
-        """Ship what a job's functions import from; LateFilesError where TaskManagers run that lack it."""
+        """Ship the files that a job's functions import; LateFilesError where running TaskManagers lack them."""
         ship(self.session.context, self._shipped.add(files), self._scratch)
 
     def close(self) -> None:

@@ -173,7 +173,7 @@ HarnessStep = Rows | WatermarkAt | TimeAt | Idle
 
 
 class ManualTimers:
-    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs what is due, in order of time."""
+    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs due timers, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -285,7 +285,7 @@ def _row_elements(batch: RecordBatch) -> Iterable[tuple[Any, ...]]:
 
 
 class OperatorHarness:
-    """One operator, open, with what it emitted in `output` and what it told its coordinator in `events`."""
+    """One open operator, with its emitted elements in `output` and its messages to its coordinator in `events`."""
 
     def __init__(
         self,
@@ -368,7 +368,7 @@ class OperatorHarness:
         subtask_index: int,
         restored: OperatorSubtaskState | None,
     ) -> None:
-        """Make and open an operator, beginning with what was restored."""
+        """Make and open an operator, beginning with the restored state."""
         self.states = OperatorStates(
             operator_name=self._operator_name,
             key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
@@ -408,7 +408,7 @@ class OperatorHarness:
         self.operator.open(self.context)
 
     def snapshot(self) -> OperatorSubtaskState:
-        """Take a snapshot, as a task does at a barrier; what the operator emits before it goes to the output."""
+        """Take a snapshot, as a task does at a barrier; elements emitted before it go to the output."""
         self._checkpoint_id += 1
         self.operator.prepare_snapshot_pre_barrier(self._checkpoint_id, self.output)
         committables = tuple(self.operator.snapshot_state(self._checkpoint_id))
@@ -476,7 +476,7 @@ class OperatorHarness:
         self.settle()
 
     def settle(self) -> None:
-        """Run mail, and what happens in the background, until there is nothing more."""
+        """Run mail and background work until there is no more."""
         while self.mails or self._background():
             while self.mails:
                 self.mails.popleft()()

@@ -51,7 +51,7 @@ def assert_same_with_restarts(
 def assert_same_at_other_parallelisms(
     create: Callable[[], OperatorHarness], steps: Sequence[HarnessStep], *, finishes: bool
 ) -> None:
-    """AssertionError where changing the parallelism at each step changes what a step puts out. Keyed operators only."""
+    """AssertionError where changing the parallelism at each step changes a step's output. Keyed operators only."""
     undisturbed = _alone(create)
     subtasks = [_alone(create)]
     for step, parallelism in zip(steps, cycle(_PARALLELISMS), strict=False):

@@ -166,7 +166,7 @@ class DirectoryCommit:
         )
 
     def _apart(self, scope: str, checkpoint_id: int, attempt: str) -> str:
-        """The folder beside the target in which an attempt makes an id's files."""
+        """Return the folder next to the target in which an attempt makes an id's files."""
         parent, _, beginning = self._all_apart(scope).rpartition("/")
         return place_below(self._file_system, parent, f"{beginning}{checkpoint_id}-{attempt}")
 
@@ -176,7 +176,7 @@ class DirectoryCommit:
         return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-"
 
     def _delete_attempts(self, scope: str, checkpoint_id: int) -> None:
-        """Delete what attempts at an id, and at those before it, have left. Those behind it may be a successor's."""
+        """Delete files that attempts at an id, and at earlier ones, have left; later ones may be a successor's."""
         beginning = self._all_apart(scope)
         selector = fs.FileSelector(beginning.rpartition("/")[0], allow_not_found=True)
         for info in self._file_system.get_file_info(selector):

@@ -56,7 +56,7 @@ _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 
 
 def unwritable_column(value_type: TypeInformation, spark_format: str) -> str | None:
-    """Return what Spark cannot write of records of `value_type` in `spark_format`, and what to do; None for nothing.
+    """Return the part of `value_type` that Spark cannot write in `spark_format`, with a remedy; None if there is none.
 
     Of formats that Spark does not bring only what holds for all is known. Found by writing every type to each.
     """

@@ -59,7 +59,7 @@ class DataFrameSource(Source):
 
 
 class DataFrameReader(SourceReader):
-    """Takes what Spark's tasks push through the TaskManager's ingest door."""
+    """Reads the rows that Spark's tasks push through the TaskManager's ingest door."""
 
     def __init__(self, source: DataFrameSource, context: SubtaskContext) -> None:
         self._context = context

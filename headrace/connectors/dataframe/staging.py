@@ -34,7 +34,7 @@ from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 
 def has_checkpoints(settings: Settings) -> bool:
-    """Return whether a job takes checkpoints by itself, so that what is prepared is committed with them."""
+    """Return whether a job takes checkpoints by itself, so that prepared files are committed with them."""
     return settings.duration_ms(INTERVAL) > 0
 
 
@@ -186,7 +186,7 @@ class PartStagingWriter(SinkWriter):
         return (msgspec.msgpack.encode(part),)
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         stage, self._stage = self._stage, None
         if stage is not None:
             stage.close()

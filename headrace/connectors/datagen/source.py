@@ -129,7 +129,7 @@ class DataGeneratorReader(SourceReader):
         self._paused: frozenset[str] = frozenset()
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit what is due of the next split that has something, at most one batch."""
+        """Emit the due records of the next split that has any, at most one batch."""
         if not self._holds_watermark:
             self._holds_watermark = True
             for split in self._splits:
@@ -164,7 +164,7 @@ class DataGeneratorReader(SourceReader):
         return [msgspec.msgpack.encode(split.indexes) for split in self._splits]
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
-        """Go on with these; what would have become due while nobody ran is not caught up with."""
+        """Go on with these splits; records that became due while nobody ran are not made up for."""
         self._splits = deque(_MadeSplit(_SEQUENCE.decode(split)) for split in splits)
 
     def _left_count(self, split: "_MadeSplit") -> int:

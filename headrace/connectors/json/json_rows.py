@@ -25,7 +25,7 @@ _FORMATS: Final = {
 
 
 def type_of_json_schema(json_schema: str) -> RowTypeInfo:
-    """Return the row type; ProgramError for a schema that is no object's, or says what a row cannot be."""
+    """Return the row type of a JSON Schema; ProgramError if it describes no object, or one that no row can hold."""
     try:
         root = json.loads(json_schema)
     except DECODE_ERRORS as error:
@@ -88,7 +88,7 @@ def _typed(
 
 
 def _not_null(place: str, choices: Sequence[Any]) -> Any:
-    """Return the only choice beside null."""
+    """Return the only choice apart from null."""
     kinds = [one for one in choices if one != "null" and not _is_null(one)]
     if len(kinds) != 1:
         raise ProgramError(

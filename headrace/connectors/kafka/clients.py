@@ -42,13 +42,13 @@ class KafkaFencedError(KafkaError):
 
 
 class RecordsExpiredError(KafkaError):
-    """A topic that must remember has forgotten. What was written is not guessed."""
+    """The control topic has lost records, so nobody can know which checkpoints were written."""
 
     recoverable = False
 
 
 class ControlRecordError(KafkaError):
-    """A topic that must remember holds what no sink wrote. What was written is not guessed."""
+    """The control topic holds a record of nobody's, so nobody can know which checkpoints were written."""
 
     recoverable = False
 
@@ -133,7 +133,7 @@ class ClientLog(logging.Handler):
         cause: Any,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> KafkaError:
-        """Return what to raise for an error that `client` met, with what its log says of the brokers."""
+        """Return the error to raise for one that `client` met, with the reason from its log."""
         library = kafka_client()
         silent = (
             library.KafkaError._TRANSPORT,
@@ -166,7 +166,7 @@ class ClientLog(logging.Handler):
     def silence_of(
         self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float
     ) -> KafkaUnreachableError:
-        """Return what to raise where no answer came; `what` stands for a reason where the log has none."""
+        """Return the error to raise where no answer came; `what` is the reason if the log has none."""
         client.poll(0)  # lines wait for the next poll
         found = _FAILURE.search(self._last)
         reason = found["reason"] if found else what

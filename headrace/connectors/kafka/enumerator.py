@@ -61,7 +61,7 @@ class KafkaEnumeratorState(msgspec.Struct, frozen=True):
 
 
 class NoOffsetError(HeadraceError):
-    """There is no offset to begin with, and the program does not say what to do then."""
+    """There is no offset to begin with, and the program names no fallback."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -158,7 +158,7 @@ class KafkaEnumerator(SplitEnumerator):
             self._waiting[KafkaPartitionSplit.decoded(split).partition] = split
 
     def _assign(self, readers: Sequence[int]) -> None:
-        """Give readers what is theirs; and where no more partitions are looked for, say that this was all."""
+        """Assign partitions to their readers; tell them that there are no more unless discovery goes on."""
         registered = self._context.registered_readers
         for reader in readers:
             if reader not in registered:

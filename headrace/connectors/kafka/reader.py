@@ -34,7 +34,7 @@ POLL_INTERVAL_MS: Final = 10
 
 
 class KafkaReader(SplitReader):
-    """The partitions of one subtask. Positions are those behind what was emitted, never the consumer's own."""
+    """Reads the partitions of one subtask. Positions follow emitted records, not those that the consumer fetched."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class KafkaReader(SplitReader):
         self._new += [KafkaPartitionSplit.decoded(split) for split in splits]
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit what the consumer has fetched, a batch per partition."""
+        """Emit the records that the consumer has fetched, a batch per partition."""
         self._begin_new(output)
         if not self._splits:
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()

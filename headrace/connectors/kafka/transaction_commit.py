@@ -237,7 +237,7 @@ class KafkaCommitter:
         )
 
     def _sweep(self, staged: Sequence[StagedRecords]) -> None:
-        """Delete what attempts before those of `staged` had put aside, and no checkpoint has: ids commit in order."""
+        """Delete files of attempts before those of `staged` that no checkpoint has: ids commit in order."""
         for one in staged:
             attempt = (one.subtask_index, one.attempt_number)
             if one.path and one.attempt_number > 0 and attempt not in self._swept:
@@ -267,7 +267,7 @@ def last_ids(records: Sequence[KafkaRecord]) -> dict[str, int]:
 
 
 def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCommitter:
-    """Make the committer of a KafkaSink: what the entry point `kafka` stands for."""
+    """Make the committer of a KafkaSink; the entry point `kafka`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
     kafka_client()  # whether it is there is better known before the first commit
     return KafkaCommitter(decoded, Brokers(decoded.config))

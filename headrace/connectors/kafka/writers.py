@@ -70,7 +70,7 @@ class RecordProducer:
             raise self._log.silence_of(self._producer, self._config, reason, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Drop what has not been sent."""
+        """Drop records that have not been sent."""
         self._producer.purge()
 
     def _delivered(self, error: Any, _: Any) -> None:
@@ -122,7 +122,7 @@ class TransactionalProducer:
         self._call(self._producer.commit_transaction, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Leave; what is open is aborted by the next producer of the id, or by the brokers after a while."""
+        """Leave; the next producer of the id, or the brokers after a while, abort an open transaction."""
         self._producer.purge()
 
     def _call(self, method: Any, *arguments: Any) -> None:
@@ -188,7 +188,7 @@ class StagingKafkaWriter(SinkWriter):
         """Records are complete with `prepare_commit`."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Stage what is held and hand everything over, in order."""
+        """Stage held records and hand everything over, in order."""
         if self._held:
             self._stage()
         staged, self._staged = self._staged, []
@@ -196,7 +196,7 @@ class StagingKafkaWriter(SinkWriter):
         return [msgspec.msgpack.encode(one) for one in staged]
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         self._held.clear()
         staged, self._staged = self._staged, []
         for one in staged:

@@ -117,7 +117,7 @@ class SocketLines:
         self._on_news()
 
     def _read_connection(self, connection: socket.socket) -> bytes:
-        """Read to the end and return what stands behind the last delimiter."""
+        """Read to the end and return the text after the last delimiter."""
         with self._room:
             self._connection = connection
         rest = b""
@@ -146,7 +146,7 @@ class SocketLines:
 
 
 class SocketSource(Source):
-    """Connects to a server and emits what it sends, cut at `delimiter`; only subtask 0 does.
+    """Connects to a server and emits the text that it sends, cut at `delimiter`; only subtask 0 does.
 
     **At most once**: a socket cannot be read again, so what came after the last checkpoint is lost when the job
     restarts, and what is sent while nobody is connected too. For trying things out, not for results that count.

@@ -99,7 +99,7 @@ class ProjectSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class CacheSpec(OperatorSpec):
-    """`cache`: what stands behind the stored stream, and gives on what it reads, in the first job and in later ones."""
+    """`cache`: follows the stored stream, and passes its rows on, in the first job and in later ones."""
 
     kind: ClassVar[str] = "cache"
     default_name: ClassVar[str] = "Cache"

@@ -531,7 +531,7 @@ def delta_between(function: Delta) -> Callable[[Any, Any], float]:
 
 
 def shown_delta(function: Delta) -> str:
-    """Return what plans call the function."""
+    """Return the name of the function in plans."""
     return getattr(function, "__name__", type(function).__name__)
 
 

@@ -184,7 +184,7 @@ class PushTargetLostError(DataFramePushError):
 
 
 def push_error(place: str, reason: str) -> DataFramePushError:
-    """Return the error for what Spark says of its job, in the form of `root_message`."""
+    """Return the error for Spark's message about its job, in the form of `root_message`."""
     kind = PushTargetLostError if _TARGET_LOST.match(reason) else DataFramePushError
     return kind(place, reason)
 
@@ -265,7 +265,7 @@ class DataFrameCoordinator:
                 self._owners.ended(attempt_id.subtask_index, partition)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return what identifies the plan; positions are in the readers' states.
+        """Return the identity of the plan; positions are in the readers' states.
 
         ProgramError in a job that takes no checkpoints of its own: nobody saw to it that rows come out again so.
         """

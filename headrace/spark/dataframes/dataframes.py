@@ -57,7 +57,7 @@ def dataframe_source(
 
 
 def source_coordinator_factory(secrets: TaskSecrets) -> CoordinatorFactory:
-    """Return what makes a DataFrame source's coordinator in the JobMaster."""
+    """Return the factory of a DataFrame source's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
         dataframe_id = msgspec.msgpack.decode(payload, type=SourcePayload).dataframe_id

@@ -71,12 +71,12 @@ class PushPlan:
     java_frame: Any
 
     def run(self) -> None:
-        """Run the job; raises what Spark raises."""
+        """Run the job; raises Spark's exceptions."""
         self.java_frame.collectToPython()
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """Return into how many partitions Spark would cut what says nothing itself; it changes as executors come and go."""
+    """Return Spark's default number of partitions; it changes as executors come and go."""
     return int(spark.conf.get(_LEAF_PARALLELISM, None) or spark.sparkContext.defaultParallelism)
 
 
@@ -171,7 +171,7 @@ class PushTarget:
 def push_partition(
     target: PushTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Body of the pushing Spark task: send this partition's rows to its subtask, skipping what was accepted before."""
+    """Body of the pushing Spark task: send this partition's rows to its subtask, without those accepted before."""
     context = TaskContext.get()
     assert context is not None
     partition = context.partitionId()
@@ -206,7 +206,7 @@ def push_partition(
 
 
 def push_body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what each Spark task runs over the batches of its partition."""
+    """Return the function that each Spark task runs over the batches of its partition."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -230,7 +230,7 @@ def _close_standard_error() -> None:
 
 
 def unrepeatable_part(df: DataFrame) -> str | None:
-    """Return what keeps the DataFrame from being computed again row by row, or None. Asks the JVM."""
+    """Return the part of the plan that may give other rows when it runs again, or None. Asks the JVM."""
     plan: Any = getattr(df, "_jdf").queryExecution().sparkPlan()  # noqa: B009
     if not plan.deterministic():
         return "an expression that is not deterministic"

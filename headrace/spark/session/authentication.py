@@ -58,7 +58,7 @@ SPARK_SECRET_FILE: Final = ConfigOption(
 
 REDACTION: Final = "spark.redaction.regex"
 SECRETS_OF_TASKS: Final = "spark.headrace.secret"
-"""The local property in which tasks are told what only they may know."""
+"""Local property that carries secrets to tasks."""
 
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
 _TELLS_PROCESSES: Final = (
@@ -90,7 +90,7 @@ class Exposure:
 
 
 def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposure | None:
-    """Return what leaves the ports of a Spark application with this configuration open, if anything does."""
+    """Return the setting that leaves the ports of a Spark application with this configuration open, or None."""
     kind = parse_master(conf.get("spark.master", ""), 1)
     if is_true(conf, AUTHENTICATE):
         if kind.is_local or any(is_true(conf, key) for key in _ENCRYPTION):
@@ -166,7 +166,7 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:
-    """Return whether only this host reaches what the application listens on."""
+    """Return whether only this host reaches the application's ports."""
     master = conf.get("spark.master", "")
     places = standalone_places(master) or ()
     is_here = parse_master(master, 1).is_local or bool(places)
@@ -205,7 +205,7 @@ def handed_to_tasks(context: SparkContext, secrets: TaskSecrets) -> Generator[No
 
 
 def received_secrets() -> TaskSecrets:
-    """Return what was handed to the Spark task that this is called in."""
+    """Return the secrets that were handed to the Spark task that this is called in."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(SECRETS_OF_TASKS)
     assert text is not None, "its job was submitted without secrets"

@@ -76,7 +76,7 @@ class Finding:
 
 
 class ChecklistError(HostError):
-    """This Spark application contradicts what TaskManagers need."""
+    """This Spark application's settings contradict the needs of TaskManagers."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         first, *rest = (str(finding) for finding in findings)

@@ -30,7 +30,7 @@ _TIMEOUT_S: Final = 600
 
 
 class ClassArchiveError(HostError):
-    """The archive could not be made; says which step failed and what it printed last."""
+    """The archive could not be made; names the step that failed and its last line."""
 
     def __init__(self, step: str, output: str) -> None:
         lines = [line for line in output.strip().splitlines() if line.strip()]
@@ -52,7 +52,7 @@ def class_archives(cache_directory: Path) -> Sequence[Path]:
 
 
 def java_options(archive: Path) -> str:
-    """Return what has a JVM map the archive, and say nothing where it cannot."""
+    """Return the options with which a JVM maps the archive, or goes on silently without it."""
     return shlex.join([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"])
 
 
@@ -95,7 +95,7 @@ def store_class_archive(
 
 
 def _usable(class_path: str, java: JavaRuntime) -> str:
-    """Return the class path as far as an archive may hold it: all, or what is before the first jar named again.
+    """Return the class path as far as an archive may hold it: all, or the part before the first jar named again.
 
     Spark names one of its jars twice. Newer Javas store it once, and then refuse the archive as that of another path.
     """
@@ -117,7 +117,7 @@ def _refuse_folders(classes_from: str) -> None:
 
 
 def _run(step: str, command: Sequence[str]) -> str:
-    """Return what the command printed. Its own errors go where they can be named."""
+    """Run a command and return its output; ClassArchiveError names the step that failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

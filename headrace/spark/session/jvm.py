@@ -57,7 +57,7 @@ def jvm_calls() -> Generator[None, None, None]:
 
 
 def jvm_context(context: SparkContext) -> Any:
-    """Return the Scala SparkContext behind `context`, for what Python does not offer; JvmGoneError without one."""
+    """Return the Scala SparkContext of `context`, for calls that Python does not offer; JvmGoneError without one."""
     java_context = getattr(context, "_jsc", None)
     if java_context is None:
         raise JvmGoneError(_SESSION_STOPPED)
@@ -113,7 +113,7 @@ def registered_executor_count(context: SparkContext) -> int:
 
 
 def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
-    """Have the JVM remove `directory` and what is in it when it ends in order, as it does when we are gone."""
+    """Have the JVM remove `directory` with its content when it ends in order, as it does when we are gone."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
         jvm.java.io.File(str(directory))
@@ -275,7 +275,7 @@ class JvmErrors:
             os.close(self._before)
 
     def cause(self) -> str | None:
-        """Return what the JVM said of its end, or None where it said nothing that looks like it; once it has ended."""
+        """Return the JVM's own words on its end, or None where it printed none; to be asked once it has ended."""
         self._ended.wait(_LAST_WORDS_TIMEOUT_S)
         for line in list(self._lines):
             found = _CAUSE.match(line)

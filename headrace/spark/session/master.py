@@ -30,7 +30,7 @@ class MasterKind:
 
     @property
     def is_single_process(self) -> bool:
-        """Return whether tasks run beside the driver's JVM (`local[n]`), where resource profiles are refused."""
+        """Return whether tasks run in the driver's JVM (`local[n]`), where resource profiles are refused."""
         return self.is_local and self.executor_count is None
 
 

@@ -71,7 +71,7 @@ _JVM_ENDED: Final = (
 
 
 def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[], None]:
-    """Run `action` once, right before `context` is stopped, on the thread that stops it; return what takes that back.
+    """Run `action` once, right before `context` is stopped, in the same thread; return a function that cancels this.
 
     Spark tells Python of a session's end only afterwards, if at all: so the context's own `stop` stands behind ours.
     Errors of `action` are logged, and the context is stopped.
@@ -96,7 +96,7 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
 
 
 def link_spark_home(installed: Path, home: Path) -> None:
-    """Make `home` a Spark home with everything of `installed` but what executors have left there.
+    """Make `home` a Spark home with everything of `installed` but leftovers of executors.
 
     Raises OSError where `home` exists already or cannot be made.
     """
@@ -138,7 +138,7 @@ class HostSession:
         return self.spark.sparkContext
 
     def stop(self) -> None:
-        """Stop a session that was created here and remove what it left; a borrowed one is left as it is."""
+        """Stop a session that was created here and remove its files; a borrowed one stays as it is."""
         if self.is_borrowed or self._is_stopped:
             return
         is_over = is_stopped(self.context)
@@ -288,7 +288,7 @@ def _create(settings: Settings) -> HostSession:
 
 
 def _start(conf: Mapping[str, str], settings: Settings) -> SparkSession:
-    """Start the JVM, then Spark in it: what is secret is told to the JVM when it runs, past its command line."""
+    """Start the JVM, then Spark in it: the running JVM gets secrets by calls, not by its command line."""
     at_launch = _spark_conf(without_private_values(conf))
     getattr(SparkContext, "_ensure_initialized")(conf=at_launch)  # noqa: B009 - starts the JVM unless it runs
     whole = _spark_conf(conf)
@@ -354,7 +354,7 @@ def _log_warnings(warnings: tuple[str, ...]) -> None:
 
 
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the program's SparkSession, created with what streaming jobs need where there is none yet.
+    """Return the program's SparkSession, created with the settings of streaming jobs if there is none yet.
 
     `settings` add to those of the command line; `spark.*` keys among them are Spark's own.
 

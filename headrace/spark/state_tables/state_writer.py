@@ -102,12 +102,12 @@ class StateWriter:
         return self
 
     def rename_operator(self, operator: str, uid: str) -> "StateWriter":
-        """Give what an operator keeps to the operator with another uid."""
+        """Move an operator's state to the operator with another uid."""
         self._editor.rename_operator(operator, uid)
         return self
 
     def with_max_parallelism(self, operator: str, max_parallelism: int) -> "StateWriter":
-        """Put all that an operator keeps by key in so many key groups: the driver reads it, state by state."""
+        """Put an operator's keyed state in that many key groups: the driver reads it, state by state."""
         self._editor.with_max_parallelism(operator, max_parallelism)
         return self
 

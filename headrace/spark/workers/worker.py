@@ -109,7 +109,7 @@ def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfigu
 
 @contextlib.contextmanager
 def _standard_output(spec: WorkerSpec) -> Generator[PrintedOutput | None, None, None]:
-    """Lead what is printed to the driver; give what its TaskManager is to send there, if there is no other way."""
+    """Lead printed lines to the driver; yield the collector whose lines the TaskManager must send, or None."""
     if spec.output_address and not spec.output_pipe:
         with collected_output(spec.output_address) as output:
             yield output

@@ -1,4 +1,4 @@
-"""WorkerLifecycle: decides what becomes of each TaskManager's Spark job; requests and endings in, actions out. Pure.
+"""WorkerLifecycle: the states of each TaskManager's Spark job; requests and endings in, actions out. Pure.
 
     SUBMITTED ──task active──► STARTED
         │ release                 │ release
@@ -126,7 +126,7 @@ class WorkerLifecycles:
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
 
     def handle(self, event: WorkerEvent, monotonic_ms: float) -> list[WorkerAction]:
-        """Take one event and return what is to be done, in order."""
+        """Take one event and return the actions that follow, in order."""
         match event:
             case WorkerRequested(worker_id, profile):
                 return self._requested(worker_id, profile)

@@ -38,7 +38,7 @@ _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
-"""Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
+"""Bytes: the size of a Unix socket's address (108), without its end and the socket's name in the directory."""
 _OVERHEAD_MIN_BYTES: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
 """Spark's defaults; on Kubernetes those for applications that are not the JVM's alone."""
@@ -76,7 +76,7 @@ def routable_address(driver_host: str) -> str:
 
 @contextlib.contextmanager
 def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
-    """Make a directory of this process alone, below what Spark gives its executor, and remove it at the end.
+    """Make a directory of this process alone, below the executor's scratch directory, and remove it at the end.
 
     Directories of processes that were killed on this executor are swept first: nobody else can. FileNotFoundError
     where Spark's directory is gone, and the executor with it.
@@ -93,7 +93,7 @@ def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]
 
 
 def sweep(root: Path) -> None:
-    """Remove what TaskManagers whose process has ended left below `root`."""
+    """Remove directories below `root` of TaskManagers whose process has ended."""
     for entry in root.iterdir():
         match = _SCRATCH.match(entry.name)
         if match is not None and not _is_running(int(match.group(1))):
@@ -202,7 +202,7 @@ def die_with_parent(parent_pid: int) -> bool:
 
 
 def is_spark_process(pid: int) -> bool:
-    """Return whether `pid` looks like a forking daemon or a JVM: whoever adopts an orphan looks like neither.
+    """Return whether `pid` looks like a forking daemon or a JVM: a process that adopts an orphan looks like neither.
 
     A worker whose daemon died between the fork and its first line of code is an orphan from the start. True where
     this cannot be told.

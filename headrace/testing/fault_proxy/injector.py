@@ -55,7 +55,7 @@ class CutConnection:
 
 @dataclass(frozen=True)
 class FaultApplied:
-    """A rule did what it says to a frame. For whoever watches."""
+    """A rule was applied to a frame; for the log."""
 
     direction: Direction
     rule: FaultRule
@@ -119,7 +119,7 @@ class _RuleState:
 
 
 class FaultLane:
-    """Feed it what was received; `take(now)` says what passes by now, and `next_due_ns` when to ask again."""
+    """One direction: takes received bytes; `take(now)` gives due actions, `next_due_ns` the time to ask again."""
 
     def __init__(self, direction: Direction, rules: Sequence[FaultRule], seed: str) -> None:
         self.direction: Final = direction
@@ -164,7 +164,7 @@ class FaultLane:
                 self._place(plan, now_ns)
 
     def ended(self, now_ns: int) -> None:
-        """The sender has ended; what is held passes first."""
+        """The sender has ended; held data passes first."""
         if self._is_over:
             return
         for item in self._overtaken:
@@ -178,7 +178,7 @@ class FaultLane:
         self._is_over = True
 
     def take(self, now_ns: int) -> list[ProxyAction]:
-        """Return what passes by now, in order."""
+        """Return the actions that are due by now, in order."""
         self._expire(now_ns)
         actions, self._notices = self._notices, []
         while self._queue and self._queue[0][0] <= now_ns:
@@ -238,7 +238,7 @@ class FaultLane:
             self._flush(due_ns)
 
     def _flush(self, due_ns: float) -> None:
-        """Let pass what was gathered."""
+        """Let gathered frames pass."""
         if self._gathering is not None:
             data, self._gathering = bytes(self._gathered), None
             self._gathered.clear()
@@ -264,7 +264,7 @@ class FaultLane:
             self.held_bytes += len(action.data)
 
     def _expire(self, now_ns: float) -> None:
-        """Let pass, at the time when each was due, what has waited long enough."""
+        """Let frames pass that have waited long enough, each at the time when it was due."""
         while self._overtaken or self._gathering is not None:
             first = min(self._overtaken, key=lambda item: item.deadline_ns, default=None)
             deadline_ns = math.inf if first is None else first.deadline_ns
@@ -351,7 +351,7 @@ class FaultInjector:
         return self._step(lambda: self.lanes[direction].ended(now_ns), now_ns)
 
     def time_passed(self, now_ns: int) -> list[ProxyAction]:
-        """Return what passes by now."""
+        """Return the actions that are due by now."""
         return self._step(lambda: None, now_ns)
 
     def _step(self, event: Callable[[], None], now_ns: int) -> list[ProxyAction]:

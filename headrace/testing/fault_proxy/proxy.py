@@ -38,7 +38,7 @@ UNSENT_BYTES_MAX: Final = 1 << 20
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_TIMEOUT_S: Final = 1.0
 OnFault = Callable[[int, FaultApplied], None]
-"""Told of each fault: number of the connection, what was done."""
+"""Called with each fault: the number of the connection, and the fault."""
 OnError = Callable[[str], None]
 """Told why a connection could not be proxied any further."""
 _ARROWS: Final = {Direction.FORWARD: "→", Direction.BACKWARD: "←"}
@@ -94,7 +94,7 @@ def _resolved(host: str) -> set[IPv4Address | IPv6Address]:
 
 
 class FaultProxy:
-    """Listens, dials `target` for everyone who connects, and spoils what passes. On one event loop.
+    """Listens, dials `target` for each connection, and applies rules to its frames. On one event loop.
 
     Without a `target` it dials whom each one asks for, with HTTP's CONNECT.
     """
@@ -141,7 +141,7 @@ class FaultProxy:
         return Address(host, port)
 
     async def close(self) -> None:
-        """Accept nobody any more and cut what is open."""
+        """Accept no more connections and cut the open ones."""
         if self._server is not None:
             self._server.close()
         if self._socket_file is not None:
@@ -343,7 +343,7 @@ class _Connection:
             await writer.drain()
 
     async def _flush(self) -> None:
-        """Close both sides behind what was written to them, for as long as they care to read it."""
+        """Close both sides after the data written to them, for as long as they read it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_TIMEOUT_S):
                 for writer in self._writers.values():

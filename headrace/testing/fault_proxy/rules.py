@@ -70,14 +70,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """The frame arrives so many times more, one behind the other."""
+    """The frame arrives `copies` more times, one after the other."""
 
     copy_count: int = _key("copies", Unit.COUNT, 1, default=1)
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The frame arrives later, by a fixed time and up to `jitter` more; what is behind it waits too."""
+    """The frame arrives later, by a fixed time and up to `jitter` more; later frames wait too."""
 
     by_ns: int = _key("by", Unit.DURATION)
     jitter_ns: int = _key("jitter", Unit.DURATION, default=0)
@@ -85,7 +85,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Reorder:
-    """The frame lets so many others pass, or comes when nothing has passed it `within` a time."""
+    """The frame lets `by` others pass, or comes after `within` if none has passed it."""
 
     by_count: int = _key("by", Unit.COUNT, 1, default=1)
     within_ns: int = _key("within", Unit.DURATION, default=100 * _MS)
@@ -128,7 +128,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Coalesce:
-    """Frames are collected until they are so many bytes, or the oldest has waited so long, and written at once."""
+    """Frames are collected up to a size or an age of the oldest, and written at once."""
 
     size_bytes: int = _key("size", Unit.SIZE, default=1 << 20)
     within_ns: int = _key("within", Unit.DURATION, default=10 * _MS)
@@ -194,7 +194,7 @@ class FaultRule:
 
 
 class FaultRuleError(ValueError):
-    """A text that is no rule; says what would be one."""
+    """A text that is no rule; the message shows the form of one."""
 
     def __init__(self, text: str, what: str) -> None:
         super().__init__(f"'{text}' is no fault rule: {what}")

@@ -34,13 +34,13 @@ from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import ColumnCondition, ValueRange
 
 BATCH_ROWS: Final = 32_768
-"""At 8,192 rows the fixed cost of each batch was two thirds of what a filter or projection takes."""
+"""Default batch size: at 8,192 rows the fixed cost of a batch was two thirds of the time of a filter."""
 _BATCH_BYTES: Final = 4 << 20
 _BATCH_ROWS_MIN: Final = 1024
 _CODED_ROW_BYTES: Final = 2
-"""Codes with their texts take less for each row: what more texts take, which come with every batch, is not worth it."""
+"""Bytes per row below which texts are read as codes: the distinct texts, which come with every batch, must be few."""
 _CODED_ROWS_MIN: Final = 16_384
-"""For fewer it takes longer to open the file for them than they save."""
+"""Rows from which texts are read as codes: for fewer, opening the file again takes longer than codes save."""
 
 
 class SelectedGroups:
@@ -73,7 +73,7 @@ class SelectedGroups:
             self._ends_when_read.append(read)
 
     def position_after(self, read_count: int) -> int:
-        """Return the position behind so many rows of the selected groups, those to skip among them."""
+        """Return the position after `read_count` rows of the selected groups, including those to skip."""
         if not read_count:
             return self._position
         at = bisect_left(self._ends_when_read, read_count)
@@ -141,12 +141,12 @@ def read_extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> Read
 
 
 def _has_codes(column: Any, column_bytes: int, row_count: int) -> bool:
-    """Return whether no text stands in the place of a row, which would take four bytes before the text itself."""
+    """Return whether all rows hold codes: a plain text would take four bytes before the text itself."""
     return column.has_dictionary_page and column_bytes < _CODED_ROW_BYTES * row_count
 
 
 def _columns_of(group: Any, names: Collection[str]) -> Iterator[Any]:
-    """Yield what a row group says of each column of these names, or of its parts."""
+    """Yield a row group's metadata of each column of these names, or of its parts."""
     columns = (group.column(number) for number in range(group.num_columns))
     return (one for one in columns if one.path_in_schema.partition(".")[0] in names)
 
@@ -428,7 +428,7 @@ class ParsedLines:
         return RecordBatch.of_columns(self._batch_type, columns)
 
     def _check_charset(self, block: bytes) -> None:
-        """Arrow says of other charsets what it makes of them: say what they are."""
+        """Raise CharsetError where a block is not UTF-8; Arrow's own error would show garbled text."""
         try:
             block.decode()
         except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ _OF_DECOMPRESSION: Final = re.compile("compress|inflate", re.IGNORECASE)
 
 
 class DecompressionError(OSError):
-    """A file is not what its suffix says, or its end is missing.
+    """A file is not compressed as its suffix says, or its end is missing.
 
     No error of the tree: the operator that reads adds its name and the user's line.
     """

@@ -26,7 +26,7 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FileChangedError(HeadraceError):
-    """A file is not what it was when it was found, so that a position in it means nothing."""
+    """A file has changed since it was found, so a position in it means nothing."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -74,7 +74,7 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
         return SourceSplit(self.split_id, msgspec.msgpack.encode(self))
 
     def at(self, position: int | None, skipped_count: int = 0) -> "FileSplit":
-        """Return it as read up to `position`, and so many records further."""
+        """Return it as read up to `position` and `skipped_count` records further."""
         return msgspec.structs.replace(self, position=position, skipped_count=skipped_count)
 
     def open_file_system(self) -> Any:
@@ -96,7 +96,7 @@ _SPLIT: Final = msgspec.msgpack.Decoder(FileSplit)
 
 
 def decode_file_split(split: SourceSplit) -> FileSplit:
-    """Read what `FileSplit.encoded` wrote."""
+    """Decode the bytes of `FileSplit.encoded`."""
     return _SPLIT.decode(split.content)
 
 
@@ -177,7 +177,7 @@ class CutRecords:
         return self._records.unread_bytes
 
     def next_batch(self, row_count_max: int) -> RecordBatch | None:
-        """Return the next records (maybe none), at most so many, or None after the last ones."""
+        """Return the next records (maybe none), at most `row_count_max`, or None after the last ones."""
         batch, self._rest = self._rest, None
         if batch is None:
             batch = self._records.next_batch()

@@ -113,7 +113,7 @@ class FileWriter(SinkWriter):
                     self._name_all()
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Complete every file and hand it over: what is prepared is never written to again."""
+        """Complete every file and hand it over: it is never written to again."""
         with self._disk:
             self._roll_all()
             prepared, self._complete = self._complete, []
@@ -134,7 +134,7 @@ class FileWriter(SinkWriter):
         return committables
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         self._is_closed = True
         for bucket in list(self._open):
             part = self._open.pop(bucket)
@@ -265,7 +265,7 @@ class FileWriter(SinkWriter):
         self._schedule_check()
 
     def _sweep(self) -> None:
-        """Delete what earlier attempts of this subtask were still writing when they died, and what nobody needs."""
+        """Delete files that earlier attempts of this subtask had not completed, and those that nobody needs."""
         for folder in staging_folders(self._file_system, self._base_path):
             if folder.is_older_attempt_of(self._folder):
                 place = f"{self._base_path}/{folder.name}"

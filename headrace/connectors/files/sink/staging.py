@@ -55,7 +55,7 @@ FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 MARKER: Final = "handed-over"
 _MERGING: Final = f"{HIDDEN_PREFIX}merging-"
 _BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
-"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
+"""Name of a folder in which a DataFrame sink stages Parquet files next to its target."""
 
 
 class OutputDiskFullError(HeadraceError):
@@ -121,7 +121,7 @@ class StagingFolder:
 
     @staticmethod
     def parse(name: str) -> "StagingFolder | None":
-        """Return what a folder's name says, or None where it is not one of these."""
+        """Parse a folder's name; None where it is not a staging folder's."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -187,7 +187,7 @@ def exists(file_system: Any, path: str) -> bool:
 
 
 class StagingLock:
-    """Shows that a writer is alive, and what it has handed over, on a folder of a local file system. One thread."""
+    """Lock on a local staging folder: shows that a writer is alive, and marks files as handed over. One thread."""
 
     def __init__(self, file_system: Any, path: str) -> None:
         self._is_local = isinstance(file_system, fs.LocalFileSystem)
@@ -262,7 +262,7 @@ def remove_if_spent(file_system: Any, folder: str) -> None:
 
 
 def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms: int) -> None:
-    """Delete what writers of other jobs have left in a sink's folder when they died, and nobody needs."""
+    """Delete files that nobody needs, which dead writers of other jobs left in a sink's folder."""
     if not isinstance(file_system, fs.LocalFileSystem):
         return
     for folder in staging_folders(file_system, base_path):
@@ -281,7 +281,7 @@ def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms
 
 
 def sweep_abandoned_beside(file_system: Any, own_path: str, now_ms: int) -> None:
-    """Delete what DataFrame sinks of other jobs had staged for the target of `own_path` when they died."""
+    """Delete files that dead DataFrame sinks of other jobs had staged for the target of `own_path`."""
     parent, _, own_name = own_path.rpartition("/")
     own = _BESIDE.fullmatch(own_name)
     if own is None or not isinstance(file_system, fs.LocalFileSystem):

@@ -144,7 +144,7 @@ class FileSourceBuilder:
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> "FileSourceBuilder":
-        """Splits go to whoever asks for work, as the only assigner that there is gives them too."""
+        """Splits go to the reader that asks for work: the only assigner that there is."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"set_split_assigner needs a FileSplitAssignerProvider, not {split_assigner!r}"
