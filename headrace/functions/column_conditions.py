@@ -89,6 +89,8 @@ class Or(ColumnCondition):
 
 def _compare_alike(known: Any, value: Any) -> bool:
     """Return whether two values compare here as they do in columns, where one of them is cast to the other's type."""
+    if value != value:
+        return False  # NaN equals nothing, but is_in finds it
     if isinstance(known, float) != isinstance(value, float):
         # An integer becomes a floating number there, and may be rounded.
         is_exact = isinstance(value, int | float) and abs(value) <= _EXACT_INTEGERS

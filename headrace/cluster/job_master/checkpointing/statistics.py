@@ -19,7 +19,7 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
-from headrace.gateways.checkpoints import (
+from headrace.gateways.job_master import (
     CheckpointCounts,
     CheckpointInfo,
     CheckpointOverview,

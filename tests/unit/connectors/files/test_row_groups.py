@@ -135,6 +135,7 @@ conditions = st.recursive(
 
 @given(conditions)
 @example(~(col("share") <= 3.0))
+@example(col("share").is_in([float("nan")]))
 def test_what_a_filter_keeps_is_the_same_whatever_was_left_out(
     file: str, condition: Expression
 ) -> None:
