@@ -148,7 +148,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--pyflink-python")
     parser.add_argument("--headrace-only", action="store_true", help="without the rival")
-    parser.add_argument("--records", type=int, default=4_000_000, help="(%(default)s)")
+    parser.add_argument("--records", type=int, default=12_000_000, help="(%(default)s)")
     parser.add_argument("--pyflink-records", type=int, default=1_000_000, help="(%(default)s)")
     parser.add_argument("--keys", type=int, nargs="+", default=[10, 100, 10_000])
     parser.add_argument("--repeats", type=int, default=3)

@@ -92,8 +92,9 @@ def prepare(options: argparse.Namespace, plan: Plan) -> None:
         peer_python(peer)
     for peer in options.peers:
         for query in options.queries:
-            events_directory(plan.root, plan.events_of(peer, query))
-            events_directory(plan.root, plan.warm_up_events_of(peer, query))
+            kinds = QUERIES[query].reads
+            events_directory(plan.root, plan.events_of(peer, query), kinds=kinds)
+            events_directory(plan.root, plan.warm_up_events_of(peer, query), kinds=kinds)
 
 
 def wrong(figures: Figures) -> list[str]:

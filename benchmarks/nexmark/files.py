@@ -8,6 +8,7 @@ plainly, without compression, as the cheapest input there is.
 import argparse
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ KINDS: Final = ("person", "auction", "bid")
 FILE_COUNT: Final = 16
 ROW_GROUP_ROWS: Final = 131_072
 SEED: Final = 42
+COUNTS: Final = "counts.json"
 CHUNK_EVENTS: Final = 1_000_000
 _DICTIONARY_COLUMNS: Final = (
     "name",
@@ -33,36 +35,44 @@ _DICTIONARY_COLUMNS: Final = (
 )
 
 
-def events_directory(root: Path, event_count: int, seed: int = SEED) -> Path:
-    """Return the folder with the files of so many events, which are made where they are not there yet."""
+def events_directory(
+    root: Path, event_count: int, seed: int = SEED, kinds: Sequence[str] = KINDS
+) -> Path:
+    """Return the folder with the files of so many events of some kinds; those that are not there yet are made."""
     directory = root / f"nexmark-{event_count}-{seed}"
-    if not (directory / "counts.json").exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        write_events(directory, event_count, seed)
+    there = row_counts(directory) if (directory / COUNTS).exists() else {}
+    missing = [kind for kind in KINDS if kind in kinds and kind not in there]
+    if missing:
+        write_events(directory, event_count, seed, missing)
     return directory
 
 
 def row_counts(directory: Path) -> dict[str, int]:
-    """Return how many rows of each kind there are."""
-    return json.loads((directory / "counts.json").read_text())
+    """Return how many rows there are of each kind that was made."""
+    return json.loads((directory / COUNTS).read_text())
 
 
-def write_events(directory: Path, event_count: int, seed: int) -> None:
-    """Write all files; `counts.json` comes last and stands for a whole set."""
-    tables: dict[str, list[pa.Table]] = {kind: [] for kind in KINDS}
+def write_events(
+    directory: Path, event_count: int, seed: int, kinds: Sequence[str] = KINDS
+) -> None:
+    """Write the files of some kinds, beside those of others; `counts.json` comes last and names the whole ones."""
+    tables: dict[str, list[pa.Table]] = {kind: [] for kind in kinds}
     for first in range(0, event_count, CHUNK_EVENTS):
         count = min(CHUNK_EVENTS, event_count - first)
         events = Events(first, count - count % CYCLE, seed)
-        for kind, table in zip(
-            KINDS, (events.persons(), events.auctions(), events.bids()), strict=True
-        ):
-            tables[kind].append(table)
-    counts: dict[str, int] = {}
-    for kind in KINDS:
+        # In this order, as the kinds share one sequence of random numbers.
+        makers = {"person": events.persons, "auction": events.auctions, "bid": events.bids}
+        for kind in KINDS[: 1 + max(map(KINDS.index, kinds))]:
+            table = makers[kind]()
+            if kind in tables:
+                tables[kind].append(table)
+    counts = row_counts(directory) if (directory / COUNTS).exists() else {}
+    for kind in kinds:
         rows = in_order_of_arrival(pa.concat_tables(tables.pop(kind)), seed)
         counts[kind] = rows.num_rows
+        shutil.rmtree(directory / kind, ignore_errors=True)
         _write_kind(directory / kind, rows)
-    (directory / "counts.json").write_text(json.dumps(counts))
+    (directory / COUNTS).write_text(json.dumps(counts))
 
 
 def _write_kind(directory: Path, rows: pa.Table) -> None:
@@ -85,8 +95,9 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--events", type=events_argument, default=1_000_000)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="(all)")
     arguments = parser.parse_args()
-    directory = events_directory(arguments.root, arguments.events, arguments.seed)
+    directory = events_directory(arguments.root, arguments.events, arguments.seed, arguments.kinds)
     print(directory, row_counts(directory))
 
 

@@ -12,6 +12,9 @@ TOUCHED_FLINK: Final = "touched_flink"
 CHECKPOINT_MS: Final = 25
 SELDOM_CHECKPOINT_MS: Final = 1000
 FLINK_CHECKPOINT_MS: Final = 500
+FLINK_SHORT_CHECKPOINT_MS: Final = 100
+FLINK_SHORT: Final = ("q1", "q2")
+"""Queries that Flink answers before it has taken ten checkpoints of every `FLINK_CHECKPOINT_MS`."""
 _COMMITS: Final = "exactly-once checkpoints"
 FLINK: Final = ("apache-flink==2.3.0",)
 _BATCH: Final = "nothing (batch: all rows at once, no event time)"
@@ -39,6 +42,13 @@ class Peer:
     """None: every query that there is."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of its process's environment, beside ours."""
+    checkpoint_ms: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By query: the interval of checkpoints where it is not the one of `variables`."""
+
+    def variables_of(self, query: str) -> dict[str, str]:
+        """Return what the environment of its process has beside ours when it answers a query."""
+        own = self.checkpoint_ms.get(query)
+        return dict(self.variables) | ({} if own is None else {CHECKPOINT_VARIABLE: str(own)})
 
     @property
     def takes_checkpoints(self) -> bool:
@@ -65,13 +75,15 @@ _FLINK: Final = Peer(
     "flink_sql",
     packages=FLINK,
     environment=".venv-pyflink",
-    keeps=f"{_COMMITS} every {FLINK_CHECKPOINT_MS} ms",
+    keeps=f"{_COMMITS} every {FLINK_CHECKPOINT_MS} ms ({', '.join(FLINK_SHORT)}: every "
+    f"{FLINK_SHORT_CHECKPOINT_MS} ms)",
     reads="Arrow batches in the memory of its tasks (its wheel reads no Parquet)",
     writes="nothing (`blackhole`)",
     clock="from the moment when all tasks run to the end, deployment left out; second job of the JVM",
     # More do not fit into its memory beside the copies that its source makes.
     events_max=dict.fromkeys(READS, 10_000_000),
     variables={CHECKPOINT_VARIABLE: str(FLINK_CHECKPOINT_MS)},
+    checkpoint_ms=dict.fromkeys(FLINK_SHORT, FLINK_SHORT_CHECKPOINT_MS),
 )
 _PEERS: Final = (
     _HEADRACE,

@@ -182,8 +182,9 @@ def _rate(runs: Sequence[Figures]) -> float:
 def run_once(plan: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
     """Let a peer answer a query once; in its first turn compare what it makes of the smaller set."""
     count = plan.events_of(peer, query)
-    events = events_directory(plan.root, count)
-    small = events_directory(plan.root, plan.warm_up_events_of(peer, query))
+    kinds = QUERIES[query].reads
+    events = events_directory(plan.root, count, kinds=kinds)
+    small = events_directory(plan.root, plan.warm_up_events_of(peer, query), kinds=kinds)
     with tempfile.TemporaryDirectory(dir=plan.root) as scratch:
         out = Path(scratch, "out")
         command = [peer_python(peer), "-m", f"{_PACKAGE}.{peer.module}", query, str(events)]
@@ -192,7 +193,7 @@ def run_once(plan: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
             command += ["--out", str(out)]
         if peer.module == PEERS[HEADRACE].module and plan.is_local:
             command.append("--local")
-        figures = last_line(command, peer.variables)
+        figures = last_line(command, peer.variables_of(query))
         if is_first:
             figures["same"] = is_same(compared(peer, query, small, out))
     counts = row_counts(events)

@@ -56,6 +56,7 @@ from headrace.task.chain.outputs import (
     Target,
 )
 from headrace.task.chain.queryable_state import ReadOperator
+from headrace.task.chain.rows_wanted import RowsWanted
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
@@ -174,6 +175,7 @@ class OperatorChain:
             [(operator, self._outputs[key]) for key, operator in self._operators.items()]
         )
         self._wire(writers)
+        self._wanted = [RowsWanted(writer, self.head_output) for writer in writers]
 
     @property
     def head(self) -> Operator:
@@ -203,7 +205,7 @@ class OperatorChain:
 
     def rows_wanted(self) -> int:
         """Rows that the head should emit at once at most, a source: a checkpoint waits for what it emitted."""
-        limits = [writer.rows_wanted for writer in self._writers]
+        limits = [wanted.rows() for wanted in self._wanted]
         limits += [rows.rows_wanted for rows in self._paced]
         return min(limits, default=UNLIMITED_ROWS)
 

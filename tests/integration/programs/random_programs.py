@@ -15,17 +15,23 @@ from hypothesis import strategies as st
 from headrace import OutputTag, StreamExecutionEnvironment, WatermarkStrategy
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.streams.keyed_stream import KeyedStream
-from headrace.common import Time
+from headrace.common import Time, Types
+from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import (
     AsyncDataStream,
     AsyncFunction,
+    BroadcastProcessFunction,
+    CoGroupFunction,
     CoMapFunction,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
     ProcessWindowFunction,
     RuntimeContext,
 )
+from headrace.datastream.state import MapStateDescriptor
+from headrace.datastream.window import TumblingEventTimeWindows
 
 ROW_COUNT: Final = 240
 SLOT_COUNT: Final = 5
@@ -47,6 +53,7 @@ def second_key(row: LabelledRow) -> int:
 Key = Callable[[LabelledRow], int]
 KEYS: Final[tuple[Key, ...]] = (first_key, second_key)
 ANYWHERE: Final = "anywhere"
+SEEN: Final = MapStateDescriptor("seen", Types.LONG(), Types.LONG())
 
 
 class Number(MapFunction):
@@ -122,6 +129,46 @@ class ConnectedPass(CoMapFunction):
 
     def map2(self, value: LabelledRow) -> LabelledRow:
         return through(value, self._name)
+
+
+class BroadcastPass(BroadcastProcessFunction[Any, Any, Any]):
+    """Lets the rows through; those of the broadcast side are numbered themselves and would come several times."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def process_element(self, value: LabelledRow, ctx: Any) -> Iterator[LabelledRow]:
+        yield through(value, self._name)
+
+    def process_broadcast_element(self, value: LabelledRow, ctx: Any) -> None:
+        ctx.get_broadcast_state(SEEN).put(value[2], value[2])
+
+
+class KeyedBroadcastPass(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def process_element(self, value: LabelledRow, ctx: Any) -> Iterator[LabelledRow]:
+        yield through(value, self._name)
+
+    def process_broadcast_element(self, value: LabelledRow, ctx: Any) -> None:
+        ctx.get_broadcast_state(SEEN).put(value[2], value[2])
+
+
+class BothSides(CoGroupFunction):
+    """Gives the rows of both sides, each once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def co_group(self, first: Any, second: Any) -> Iterator[LabelledRow]:
+        for row in (*first, *second):
+            yield through(row, self._name)
+
+
+class OneTime(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return 0
 
 
 class LatePass(AsyncFunction[Any, Any]):
@@ -246,7 +293,7 @@ def random_programs(
         program.env.disable_operator_chaining()
     for _ in range(draw(st.integers(1, 2))):
         program.add_source(draw(_parallelisms))
-    for _ in range(draw(st.integers(1, 7))):
+    for _ in range(draw(st.integers(1, 8))):
         step = draw(st.sampled_from(_STEPS))
         step(draw, program, draw(st.sampled_from(program.streams)))
     for drawn in program.streams[-2:]:
@@ -327,6 +374,47 @@ def _connect(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
     program.add_operator(both, name, connected, draw(_parallelisms), name)
 
 
+def _map_batches(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
+    name = program.next_name("batches")
+    mapped = read.stream.map_batches(lambda batch: batch)
+    program.add_operator(read, name, mapped, draw(_parallelisms), None)
+
+
+def _broadcast(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
+    other = draw(st.sampled_from([one for one in program.streams if not one.is_keyed]))
+    name = program.next_name("broadcast")
+    connected = read.stream.connect(other.stream.broadcast(SEEN))
+    function = KeyedBroadcastPass(name) if read.is_keyed else BroadcastPass(name)
+    processed = connected.process(function)  # pyright: ignore[reportArgumentType]
+    program.add_operator(read, name, processed, draw(_parallelisms), name)
+
+
+def _timed(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> Drawn:
+    """Give all rows one time: they come to one window, and none is late."""
+    name = program.next_name("timed")
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(OneTime())
+    timed = read.stream.assign_timestamps_and_watermarks(strategy)
+    return program.add_operator(read, name, timed, draw(_parallelisms), None)
+
+
+def _co_group(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
+    other = draw(st.sampled_from(program.streams))
+    if {one.trail for one in read.branches} & {one.trail for one in other.branches}:
+        return
+    key = draw(st.sampled_from(KEYS))
+    first, second = _timed(draw, program, read), _timed(draw, program, other)
+    name = program.next_name("co-group")
+    joined = (
+        first.stream.co_group(second.stream)
+        .where(key)
+        .equal_to(key)
+        .window(TumblingEventTimeWindows.of(Time.days(1)))
+        .apply(BothSides(name))
+    )
+    both = Drawn(first.stream, first.branches + second.branches).spread(first.stream, key)
+    program.add_operator(both, name, joined, draw(_parallelisms), name)
+
+
 def _ordered_wait(draw: st.DrawFn, program: RandomProgram, read: Drawn) -> None:
     name = program.next_name("async")
     waited = AsyncDataStream.ordered_wait(
@@ -383,6 +471,9 @@ _STEPS: Final = (
     _union,
     _union,
     _connect,
+    _map_batches,
+    _broadcast,
+    _co_group,
     _ordered_wait,
     _key_by,
     _key_by,
