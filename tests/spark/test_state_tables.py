@@ -13,7 +13,7 @@ from headrace import StreamExecutionEnvironment
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.core.types.type_info import Types
 from headrace.spark.session.session import HostSession
-from headrace.spark.state_tables.state_writer import StateWriter
+from headrace.spark.state_writer import StateWriter
 from headrace.state_processor.errors import EditRefusedError, PickledKeysError, StateSchemaError
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from tests.architecture.floor_plan import ROOT

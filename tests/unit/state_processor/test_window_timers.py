@@ -20,7 +20,7 @@ from headrace.functions.windowing.assigners import (
     TumblingProcessingTimeWindows,
 )
 from headrace.functions.windowing.triggers import CountTrigger
-from headrace.spark.state_tables.state_writer import StateWriter
+from headrace.spark.state_writer import StateWriter
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, OperatorHarness, Rows
