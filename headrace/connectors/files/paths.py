@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from headrace.checkpoint.storage.file_systems import is_uri
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -66,12 +67,12 @@ def _link_in(folder: str, name: str) -> str:
 
 def fixed_place(path: str) -> str:
     """Return a URI as it is, and a path as an absolute one: a relative path means the folder of the program."""
-    return path if _is_uri(path) else str(Path(path).absolute())
+    return path if is_uri(path) else str(Path(path).absolute())
 
 
 def file_system_of(path: str) -> tuple[Any, str]:
     """Return the pyarrow file system of a path or URI, and the path on it."""
-    if _is_uri(path):
+    if is_uri(path):
         return fs.FileSystem.from_uri(path)
     return fs.LocalFileSystem(), str(Path(path).absolute())
 
@@ -88,7 +89,7 @@ class FoundFile:
     @property
     def identity(self) -> str:
         """The same for a file that is found twice, different for files of equal names on two stores."""
-        place = urlsplit(self.root) if _is_uri(self.root) else None
+        place = urlsplit(self.root) if is_uri(self.root) else None
         return (
             f"{place.scheme}://{place.netloc}/{self.name}" if place and place.netloc else self.name
         )
@@ -129,10 +130,6 @@ def list_files(paths: Sequence[str]) -> list[FoundFile]:
 def _found(root: str, info: Any) -> FoundFile:
     # Some stores do not say when a file was written.
     return FoundFile(root, info.path, info.size, info.mtime_ns or 0)
-
-
-def _is_uri(path: str) -> bool:
-    return "://" in path or path.startswith("file:")
 
 
 def _is_hidden(relative_path: str) -> bool:
