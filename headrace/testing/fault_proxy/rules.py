@@ -176,7 +176,7 @@ class FrameSelector:
 
 @dataclass(frozen=True)
 class FaultRule:
-    """An action, and the selector of the frames it applies to. `str` gives the text that `parse_rule` reads."""
+    """An action, and the selector of the frames it applies to. `parse_rule` reads the text of `str` as an equal rule."""
 
     action: FaultAction
     selector: FrameSelector = FrameSelector()
@@ -187,10 +187,7 @@ class FaultRule:
         return type(self.action).__name__.lower()
 
     def __str__(self) -> str:
-        # Imported late: reading needs the classes above, and printing belongs with reading.
-        from headrace.testing.fault_proxy.rules import print_rule
-
-        return print_rule(self)
+        return " ".join(_words(self))
 
 
 class FaultRuleError(ValueError):
@@ -242,11 +239,6 @@ def parse_rule(text: str) -> FaultRule:
         unit: Unit = action_keys[missing[0]].metadata["unit"]
         raise FaultRuleError(text, f"{words[0]} needs {missing[0]}=, {unit.value}")
     return FaultRule(action_class(**action), FrameSelector(**selector))
-
-
-def print_rule(rule: FaultRule) -> str:
-    """Return the text of a rule; reading it gives an equal rule."""
-    return " ".join(_words(rule))
 
 
 def _words(rule: FaultRule) -> Iterator[str]:
