@@ -176,7 +176,7 @@ class FrameSelector:
 
 @dataclass(frozen=True)
 class FaultRule:
-    """An action, and the selector of the frames it applies to. `parse_rule` reads the text of `str` as an equal rule."""
+    """An action, and the selector of its frames. `parse_rule` reads the text of `str` as an equal rule."""
 
     action: FaultAction
     selector: FrameSelector = FrameSelector()
