@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import RecordTypeError
@@ -67,10 +68,6 @@ WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
 class TimestampGenerator(Protocol):
     """A generator that needs no more than the largest timestamp of each batch, and answers at the interval."""
 
-    def on_event(self, timestamp_ms: int) -> None:
-        """Take one event's timestamp."""
-        ...
-
     def on_batch(self, max_timestamp_ms: int) -> None:
         """Take the largest timestamp of a batch: the same as all its events one by one."""
         ...
@@ -92,12 +89,8 @@ class BoundedOutOfOrderness:
         self._max_timestamp_ms = MIN_TIMESTAMP + bound_ms + 1
         self._last_emitted_ms = MIN_TIMESTAMP
 
-    def on_event(self, timestamp_ms: int) -> None:
-        if timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms = timestamp_ms
-
     def on_batch(self, max_timestamp_ms: int) -> None:
-        self.on_event(max_timestamp_ms)
+        self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
 
     def on_periodic_emit(self) -> int | None:
         watermark_ms = self._max_timestamp_ms - self._bound_ms - 1
@@ -109,9 +102,6 @@ class BoundedOutOfOrderness:
 
 class NoWatermarks:
     """Event time stands still until the input ends."""
-
-    def on_event(self, timestamp_ms: int) -> None:
-        pass
 
     def on_batch(self, max_timestamp_ms: int) -> None:
         pass
@@ -301,8 +291,10 @@ class ColumnTimestampAssigner(TimestampAssigner):
         array = columns.column(self.column)
         kinds, arrow_type = pa.types, array.type
         if array.null_count:
+            row = int(pc.index(array.is_null(), True).as_py())
+            shown = {key: value[0] for key, value in columns.slice(row, 1).to_pydict().items()}
             raise RecordTypeError(
-                None, str(arrow_type), f"column '{self.column}' gives the event time and is null"
+                shown, str(arrow_type), f"column '{self.column}' gives the event time and is null"
             )
         if kinds.is_timestamp(arrow_type):
             array = array.cast(pa.timestamp("ms", arrow_type.tz), safe=False)
