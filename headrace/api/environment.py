@@ -39,12 +39,11 @@ from headrace.core.errors import (
 )
 from headrace.core.ids import ClusterDataSetId, JobId
 from headrace.core.operator_spec import OperatorSpec
-from headrace.core.pyflink_refusals import no_jvm
+from headrace.core.pyflink_refusals import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS, no_jvm
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
-from headrace.functions.jvm_functions import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs.operator_specs import (
     CacheSpec,

@@ -1,6 +1,6 @@
 """PyFlink's `common.watermark_strategy`: re-exports; and Flink's generators, which PyFlink does not have."""
 
-from headrace.functions.jvm_functions import AssignerWithPeriodicWatermarksWrapper
+from headrace.core.pyflink_refusals import AssignerWithPeriodicWatermarksWrapper
 from headrace.functions.watermarks import (
     TimestampAssigner,
     WatermarkGenerator,

@@ -49,7 +49,7 @@ class HybridSource(SplitSource):
     All readers finish a source before any of them begins the next. Exactly once where each source is.
 
     Example:
-        >>> from headrace.connectors.number_sequence.source import NumberSequenceSource
+        >>> from headrace.connectors.datagen.source import NumberSequenceSource
         >>> both = HybridSource.builder(NumberSequenceSource(1, 9)).add_source(NumberSequenceSource(10, 99)).build()
         >>> both.boundedness.name
         'BOUNDED'
@@ -237,7 +237,7 @@ class _SourceContext:
         return getattr(self._context, name)
 
     def send_event(self, payload: bytes) -> None:
-        """Pass on what a reader says; there is one registration for all of them."""
+        """Pass a reader's event on; one registration serves all readers."""
         match event_to_coordinator(payload):
             case RegisterReader():
                 return

@@ -1,13 +1,13 @@
-"""Connectors of PyFlink's that wrap Java libraries: importable, refused when used.
+"""Connectors and formats of PyFlink that wrap Java libraries: they can be imported and are refused where they are used.
 
-Enums are plain values and stay what they are.
-
-Formats of PyFlink's, and parts of its file source, that wrap Java libraries: importable, refused when used.
+Enums are plain values and stay as they are. `MOVED_NAMES` lists the names that PyFlink's `datastream.connectors` had
+until 1.15: they are refused with the module that has them now.
 """
 
 import enum
-from typing import Final
+from typing import Final, NoReturn
 
+from headrace.core.errors import ProgramError
 from headrace.core.pyflink_refusals import jvm_only
 
 _OWN: Final = "write a Source or a Sink in Python, or go through Spark's DataFrames"
@@ -134,3 +134,30 @@ AvroParquetWriters: Final = jvm_only("AvroParquetWriters", "use ParquetBulkWrite
 OrcBulkWriters: Final = jvm_only(
     "OrcBulkWriters", "use DataFrameSink(path, format='orc'), or ParquetBulkWriters"
 )
+
+
+_PACKAGE: Final = "headrace.datastream.connectors"
+_MOVED_FILES: Final = (
+    "BucketAssigner", "FileEnumeratorProvider", "FileSink", "FileSource", "FileSourceBuilder",
+    "FileSplitAssignerProvider", "OutputFileConfig", "RollingPolicy", "StreamFormat", "StreamingFileSink",
+)  # fmt: skip
+_MOVED_KAFKA: Final = ("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSink", "KafkaSource")
+_MOVED_PULSAR: Final = ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor")
+MOVED_NAMES: Final = {
+    **dict.fromkeys(_MOVED_FILES, "file_system"),
+    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"), "jdbc"),
+    **dict.fromkeys(_MOVED_KAFKA, "kafka"),
+    **dict.fromkeys(_MOVED_PULSAR, "pulsar"),
+    **dict.fromkeys(("RMQConnectionConfig", "RMQSink", "RMQSource"), "rabbitmq"),
+    "NumberSequenceSource": "number_seq",
+}
+"""The module below the package that has each name."""
+
+
+def refuse_moved_name(name: str) -> NoReturn:
+    """Refuse a name that moved; ProgramError says where it is. Stands as `__getattr__` in the package."""
+    if name not in MOVED_NAMES:
+        raise AttributeError(f"module '{_PACKAGE}' has no attribute '{name}'")
+    raise ProgramError(
+        f"{name} has left this package in Flink 1.16: import it from {_PACKAGE}.{MOVED_NAMES[name]}"
+    )

@@ -8,7 +8,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 |  +- graph.operator_ids: DuplicateUidError
-|  +- spark.dataframes.coordinator: DataFrameChangedError
+|  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
 |  +- spark.session.python_files: LateFilesError
 +- ConfigurationError            an option has a value that cannot be
 +- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
@@ -31,8 +31,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- shuffle_service.errors: DirectoryInUseError
 |  +- spark.session.authentication: UnknownSparkSecretError
 |  +- spark.session.checklist: ChecklistError
-|  +- spark.dataframes.commit: SinkCommitError
-|  +- spark.dataframes.coordinator: DataFramePushError
+|  +- spark.dataframes.sink_coordinator: SinkCommitError
+|  +- spark.dataframes.dataframe_coordinator: DataFramePushError
 |  +- spark.executor: NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
 |  +- spark.session.class_archive: ClassArchiveError
@@ -62,6 +62,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
 +- connectors.files.paths: PathOutsideError
 +- connectors.files.sink.file_commit: FileCommitError
++- connectors.files.sink.staging: OutputDiskFullError
 +- connectors.files.sink.notes: NoteChangedError, NoteDamagedError, NoteLostError
 +- connectors.files.formats.splits: FileChangedError
 +- connectors.kafka.clients: KafkaError

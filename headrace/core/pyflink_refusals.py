@@ -1,12 +1,11 @@
-"""Names that PyFlink had in its 1.x releases: importable, and refused where a program uses them.
+"""Names of PyFlink that Headrace refuses: importable, and refused where a program uses them, with what to use instead.
 
-Names of PyFlink's that mean something with a JVM alone: importable, and refused where a program uses them.
-
-Flink's Table API and SQL, which are not here: their names are refused in one sentence when they are imported.
+There are names of Flink 1.x and names that stand for Java code. Names of the Table API and SQL, and those of PyFlink's
+link with its JVM, are refused as soon as they are imported.
 """
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from headrace.core.errors import ProgramError
 
@@ -89,3 +88,34 @@ def refuse_name(name: str) -> NoReturn:
         "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
         "in with from_dataframe"
     )
+
+
+def refuse_internal_name(name: str) -> NoReturn:
+    """Refuse a name with which PyFlink reaches its JVM or marks its own code. Stands as `__getattr__`, as above."""
+    if name.startswith("_"):
+        raise AttributeError(f"there is no attribute '{name}'")
+    raise ProgramError(
+        f"{name} belongs to PyFlink's link with Flink's JVM, and there is no such JVM here: leave it out. What a "
+        "program sets through Java objects it sets with a Configuration, and errors are of headrace.HeadraceError"
+    )
+
+
+NO_SOURCE_FUNCTIONS: Final = (
+    "give a Source to from_source, such as those of headrace.datastream.connectors"
+)
+"""What to do instead of giving a SourceFunction to `add_source`."""
+NO_SINK_FUNCTIONS: Final = "give a Sink to sink_to, such as those of headrace.datastream.connectors"
+"""What to do instead of giving a SinkFunction to `add_sink`."""
+
+NO_INPUT_FORMATS: Final = (
+    "give it a bounded Source, such as FileSource.for_bulk_file_format(format, path).build()"
+)
+"""What to do instead of giving an InputFormat to `create_input`."""
+
+SourceFunction: Final = jvm_only("SourceFunction", NO_SOURCE_FUNCTIONS)
+SinkFunction: Final = jvm_only("SinkFunction", NO_SINK_FUNCTIONS)
+InputFormat: Final = jvm_only("InputFormat", NO_INPUT_FORMATS)
+AssignerWithPeriodicWatermarksWrapper: Final = jvm_only(
+    "AssignerWithPeriodicWatermarksWrapper",
+    "write a WatermarkStrategy with a TimestampAssigner, or with a WatermarkGenerator",
+)

@@ -38,6 +38,7 @@ from headrace.api.streams.connected_streams import ConnectedStreams
 from headrace.api.streams.data_stream import DataStream, DataStreamSink
 from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.api.streams.windowed_stream import AllWindowedStream, WindowedStream
+from headrace.core.pyflink_refusals import SinkFunction, SourceFunction
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.functions.joins import (
     CoGroupFunction,
@@ -45,7 +46,6 @@ from headrace.functions.joins import (
     JoinFunction,
     ProcessJoinFunction,
 )
-from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
     AllWindowFunction,
     BroadcastProcessFunction,

@@ -1,5 +1,6 @@
 """PyFlink's `datastream.functions`: re-exports."""
 
+from headrace.core.pyflink_refusals import SinkFunction, SourceFunction
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.functions.joins import (
     CoGroupFunction,
@@ -8,7 +9,6 @@ from headrace.functions.joins import (
     ProcessJoinFunction,
     TaggedUnion,
 )
-from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
     AllWindowFunction,
     BaseBroadcastProcessFunction,

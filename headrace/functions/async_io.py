@@ -1,6 +1,6 @@
-"""Asynchronous functions: many calls to the outside in flight at once; and when a call that disappointed is repeated.
+"""AsyncFunction: has many calls to the outside in flight at once; an AsyncRetryStrategy repeats calls that failed.
 
-`AsyncFunction` is what programs write, `AsyncRetryStrategy` and its kinds what they choose. All are shipped by value.
+Both are shipped by value.
 """
 
 import enum
@@ -61,15 +61,15 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """Whether and when a call is repeated. Attempts count from 1, the first call."""
+    """Decides whether and when a call is repeated. Attempts count from 1, the first call."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether there may be another call after so many."""
+        """Return whether another call may follow `current_attempts` calls."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Milliseconds to wait after so many calls."""
+        """Return the milliseconds to wait after `current_attempts` calls."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
@@ -205,19 +205,19 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Whether a call gave nothing."""
+    """Return whether a call gave nothing."""
     return not result
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Whether a call failed."""
+    """Return whether a call failed."""
     return error is not None
 
 
 def exception_type_predicate(
     error: BaseException | None, expected_error_type: type[BaseException]
 ) -> bool:
-    """Whether a call failed with that kind of error; bind the second argument with `functools.partial`."""
+    """Return whether a call failed with that kind of error; bind the second argument with `functools.partial`."""
     return isinstance(error, expected_error_type)
 
 

@@ -1,33 +1,33 @@
-"""ColumnCondition: comparisons of columns with values, which smallest and largest values may refute.
+"""ColumnCondition: comparisons of columns with values, which the ranges of the columns may refute.
 
-Pure. A null compares with nothing. Source: Parquet's statistics filters, Iceberg's InclusiveMetricsEvaluator.
+Pure. A comparison with null never holds. Source: Parquet's statistics filters, Iceberg's InclusiveMetricsEvaluator.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 VALUE_TYPES: Final = (bool, int, float, str)
-"""Values that compare in Python as they do in columns; but see `_compare_alike`."""
+"""Types of values that compare in Python as they do in columns, apart from integers with floating numbers."""
 _EXACT_INTEGERS: Final = 2**24
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The smallest and the largest of some values, of which none is outside; None for both where there are none."""
+    """Bounds of the values of a column; None for both where all of them are null."""
 
     smallest: Any
     largest: Any
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are only nulls."""
+        """Return whether there are only nulls."""
         return self.smallest is None
 
 
-Ranges = Mapping[str, ValueRange]
-"""By column; what is not known is not there."""
+Ranges = Callable[[str], ValueRange | None]
+"""The range of a column by its name, or None where it is not known."""
 
 
 class ColumnCondition(ABC):
@@ -35,7 +35,7 @@ class ColumnCondition(ABC):
 
     @abstractmethod
     def may_hold(self, ranges: Ranges) -> bool:
-        """Whether it can hold of a row of columns with these values; True where that is not known."""
+        """Return whether it can hold for a row of columns with these ranges; True where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Comparison(ColumnCondition):
     value: Any
 
     def may_hold(self, ranges: Ranges) -> bool:
-        values = ranges.get(self.column)
+        values = ranges(self.column)
         if values is None:
             return True
         if values.is_empty:
@@ -69,7 +69,7 @@ class Comparison(ColumnCondition):
 
 @dataclass(frozen=True)
 class And(ColumnCondition):
-    """Conditions, of which all hold."""
+    """Holds where all of its conditions do."""
 
     conditions: tuple[ColumnCondition, ...]
 
@@ -79,7 +79,7 @@ class And(ColumnCondition):
 
 @dataclass(frozen=True)
 class Or(ColumnCondition):
-    """Conditions, of which at least one holds."""
+    """Holds where at least one of its conditions does."""
 
     conditions: tuple[ColumnCondition, ...]
 
@@ -88,7 +88,9 @@ class Or(ColumnCondition):
 
 
 def _compare_alike(known: Any, value: Any) -> bool:
-    """Whether two values compare here as they do in columns, where one of them is cast to the other's type."""
+    """Return whether two values compare here as they do in columns, where one of them is cast to the other's type."""
+    if value != value:
+        return False  # NaN equals nothing, but is_in finds it
     if isinstance(known, float) != isinstance(value, float):
         # An integer becomes a floating number there, and may be rounded.
         is_exact = isinstance(value, int | float) and abs(value) <= _EXACT_INTEGERS

@@ -1,7 +1,6 @@
 """Evictors: remove records from a window before or after its function is called.
 
-A window with an evictor keeps every record with its timestamp, also where a reduce or aggregate function could have
-folded them as they came.
+A window with an evictor keeps every record with its timestamp, although a reduce or aggregate function could fold them.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +24,7 @@ class TimestampedValue(NamedTuple):
     timestamp: int
 
     def has_timestamp(self) -> bool:
-        """Whether the stream has event time."""
+        """Return whether the stream has event time."""
         return self.timestamp != MIN_TIMESTAMP
 
 
@@ -59,7 +58,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove what the window function is not to see."""
+        """Remove records that the window function is not to see."""
 
     @abstractmethod
     def evict_after(
@@ -69,7 +68,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove what the window function has seen and the next firing is not to see."""
+        """Remove records that the window function has seen and the next firing is not to see."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

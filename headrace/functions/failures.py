@@ -59,7 +59,7 @@ class Guarded:
             closed()
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
-        """One record: all its results, or none and what the policy says."""
+        """Process one record: return all its results, or the outcome of the policy."""
         try:
             results = self._results(value, ctx)
             if self._check is not None:

@@ -21,6 +21,9 @@ T = TypeVar("T")
 
 HYBRID_ENUMERATOR: Final = "hybrid"
 """Built in: it needs the makers of the others, which only the coordinator knows."""
+_CONTENT: Final = msgspec.msgpack.Decoder(tuple[int, bytes])
+EnumeratorMaker = Callable[[SplitEnumeratorContext, EnumeratorPayload], SplitEnumerator]
+"""Makes the enumerator of one source."""
 
 
 class HybridEnumeration(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +65,6 @@ class SourceWords(msgspec.Struct, frozen=True, array_like=True, tag="words"):
 
 HybridEvent = ReaderBegins | SourceFinished | SwitchSource | SourceWords
 _EVENT: Final = msgspec.msgpack.Decoder[Any](HybridEvent)
-_CONTENT: Final = msgspec.msgpack.Decoder(tuple[int, bytes])
 
 
 def hybrid_event(payload: bytes) -> HybridEvent:
@@ -77,17 +79,13 @@ def tagged_split(source_index: int, split: SourceSplit) -> SourceSplit:
 
 
 def untagged_split(split: SourceSplit) -> tuple[int, SourceSplit]:
-    """Read what `tagged_split` made."""
+    """Decode a split of `tagged_split`."""
     source_index, content = _CONTENT.decode(split.content)
     return source_index, SourceSplit(split.split_id.partition("/")[2], content)
 
 
-EnumeratorMaker = Callable[[SplitEnumeratorContext, EnumeratorPayload], SplitEnumerator]
-"""Makes the enumerator of one source."""
-
-
 class HybridEnumerator(SplitEnumerator):
-    """Runs one enumerator at a time. A reader that failed behind the others reads what it lacks of earlier sources."""
+    """Runs one enumerator at a time. A restarted reader first reads the splits of earlier sources that it lacks."""
 
     def __init__(
         self, context: SplitEnumeratorContext, enumeration: HybridEnumeration, make: EnumeratorMaker

@@ -1,4 +1,4 @@
-"""A source reader's interface to pushed data: the elements that arrive, and the calls that fetch them.
+"""Ingest: gives a source reader the rows that are pushed to it from outside, such as those of a DataFrame.
 
 The TaskManager's data plane implements it; every row of a partition arrives exactly once and in order.
 """

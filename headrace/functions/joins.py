@@ -1,4 +1,4 @@
-"""Functions over two streams that are brought together: pairs within a window or an interval, or a window's two sides.
+"""Functions over two joined streams: they get pairs of records of a window or an interval, or both sides of a window.
 
 Wherever JoinFunction or CoGroupFunction is taken, a plain callable with the same arguments is taken too.
 """
@@ -31,7 +31,7 @@ class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
-    """Sees what two streams have for a key and window at once; either side may be empty, which makes outer joins."""
+    """Sees both streams' records of a key and window at once; either side may be empty, which makes outer joins."""
 
     @abstractmethod
     def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT] | None:
@@ -63,7 +63,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class TaggedUnion:
-    """A record in a window over two streams, with the stream that it came from: what triggers and evictors see."""
+    """A record in a window over two streams, with the stream that it came from, as triggers and evictors see it."""
 
     __slots__ = ("_is_one", "_value")
 
@@ -80,11 +80,11 @@ class TaggedUnion:
         return TaggedUnion(value, False)
 
     def is_one(self) -> bool:
-        """Whether it is of the first stream."""
+        """Return whether it is of the first stream."""
         return self._is_one
 
     def is_two(self) -> bool:
-        """Whether it is of the second stream."""
+        """Return whether it is of the second stream."""
         return not self._is_one
 
     def get_one(self) -> Any:

@@ -1,9 +1,7 @@
-"""Functions with a context: timestamps, timers, side outputs, keyed and broadcast state.
+"""Functions with a context: timestamps, timers, side outputs, keyed and broadcast state, contents of windows.
 
 Contexts are interfaces here; operators implement them. Results are yielded or returned in an iterable; `(tag, value)`
 with an OutputTag goes to that side output.
-
-Functions over the contents of a window, with and without key, with and without context.
 """
 
 import enum
@@ -29,6 +27,9 @@ OUT = TypeVar("OUT")
 
 DEFAULT_OUTPUT_TAG: Final = ""
 """The id that stands for the main output; no side output may have it."""
+IN = TypeVar("IN")
+W = TypeVar("W", bound=Window)
+W2 = TypeVar("W2", bound=Window)
 
 
 class TimeDomain(enum.Enum):
@@ -294,11 +295,6 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
         """Yield the results of a timer that is due."""
-
-
-IN = TypeVar("IN")
-W = TypeVar("W", bound=Window)
-W2 = TypeVar("W2", bound=Window)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):

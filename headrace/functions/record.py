@@ -1,4 +1,4 @@
-"""Functions that see one record at a time, or two, and keep no context: map, filter, reduce and their kin.
+"""Functions that see one record at a time, or two, and keep no context: map, filter, reduce and similar ones.
 
 Wherever one of these classes is taken, a plain callable with the same arguments is taken too.
 """
@@ -66,7 +66,7 @@ class FilterFunction(Function):
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
-        """Whether to keep the record."""
+        """Return whether to keep the record."""
 
 
 class ReduceFunction(Function):

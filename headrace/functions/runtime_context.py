@@ -1,10 +1,9 @@
 """RuntimeContext: gives a user function in `open` its subtask's facts, its metrics and its keyed state.
 
-SubtaskContext: facts about its subtask for a source reader or sink writer.
+SubtaskContext gives a source reader or sink writer the same of its subtask, with a ProcessingTimeService, which calls
+back on the mailbox thread at a wall-clock time.
 
-ProcessingTimeService: how code on the mailbox thread asks to be called back at a wall-clock time.
-
-Source: Flink ProcessingTimeService.
+Source: Flink RuntimeContext, ProcessingTimeService.
 """
 
 from abc import ABC, abstractmethod

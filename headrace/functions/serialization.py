@@ -1,4 +1,4 @@
-"""Between records and bytes: schemas for connectors, encoders for files, serializers for values of users' own kinds."""
+"""Schemas, encoders and serializers: convert records to bytes and back, for connectors, files and users' own types."""
 
 from abc import ABC, abstractmethod
 from io import BytesIO

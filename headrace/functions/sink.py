@@ -1,17 +1,20 @@
-"""Interface of sinks: a description that is shipped, and the writer that each subtask makes of it.
+"""Sink: a description that is shipped to the tasks, and the writer that each subtask makes of it.
+
+Rows become visible as they are written, or are staged and committed once their checkpoint is complete. Also holds
+DiscardingSink, which shows the speed of a program without its sink.
 
 Source: Flink Sink V2, Sink and SinkWriter.
-
-DiscardingSink: takes records and throws them away, to see how fast a program is without its sink.
 """
 
 import enum
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from headrace.core.config import Settings
+from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.runtime_context import SubtaskContext
@@ -20,6 +23,8 @@ FINAL_CHECKPOINT: Final = 2**63 - 1
 """Stands for the checkpoint after the end of input, whose id is not known yet."""
 COMMITTER_ENTRY_POINTS: Final = "headrace.committers"
 """The group of entry points in which the CommitterFactory of each name that a sink gives is found."""
+OWNER_BYTES: Final = 8
+_JOB_BYTES: Final = 16
 
 
 class DeliveryGuarantee(enum.Enum):
@@ -42,7 +47,7 @@ class SinkWriter(ABC):
         """Bring everything taken so far to where it belongs; with `end_of_input` nothing will follow."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Return what became complete since the last call, to be committed once the checkpoint is published.
+        """Return committables completed since the last call, to be committed once the checkpoint is published.
 
         Called after `flush`, before the barrier goes on; at the end of input with FINAL_CHECKPOINT. What is returned
         is kept, and handed on again with later checkpoints, until it is decided.
@@ -50,7 +55,7 @@ class SinkWriter(ABC):
         return ()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Return what a successor must know of what was begun and is not complete, as items."""
+        """Return the state of unfinished output that a successor needs, as items."""
         return ()
 
     def restore_state(self, items: Sequence[bytes]) -> None:
@@ -105,7 +110,7 @@ class SupportsPreprocessing(ABC):
 
 
 class Committer(Protocol):
-    """Makes prepared output visible; beside the JobMaster, on a thread of its own, one call at a time, ids in order.
+    """Makes prepared output visible, in the JobMaster's process on its own thread, one call at a time, ids in order.
 
     Whether a key was committed is asked of the target itself, where the key is written together with the data. What was
     prepared by attempts that died before a checkpoint held it comes to nobody's ears: whoever stages it sweeps it up.
@@ -126,7 +131,7 @@ class Committer(Protocol):
 
 @runtime_checkable
 class KnowsCommits(Protocol):
-    """A Committer whose target says what it was given: a job that would write that again is refused."""
+    """A Committer whose target remembers its last commit: a job that would write it again is refused."""
 
     def last_committed(self, scope: str) -> int | None:
         """Return the highest checkpoint id committed in a scope (see `scope_of`); None where nothing was.
@@ -168,7 +173,7 @@ def scope_of(key: str) -> str:
 
 
 class DiscardingSink(Sink):
-    """Throws every record away; the job still counts what it was given. Source: Flink DiscardingSink.
+    """Throws every record away; the job still counts them. Source: Flink DiscardingSink.
 
     Example:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -186,3 +191,14 @@ class _Discard(SinkWriter):
 
     def flush(self, end_of_input: bool) -> None:
         pass
+
+
+def owner_of_sink(context: SubtaskContext) -> str:
+    """Return the name of a sink within one job, 16 hexadecimal digits, under which its subtasks stage rows.
+
+    Staged rows outlive their writer: by this name the committer finds them, and a later attempt deletes leftovers.
+    """
+    attempt = context.attempt_id
+    # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
+    job = system_random().randbytes(_JOB_BYTES) if attempt is None else attempt.job_id.value
+    return hashlib.blake2b(job + context.operator_id.value, digest_size=OWNER_BYTES).hexdigest()

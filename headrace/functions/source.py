@@ -1,19 +1,17 @@
-"""Interface of sources: a description that is shipped, and the reader that each subtask makes of it.
+"""Source: a description that is shipped, the reader that each subtask makes of it, and the enumerator of its splits.
 
 A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it returns
 NOTHING_AVAILABLE and has `context.wake` called, by any thread, once there are records again.
-Source: Flink FLIP-27, Source and SourceReader.
 
-SplitEnumerator: finds the splits of a source and shares them out, in the JobMaster; the other half of a reader.
+A SplitEnumerator finds splits and assigns them to readers, in the JobMaster; SplitReader is the base of such readers:
 
     source ── enumerator() ──► (name, payload) ── entry point ──► SplitEnumerator ── assign_splits ──► readers
                                                                         ▲───── request ◄────────────────┘
 
 An enumerator is made from its name and from bytes, so that nothing of a user is loaded in the JobMaster. All its
-methods run on the JobMaster's main thread and return at once; what may block goes through `context.call_async`.
-Source: Flink FLIP-27, SplitEnumerator and SplitEnumeratorContext.
+methods run on the JobMaster's main thread and return at once; calls that may block go through `context.call_async`.
 
-SplitReader: base of readers that get their splits from an enumerator. Source: Flink SourceReaderBase.
+Source: Flink FLIP-27, Source, SourceReader, SplitEnumerator, SourceReaderBase.
 """
 
 import enum
@@ -29,9 +27,15 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.runtime_context import SubtaskContext
 
+T = TypeVar("T")
+SPLIT_COORDINATOR: Final = "source"
+"""Name of the coordinator that runs enumerators in the JobMaster."""
+SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
+"""Entry points by the name that a source gives; each is an EnumeratorFactory."""
+
 
 class Boundedness(enum.Enum):
-    """Whether a source ends by itself."""
+    """Kinds of sources: those that end by themselves, and those that do not."""
 
     BOUNDED = "BOUNDED"
     CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
@@ -70,14 +74,14 @@ class SourceReader(ABC):
     """Reads the share of one subtask."""
 
     def start(self) -> None:  # noqa: B027
-        """Get ready: open what is read, ask the coordinator for work."""
+        """Get ready: open files or connections, ask the coordinator for work."""
 
     @abstractmethod
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit at most one batch and say what is next; never blocks."""
+        """Emit at most one batch and return the reader's status; never block."""
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Return the splits that this subtask has, each with its position right behind what was emitted.
+        """Return the splits that this subtask has, each with its position right after the emitted records.
 
         Each is an item of its own: after a restart with another parallelism items go to other subtasks.
         NotImplementedError makes a job that takes checkpoints fail as it starts: such a source cannot be replayed.
@@ -89,7 +93,7 @@ class SourceReader(ABC):
         raise NotImplementedError
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
-        """A checkpoint is published: what it read will not be asked for again. May be lost."""
+        """A checkpoint is published: records before it will not be asked for again. The call may be lost."""
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
         """Read nothing more of some splits for a while, and go on with others; ids are those of `output.emit`.
@@ -113,7 +117,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def boundedness(self) -> Boundedness:
-        """Whether it ends by itself."""
+        """Return whether it ends by itself."""
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -137,17 +141,8 @@ class Source(ABC):
         return None
 
 
-T = TypeVar("T")
-
-SPLIT_COORDINATOR: Final = "source"
-"""Name of the coordinator that runs enumerators in the JobMaster."""
-
-SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
-"""Entry points by the name that a source gives; each is an EnumeratorFactory."""
-
-
 class SourceSplit(msgspec.Struct, frozen=True, array_like=True):
-    """A part of what a source reads, with the position in it. `content` is the connector's own encoding.
+    """A part of a source's input, with the position in it. `content` is the connector's own encoding.
 
     `split_id` is unique within the source and stays the same while the position moves.
     """
@@ -165,7 +160,7 @@ def encode_split(split: SourceSplit) -> bytes:
 
 
 def decode_split(state: bytes) -> SourceSplit:
-    """Read what `encode_split` wrote; msgspec.ValidationError for anything else."""
+    """Decode the bytes of `encode_split`; msgspec.ValidationError for anything else."""
     return _SPLIT.decode(state)
 
 
@@ -200,7 +195,7 @@ class SplitEnumeratorContext(Protocol):
         ...
 
     def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
-        """Say whether readers work off what has piled up. A new enumerator begins without a backlog.
+        """Say whether readers work off a backlog. A new enumerator begins without one.
 
         Meanwhile `execution.checkpointing.interval-during-backlog` counts.
         """
@@ -224,7 +219,7 @@ class SplitEnumerator(ABC):
     """One per source and, as recovery makes a new one, per restart of the whole job."""
 
     def restore(self, state: bytes) -> None:
-        """Begin with what `snapshot_state` returned, instead of afresh; called before `start`."""
+        """Begin with the state that `snapshot_state` returned, instead of afresh; called before `start`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -248,7 +243,7 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> bytes:
-        """Return what `restore` takes: everything but the splits that were assigned."""
+        """Return the state for `restore`: everything but the splits that were assigned."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
         """A checkpoint is published. May be lost."""
@@ -286,7 +281,7 @@ class AddSplits(msgspec.Struct, frozen=True, array_like=True, tag="add"):
 
 
 class NoMoreSplits(msgspec.Struct, frozen=True, array_like=True, tag="no-more"):
-    """Coordinator → reader: end when you have read what you have."""
+    """Coordinator → reader: end when you have read your splits."""
 
 
 class RegisterReader(msgspec.Struct, frozen=True, array_like=True, tag="register"):
@@ -316,17 +311,17 @@ def event_bytes(event: EventToReader | EventToCoordinator) -> bytes:
 
 
 def event_to_reader(payload: bytes) -> EventToReader:
-    """Read what a coordinator sent; msgspec.ValidationError for anything else."""
+    """Decode an event of a coordinator; msgspec.ValidationError for anything else."""
     return _TO_READER.decode(payload)
 
 
 def event_to_coordinator(payload: bytes) -> EventToCoordinator:
-    """Read what a reader sent; msgspec.ValidationError for anything else."""
+    """Decode an event of a reader; msgspec.ValidationError for anything else."""
     return _TO_COORDINATOR.decode(payload)
 
 
 class SplitReader(SourceReader):
-    """Takes what the coordinator says apart; whoever extends it keeps the splits and reads them.
+    """Handles the coordinator's events; subclasses keep the splits and read them.
 
     A split that was given and one that was restored are the same kind of value; `snapshot_state` returns, for each
     split that has not ended, `encode_split` of it.
@@ -335,10 +330,10 @@ class SplitReader(SourceReader):
     def __init__(self, context: SubtaskContext) -> None:
         self.context = context
         self.has_no_more_splits = False
-        """Whether the enumerator has nothing left for this reader."""
+        """True once the enumerator has nothing left for this reader."""
 
     def start(self) -> None:
-        """Tell the enumerator that there is a reader; whoever overrides this calls it first."""
+        """Tell the enumerator that there is a reader; overriding methods call this one first."""
         self.context.send_event(event_bytes(RegisterReader()))
 
     @abstractmethod

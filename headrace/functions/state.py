@@ -90,7 +90,7 @@ class ListStateDescriptor(StateDescriptor):
     """A list per key; `type_info` is that of the list."""
 
     takes_none: ClassVar[bool] = False
-    """Whether None may be an element; users' lists refuse it, as Flink's do."""
+    """True where None may be an element; users' lists refuse it, as Flink's do."""
 
     def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
         super().__init__(name, ListTypeInfo(elem_type_info))

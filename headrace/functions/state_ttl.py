@@ -18,7 +18,7 @@ class UpdateType(enum.Enum):
 
 
 class StateVisibility(enum.Enum):
-    """Whether an expired value that is still there may be read."""
+    """Visibility of expired values that are still there."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1

@@ -1,10 +1,10 @@
-"""WatermarkStrategy, which programs write: how records get their event time, and how watermarks are made of it.
+"""WatermarkStrategy: assigns event times to records and makes watermarks of them.
 
-Generators of watermarks, and the detector of silent inputs: those that programs write, and the pure built-in ones.
+Holds the generators of watermarks, those that programs write and the built-in ones, and the detector of silent inputs.
+They know no clock: events, timestamps and readings come in, watermarks go out. Event time may also be taken out of a
+column, for whole batches at once.
 
-They know no clock: events, timestamps and readings come in, watermarks go out.
-
-Event time out of a column: for whole batches at once, without touching rows.
+Source: Flink WatermarkStrategy, WatermarkGenerator.
 """
 
 from abc import ABC, abstractmethod
@@ -15,10 +15,14 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.time_values import Duration
+
+NEVER_IDLE: Final = 0
+"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
 
 
 class WatermarkOutput(ABC):
@@ -54,7 +58,7 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Say what is known by now."""
+        """Emit the watermark that is known by now."""
 
 
 WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
@@ -63,10 +67,6 @@ WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
 
 class TimestampGenerator(Protocol):
     """A generator that needs no more than the largest timestamp of each batch, and answers at the interval."""
-
-    def on_event(self, timestamp_ms: int) -> None:
-        """Take one event's timestamp."""
-        ...
 
     def on_batch(self, max_timestamp_ms: int) -> None:
         """Take the largest timestamp of a batch: the same as all its events one by one."""
@@ -89,12 +89,8 @@ class BoundedOutOfOrderness:
         self._max_timestamp_ms = MIN_TIMESTAMP + bound_ms + 1
         self._last_emitted_ms = MIN_TIMESTAMP
 
-    def on_event(self, timestamp_ms: int) -> None:
-        if timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms = timestamp_ms
-
     def on_batch(self, max_timestamp_ms: int) -> None:
-        self.on_event(max_timestamp_ms)
+        self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
 
     def on_periodic_emit(self) -> int | None:
         watermark_ms = self._max_timestamp_ms - self._bound_ms - 1
@@ -106,9 +102,6 @@ class BoundedOutOfOrderness:
 
 class NoWatermarks:
     """Event time stands still until the input ends."""
-
-    def on_event(self, timestamp_ms: int) -> None:
-        pass
 
     def on_batch(self, max_timestamp_ms: int) -> None:
         pass
@@ -147,16 +140,12 @@ class IdlenessDetector:
         return now_ms - self._silent_since_ms > self._timeout_ms
 
 
-NEVER_IDLE: Final = 0
-"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
-
-
 class TimestampAssigner(ABC):
     """Reads event time off a record."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Return epoch ms; `record_timestamp` is what the record had, or the smallest 64-bit number."""
+        """Return epoch ms; `record_timestamp` is the record's present one, or the smallest 64-bit number."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +195,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(generator_supplier: WatermarkGeneratorSupplier) -> "WatermarkStrategy":
-        """Watermarks are what generators say that `generator_supplier` makes, such as the class of one.
+        """Take watermarks from generators that `generator_supplier` makes, such as the class of one.
 
         A generator looks at every record, which costs a call each. TypeError for a generator itself: every subtask
         and every split needs one of its own.
@@ -302,8 +291,10 @@ class ColumnTimestampAssigner(TimestampAssigner):
         array = columns.column(self.column)
         kinds, arrow_type = pa.types, array.type
         if array.null_count:
+            row = int(pc.index(array.is_null(), True).as_py())
+            shown = {key: value[0] for key, value in columns.slice(row, 1).to_pydict().items()}
             raise RecordTypeError(
-                None, str(arrow_type), f"column '{self.column}' gives the event time and is null"
+                shown, str(arrow_type), f"column '{self.column}' gives the event time and is null"
             )
         if kinds.is_timestamp(arrow_type):
             array = array.cast(pa.timestamp("ms", arrow_type.tz), safe=False)

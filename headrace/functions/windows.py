@@ -56,7 +56,7 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: "TimeWindow") -> bool:
-        """Whether they overlap or touch."""
+        """Return whether they overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: "TimeWindow") -> "TimeWindow":
@@ -103,7 +103,7 @@ class TimeWindow(Window):
 
 
 TIME_WINDOW_TYPE: Final = ObjectTypeInfo(TimeWindow, ["start", "end"], [Types.LONG(), Types.LONG()])
-"""How time windows stand in columns: a struct of two longs."""
+"""Type of time windows in columns: a struct of two longs."""
 
 
 def _report_run(

@@ -111,7 +111,7 @@ class DispatcherGateway(Protocol):
     async def fetch_collected_results(
         self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Forwarded to the job's JobMaster, or answered from what it left behind."""
+        """Forward to the job's JobMaster, or answer from the records of an ended job."""
         ...
 
     async def shut_down_cluster(self) -> Acknowledge:

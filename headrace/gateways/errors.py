@@ -1,4 +1,4 @@
-"""Errors that endpoints answer with, known to both sides so that they arrive as what they are.
+"""Errors that endpoints answer with, known to both sides so that they arrive with their class.
 
 HeadraceError
 +- DuplicateJobSubmissionError    the Dispatcher has a job of this id
@@ -80,7 +80,7 @@ class CoordinatorBusyError(HeadraceError):
 
 
 class JobAlreadyEndedError(HeadraceError):
-    """A job that has ended otherwise cannot be cancelled. `reason`: what ended it, one line."""
+    """A job that has ended otherwise cannot be cancelled. `reason`: the cause of its end, one line."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -92,7 +92,7 @@ class JobAlreadyEndedError(HeadraceError):
 
 
 class NothingCollectedError(HeadraceError):
-    """The operator is no collect sink of the job, or what it collected was forgotten since."""
+    """The operator is no collect sink of the job, or its rows were forgotten since."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -103,7 +103,7 @@ class NothingCollectedError(HeadraceError):
 
 
 class UnknownOperatorError(HeadraceError):
-    """A job has no operator of this uid, id or name, or several of this name. `known`: what may be asked for."""
+    """A job has no operator of this uid, id or name, or several of this name. `known`: the operators of the job."""
 
     domain, recoverable = ErrorDomain.USER, False
 

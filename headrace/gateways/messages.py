@@ -1,12 +1,10 @@
 """Messages that more than one gateway carries.
 
-Results that outlive their job: what TaskManagers, JobMasters and the ResourceManager tell each other of them.
+Some concern results that outlive their job, and pass between TaskManagers, JobMasters and the ResourceManager. By
+others clients ask for the state of a running job, from the Dispatcher down to a TaskManager. The WorkerOutputGateway
+carries lines that user code prints in TaskManagers to the user; it is not fenced.
 
 Source: Flink ClusterPartitionReport, DataSetMetaInfo.
-
-WorkerOutputGateway: carries what user code prints in TaskManagers to the user. Not fenced: lines are lines.
-
-Messages by which clients ask for the state of a running job, from the Dispatcher down to a TaskManager.
 """
 
 from typing import Protocol
@@ -59,7 +57,7 @@ class ResourceProfile(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
 
     def matches(self, required: "ResourceProfile") -> bool:
-        """Whether a slot of this profile can serve `required`."""
+        """Return whether a slot of this profile can serve `required`."""
         return self.cpu_cores >= required.cpu_cores and self.memory_bytes >= required.memory_bytes
 
 
@@ -173,7 +171,7 @@ class DataSetInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be read."""
+        """Return whether it can be read."""
         return self.stored_count == self.partition_count
 
 

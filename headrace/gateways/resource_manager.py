@@ -91,7 +91,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
 
 
 class ResourceOverview(msgspec.Struct, frozen=True):
-    """The ResourceManager's view; `explanation` says what is missing and why, or is empty."""
+    """The ResourceManager's view; `explanation` says which slots are missing and why, or is empty."""
 
     task_managers: tuple[TaskManagerInfo, ...]
     pending_worker_count: int
@@ -122,7 +122,7 @@ class ResourceManagerGateway(Protocol):
     async def declare_required_resources(
         self, job_master_id: JobMasterId, requirements: ResourceRequirements
     ) -> Acknowledge:
-        """Replace what the job needs."""
+        """Replace the job's requirements."""
         ...
 
     def notify_slot_available(
@@ -140,7 +140,7 @@ class ResourceManagerGateway(Protocol):
         ...
 
     async def request_resource_overview(self) -> ResourceOverview:
-        """Return what is registered, pending and missing."""
+        """Return registered, pending and missing slots."""
         ...
 
     async def report_cluster_partitions(

@@ -43,5 +43,5 @@ class ShuffleServiceGateway(Protocol):
         ...
 
     async def heartbeat(self, job_ids: tuple[JobId, ...]) -> ShuffleServiceStatus:
-        """These jobs live: what is kept for them stays for another lease."""
+        """These jobs live: their partitions stay for another lease."""
         ...

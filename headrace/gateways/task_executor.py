@@ -125,7 +125,7 @@ class TaskExecutorGateway(Protocol):
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
     ) -> ClusterPartitionReport:
-        """Keep stored results beyond their job, which has finished, for the cluster, and say what is kept. Idempotent.
+        """Keep stored results beyond their job, which has finished, for the cluster, and return those kept. Idempotent.
 
         Answered once the ResourceManager was told, if there is one; heartbeats tell it as well.
         """
@@ -134,7 +134,7 @@ class TaskExecutorGateway(Protocol):
     async def release_cluster_partitions(
         self, data_sets: tuple[ClusterDataSetId, ...]
     ) -> ClusterPartitionReport:
-        """Delete what is here of data sets of the cluster, and say what is left. Unknown ones are passed over."""
+        """Delete partitions here of data sets of the cluster, and return the remaining ones. Ignore unknown ones."""
         ...
 
     async def send_operator_event(
@@ -166,7 +166,7 @@ class TaskExecutorGateway(Protocol):
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
-        """The checkpoint is published: what it prepared will take effect. May be lost, and come late or twice."""
+        """The checkpoint is published: its prepared output will take effect. May be lost, and come late or twice."""
         ...
 
     def notify_checkpoint_aborted(
@@ -227,7 +227,7 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def can_be_released(self) -> bool:
-        """Whether no partition here is still to be read."""
+        """Return whether no partition here is still to be read."""
         ...
 
     async def shut_down(self, cause: str) -> Acknowledge:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.specs import columnar_specs, operator_specs, window_specs
+from headrace.functions.specs import columnar_specs, operator_specs
 from headrace.operators.columns.batch_functions import (
     CacheOperator,
     FilterExpressionOperator,
@@ -78,8 +78,8 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     operator_specs.AsyncWaitSpec.kind: AsyncWaitOperator,
     operator_specs.ReduceSpec.kind: ReduceOperator,
     operator_specs.RollingAggregationSpec.kind: RollingAggregationOperator,
-    window_specs.WindowSpec.kind: WindowOperator,
-    window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
+    operator_specs.WindowSpec.kind: WindowOperator,
+    operator_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
     columnar_specs.ExtremeRowsSpec.kind: WindowRowsOperator,
     columnar_specs.LocalExtremeRowsSpec.kind: LocalWindowRowsOperator,
     columnar_specs.RankedRowsSpec.kind: WindowRowsOperator,
@@ -90,9 +90,9 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     columnar_specs.LocalSessionAggregateSpec.kind: LocalSessionAggregateOperator,
     columnar_specs.LocalAggregateSpec.kind: LocalAggregateOperator,
     columnar_specs.SlicedAggregateSpec.kind: SlicedAggregateOperator,
-    window_specs.CoGroupSpec.kind: CoGroupOperator,
-    window_specs.WindowJoinSpec.kind: WindowJoinOperator,
-    window_specs.IntervalJoinSpec.kind: IntervalJoinOperator,
+    operator_specs.CoGroupSpec.kind: CoGroupOperator,
+    operator_specs.WindowJoinSpec.kind: WindowJoinOperator,
+    operator_specs.IntervalJoinSpec.kind: IntervalJoinOperator,
     operator_specs.SourceSpec.kind: SourceReaderOperator,
     operator_specs.SinkSpec.kind: SinkWriterOperator,
     operator_specs.PrintSinkSpec.kind: PrintOperator,

@@ -1,7 +1,8 @@
 """Spark as the host: control plane on the driver, TaskExecutors in Spark's Python workers.
 
 Duty: start and stop what Headrace needs inside Spark, and bridge DataFrame and DataStream.
-Rooms: `session` (the SparkSession and its JVM), `workers` (TaskManagers as Spark jobs), `dataframes`.
+Rooms: `session` (the SparkSession and its JVM), `workers` (TaskManagers as Spark jobs), `dataframes`,
+`state_tables` (snapshots as tables).
 Neighbours: a host imports other edges and the cluster; nobody imports a host. The only folder that imports PySpark.
 Start reading: `host`, then `workers/worker`.
 """

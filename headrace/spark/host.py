@@ -25,9 +25,10 @@ from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
 from headrace.core.security.tls import TlsIdentity, needs_tls
-from headrace.spark.dataframes.commit import sink_coordinator_factory
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
+from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
+from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import (
     delete_at_jvm_exit,
     is_stopped,
@@ -40,7 +41,6 @@ from headrace.spark.session.python_files import ShippedFiles, python_files, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session
 from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.workers.resource_driver import SparkResourceDriver
-from headrace.spark.workers.task_secrets import TaskSecrets
 from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
@@ -110,7 +110,7 @@ class SparkHost:
 
     @property
     def has_lost_session(self) -> bool:
-        """Whether its session was stopped: jobs need another host."""
+        """Return whether its session was stopped: jobs need another host."""
         return is_stopped(self.session.context)
 
     @property
@@ -124,7 +124,7 @@ class SparkHost:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the number of slots cannot change: everything runs on this machine."""
+        """Return whether the number of slots cannot change: everything runs on this machine."""
         return self._kind.is_local
 
     @property
@@ -194,7 +194,7 @@ class SparkHost:
         refuse_unobeyed(asked, {**self.session.given, **handed}, known)
 
     def provide(self, files: tuple[Path, ...]) -> None:
-        """Ship what a job's functions import from; LateFilesError where TaskManagers run that lack it."""
+        """Ship the files that a job's functions import; LateFilesError where running TaskManagers lack them."""
         ship(self.session.context, self._shipped.add(files), self._scratch)
 
     def close(self) -> None:

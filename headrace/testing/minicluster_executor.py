@@ -47,7 +47,7 @@ class MiniClusterExecutor:
         return JobClient(job_graph.job_id, handle.dispatcher, handle.loop)
 
     def default_parallelism(self) -> int:
-        """See PipelineExecutor: every slot."""
+        """Return the number of all slots."""
         return self.cluster.slot_count
 
     def known_parallelism(self) -> int:

@@ -1,8 +1,7 @@
-"""Runs one operator without a task: steps in, emitted elements out; snapshots and restarts in between.
+"""OperatorHarness: runs one operator without a task: steps in, emitted elements out, snapshots and restarts in between.
 
-ManualCalls: calls of an asynchronous function that end when the test says so, on the test's own thread.
-
-Snapshots of single operators in memory: a writer that keeps contents in handles, and its reader.
+Time moves when a step says so, snapshots stay in memory, and calls of an asynchronous function end when the test says
+so (ManualCalls), all on the test's own thread.
 """
 
 import hashlib
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from headrace.api.environment import StreamExecutionEnvironment
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateChunk, StateFile
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.clock import ManualClock
@@ -28,6 +28,7 @@ from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_arr
 from headrace.core.types.pickles import pickle_code, unpickle_value
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
+from headrace.functions.specs.operator_specs import KeyBySpec
 from headrace.metrics.groups import MetricGroup
 from headrace.operators.record.async_wait_operator import AsyncCall, CallsEnded
 from headrace.operators.registry import create_operator
@@ -38,8 +39,12 @@ from headrace.operators.runtime.operator import (
     SourceOperator,
     TwoInputOperator,
 )
+from headrace.operators.runtime.user_code import method_of
 from headrace.state.backend import FrozenState
 from headrace.state.operator_state_handler import OperatorStateHandler
+
+HARNESS_KEY_GROUPS: Final = 128
+PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
 
 
 class ManualCalls:
@@ -134,10 +139,6 @@ def snapshot(
     return write_frozen(frozen, committables)
 
 
-HARNESS_KEY_GROUPS: Final = 128
-PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
-
-
 @dataclass(frozen=True)
 class Rows:
     """Step: these rows arrive on an input. `timestamps` None: a stream without event time."""
@@ -172,7 +173,7 @@ HarnessStep = Rows | WatermarkAt | TimeAt | Idle
 
 
 class ManualTimers:
-    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs what is due, in order of time."""
+    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs due timers, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -284,7 +285,7 @@ def _row_elements(batch: RecordBatch) -> Iterable[tuple[Any, ...]]:
 
 
 class OperatorHarness:
-    """One operator, open, with what it emitted in `output` and what it told its coordinator in `events`."""
+    """One open operator, with its emitted elements in `output` and its messages to its coordinator in `events`."""
 
     def __init__(
         self,
@@ -303,19 +304,22 @@ class OperatorHarness:
         operator_name: str = "operator under test",
         create: Callable[[Any], Operator] = create_operator,
         background: Callable[[], bool] = lambda: False,
+        types: OperatorTypes | None = None,
     ) -> None:
         """`keys`: one key function per input of a keyed operator, None for an input without; empty without any.
 
         `background` does a piece of what happens beside the task, and says whether there was one: it is called after
-        each step until it says no.
+        each step until it says no. `types` are those of a graph's node, in place of the other arguments for types.
         """
         self._keys = keys or [None] * len(input_types)
-        inputs = tuple(
-            BatchType(value_type, None if get_key is None else key_type)
-            for value_type, get_key in zip(input_types, self._keys, strict=True)
-        )
-        sides = {tag: BatchType(side_type) for tag, side_type in (side_types or {}).items()}
-        self.types = OperatorTypes(inputs, BatchType(output_type, output_key_type), sides)
+        if types is None:
+            inputs = tuple(
+                BatchType(value_type, None if get_key is None else key_type)
+                for value_type, get_key in zip(input_types, self._keys, strict=True)
+            )
+            sides = {tag: BatchType(side_type) for tag, side_type in (side_types or {}).items()}
+            types = OperatorTypes(inputs, BatchType(output_type, output_key_type), sides)
+        self.types = types
         self.clock = ManualClock(start_ms)
         self.timers = ManualTimers(self.clock)
         self.metrics = MetricGroup(self.clock)
@@ -333,6 +337,30 @@ class OperatorHarness:
         self._background = background
         self.start(spec, parallelism, subtask_index, None)
 
+    @classmethod
+    def of_program(
+        cls, environment: StreamExecutionEnvironment, operator_name: str
+    ) -> "OperatorHarness":
+        """Return the harness of an operator with the function, the types and the keys that the program gives it.
+
+        LookupError where the program has no operator of that name, or several.
+        """
+        graph = environment.get_stream_graph()
+        nodes = [node for node in graph.nodes if node.name == operator_name]
+        if len(nodes) != 1:
+            names = ", ".join(f"'{node.name}'" for node in graph.nodes)
+            raise LookupError(
+                f"the program has {len(nodes)} operators '{operator_name}' among {names}: give the one that you mean a "
+                "name of its own"
+            )
+        (node,) = nodes
+        keys: list[Callable[[Any], Any] | None] = [None] * len(node.types.inputs)
+        for edge in graph.edges_into(node.node_id):
+            upstream = graph.node(edge.source_id).spec
+            if isinstance(upstream, KeyBySpec):
+                keys[edge.input_number] = _key_function(upstream)
+        return cls(node.spec, types=node.types, keys=keys, operator_name=operator_name)
+
     def start(
         self,
         spec: OperatorSpec,
@@ -340,7 +368,7 @@ class OperatorHarness:
         subtask_index: int,
         restored: OperatorSubtaskState | None,
     ) -> None:
-        """Make and open an operator, beginning with what was restored."""
+        """Make and open an operator, beginning with the restored state."""
         self.states = OperatorStateHandler(
             operator_name=self._operator_name,
             key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
@@ -354,6 +382,7 @@ class OperatorHarness:
             reader=MemorySnapshots(),
         )
         self.mails.clear()
+        self._is_closed = False
         self.operator: Operator = self._create(spec)
         self.context = OperatorContext(
             operator_id=OperatorId(bytes(16)),
@@ -379,7 +408,7 @@ class OperatorHarness:
         self.operator.open(self.context)
 
     def snapshot(self) -> OperatorSubtaskState:
-        """Take a snapshot, as a task does at a barrier; what the operator emits before it goes to the output."""
+        """Take a snapshot, as a task does at a barrier; elements emitted before it go to the output."""
         self._checkpoint_id += 1
         self.operator.prepare_snapshot_pre_barrier(self._checkpoint_id, self.output)
         committables = tuple(self.operator.snapshot_state(self._checkpoint_id))
@@ -392,7 +421,7 @@ class OperatorHarness:
 
         Its functions are unpickled copies: what they keep outside of state is lost. Event time goes on.
         """
-        self.operator.close()
+        self.close()
         self.timers.forget_all()
         assert self._pickled_spec is not None, "the operator's functions cannot be pickled"
         spec: OperatorSpec = unpickle_value(self._pickled_spec)
@@ -402,7 +431,7 @@ class OperatorHarness:
 
     @property
     def has_keyed_inputs(self) -> bool:
-        """Whether every input has keys, so that several subtasks can share the work."""
+        """Return whether every input has keys, so that several subtasks can share the work."""
         return bool(self.types.inputs) and all(one.key_type for one in self.types.inputs)
 
     def batch(self, step: Rows) -> RecordBatch:
@@ -447,7 +476,7 @@ class OperatorHarness:
         self.settle()
 
     def settle(self) -> None:
-        """Run mail, and what happens in the background, until there is nothing more."""
+        """Run mail and background work until there is no more."""
         while self.mails or self._background():
             while self.mails:
                 self.mails.popleft()()
@@ -460,13 +489,29 @@ class OperatorHarness:
         self.settle()
         assert self.operator.is_drained, "the operator waits for what nobody does"
         self.operator.finish(self.output)
-        self.operator.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the operator, as the end of a task does. Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.operator.close()
 
     def poll_to_end(self) -> None:
         """Poll a source operator until its input ends."""
         assert isinstance(self.operator, SourceOperator)
         while self.operator.poll(self.output) is not InputStatus.END_OF_INPUT:
             pass
+
+
+def _key_function(spec: KeyBySpec) -> Callable[[Any], Any]:
+    """Return the function from a row to its key."""
+    if spec.selector is not None:
+        return method_of(spec.selector, "get_key")
+    names = spec.columns
+    if len(names) == 1:
+        return lambda row: row[names[0]]
+    return lambda row: tuple(row[name] for name in names)
 
 
 def _pickled(spec: OperatorSpec) -> bytes | None:

@@ -7,8 +7,13 @@ from headrace.core.clock import Clock
 from headrace.network.sessions.transport import Cancellable
 from headrace.network.trace.simulated_transport import LetArrive, Schedule
 from headrace.network.wire.handshake import Role
-from headrace.testing.fault_proxy.injector import FaultInjector
-from headrace.testing.fault_proxy.lane import CutConnection, Deliver, EndStream, ProxyAction
+from headrace.testing.fault_proxy.injector import (
+    CutConnection,
+    Deliver,
+    EndStream,
+    FaultInjector,
+    ProxyAction,
+)
 from headrace.testing.fault_proxy.rules import Direction, FaultRule
 
 _DIRECTIONS: Final = {Role.DIALLER: Direction.FORWARD, Role.ACCEPTOR: Direction.BACKWARD}

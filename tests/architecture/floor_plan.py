@@ -18,7 +18,7 @@ HOSTS: Final = frozenset({"spark", "cli"})
 DATA_PLANE: Final = frozenset({"task", "network", "operators", "state"})
 
 # PyFlink's module paths: re-exports only.
-FACADES: Final = frozenset({"datastream", "common", "table"})
+FACADES: Final = frozenset({"datastream", "common", "table", "util", "java_gateway"})
 # Folders whose `__init__` re-exports PyFlink's public names beside code of their own.
 PARTIAL_FACADES: Final = frozenset({"metrics", "testing", "spark.session"})
 
@@ -59,6 +59,8 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),
     "table": frozenset({"core"}),
+    "util": frozenset({"core"}),
+    "java_gateway": frozenset({"core"}),
     # the tests' own tools
     "testing": GROUND | DATA_PLANE | _BELOW_HOSTS | FACADES | {"shuffle_service"},
     # headrace/__init__.py

@@ -71,6 +71,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("session",),
         ("workers",),
         ("dataframes",),
+        ("state_tables",),
     ),
     "api": (
         ("transformations", "dataframe_bridges"),

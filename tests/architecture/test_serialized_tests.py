@@ -15,6 +15,7 @@ SERVICES = {
     "headrace.rpc.loopback",
     "headrace.rpc.service",
     "headrace.rpc.tcp",
+    "headrace.testing.fixtures",
     "headrace.testing.minicluster_executor",
     "testkit.simulation.simulated_cluster",
 }

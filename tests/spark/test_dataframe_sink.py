@@ -26,7 +26,7 @@ from headrace.core.ids import (
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.spark.dataframes.commit import SinkCommitError, SinkCoordinator
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError, SinkCoordinator
 from headrace.spark.session.session import HostSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

@@ -34,8 +34,8 @@ from headrace.functions.source import InputStatus, SourceReader
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.spark.dataframes.dataframes import dataframe_source, source_coordinator_factory
 from headrace.spark.dataframes.push import plan_identity, unrepeatable_part
+from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.session import HostSession
-from headrace.spark.workers.task_secrets import TaskSecrets
 from tests.spark.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

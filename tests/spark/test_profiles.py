@@ -9,9 +9,9 @@ import pytest
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import ApplicationSlots
 from headrace.spark.session.session import HostSession, host_session
-from headrace.spark.workers.task_secrets import TaskSecrets
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from tests.spark.processes import wait_until
 from tests.spark.programs import headrace_run

@@ -45,12 +45,10 @@ def test_the_wheel_holds_what_users_need_and_no_more(tmp_path: Path) -> None:
     testing = {name.split("/")[2] for name in names if name.startswith("headrace/testing/")}
     assert testing == {
         "__init__.py",
-        "async_calls.py",
         "fault_proxy",
-        "memory_snapshots.py",
+        "fixtures.py",
         "minicluster_executor.py",
         "operator_harness.py",
-        "operator_restarts.py",
         "operator_ways.py",
     }
     assert wheel.stat().st_size < WHEEL_BYTES_MAX

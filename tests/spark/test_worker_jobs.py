@@ -13,9 +13,9 @@ from pyspark import SparkContext
 from headrace.core.clock import SystemClock
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.session import HostSession
 from headrace.spark.workers.resource_driver import SparkResourceDriver
-from headrace.spark.workers.task_secrets import TaskSecrets
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
 from tests.spark.processes import wait_until
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from headrace.connectors.dataframe.writable_columns import unwritable_column
+from headrace.connectors.dataframe.sink import unwritable_column
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import BigDecimalTypeInfo, Types
 from headrace.spark.session.session import HostSession

@@ -6,7 +6,7 @@ from tests.architecture.floor_plan import ARROWS, GROUND
 from tests.architecture.rooms import ROOMS, Layers
 from tools.pages.markdown import table
 
-FILES: Final = {"": "__init__.py", "__main__": "__main__.py"}
+FILES: Final = {"": "__init__.py", "__main__": "__main__.py", "java_gateway": "java_gateway.py"}
 """Rows that are a single file."""
 
 

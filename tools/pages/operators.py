@@ -4,7 +4,7 @@ import inspect
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.specs import columnar_specs, operator_specs, window_specs
+from headrace.functions.specs import columnar_specs, operator_specs
 from headrace.operators import registry
 from headrace.operators.runtime.operator import SourceOperator, TwoInputOperator
 from tools.pages.markdown import first_paragraph, table
@@ -27,7 +27,7 @@ def operators_page() -> str:
 def _kinds() -> list[type[OperatorSpec]]:
     kinds = [
         value
-        for module in (operator_specs, window_specs, columnar_specs)
+        for module in (operator_specs, columnar_specs)
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
     ]

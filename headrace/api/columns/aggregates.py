@@ -20,7 +20,7 @@ from headrace.api.streams.data_stream import DataStream
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import type_info_of_arrow
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 
 WINDOW_TYPE = TimestampTypeInfo("UTC")
 """Type of `window_start` and `window_end`."""

@@ -41,7 +41,7 @@ from headrace.functions.specs.columnar_specs import (
     can_be_sliced,
     slicing_obstacle,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.specs.operator_specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

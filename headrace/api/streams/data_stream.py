@@ -38,9 +38,9 @@ from headrace.api.transformations import (
 )
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
+from headrace.core.pyflink_refusals import NO_SINK_FUNCTIONS
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TupleTypeInfo, TypeInformation
-from headrace.functions.jvm_functions import NO_SINK_FUNCTIONS
 from headrace.functions.process import OutputTag, ProcessFunction
 from headrace.functions.record import (
     FilterFunction,

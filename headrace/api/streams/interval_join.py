@@ -11,7 +11,7 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import to_millis
 from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import OutputTag
-from headrace.functions.specs.window_specs import IntervalJoinSpec
+from headrace.functions.specs.operator_specs import IntervalJoinSpec
 from headrace.functions.windowing.assigners import Amount
 
 

@@ -19,7 +19,7 @@ from headrace.api.streams.window_settings import (
 from headrace.core.record_batch import BatchType
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.functions.process import OutputTag
-from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.specs.operator_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 
 AnyJoinFunction = (
     JoinFunction[Any, Any, Any] | FlatJoinFunction[Any, Any, Any] | Callable[[Any, Any], Any]

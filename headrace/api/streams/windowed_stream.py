@@ -25,7 +25,7 @@ from headrace.functions.process import (
     WindowFunction,
 )
 from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.specs.operator_specs import WindowSpec
 
 if TYPE_CHECKING:
     from headrace.api.streams.keyed_stream import KeyedStream

@@ -5,9 +5,16 @@ from headrace.cluster.job_master.failover.failure_history import ExceptionEntry
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, RootExceptionInfo
 from headrace.gateways.dispatcher import JobResult
-from headrace.gateways.job_master import JobDetails, JobNotice, SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import (
+    CheckpointOverview,
+    ExceptionInfo,
+    JobDetails,
+    JobNotice,
+    RootExceptionInfo,
+    SubtaskDetails,
+    VertexDetails,
+)
 from headrace.gateways.messages import ErrorInfo
 from headrace.metrics.names import combine_metrics
 

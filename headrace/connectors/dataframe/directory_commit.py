@@ -1,12 +1,12 @@
-"""DirectoryCommit: files that some writer makes in a folder of their own join a folder of results, once for each id.
+"""DirectoryCommit: moves files from a folder of their own into a folder of results, once for each checkpoint id.
 
     nothing ──► written apart ──► NOTED: these files belong to id n ──► moved ──► noted as done
                     └── a crash: written again              └── a crash: the rest is moved
 
-The note lies in the folder of results. It is the point from which id n counts; before it, nothing was seen of n.
+The note lies in the folder of results. From the note on id n counts as committed; before it, no file of n is visible.
 
 Each attempt writes apart in a folder of its own, which the note names: a driver that was taken for dead and goes on
-must not delete, or write into, what its successor has noted.
+must not delete, or write into, the files that its successor has noted.
 """
 
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class DirectoryCommit:
         self._delete_attempts(scope, checkpoint_id)
 
     def has_committed(self, scope: str) -> bool:
-        """Whether anything was committed in the scope."""
+        """Return whether anything was committed in the scope."""
         return self._notes(scope).read() is not None
 
     def last_committed(self, scope: str) -> int | None:
@@ -166,7 +166,7 @@ class DirectoryCommit:
         )
 
     def _apart(self, scope: str, checkpoint_id: int, attempt: str) -> str:
-        """The folder beside the target in which an attempt makes an id's files."""
+        """Return the folder next to the target in which an attempt makes an id's files."""
         parent, _, beginning = self._all_apart(scope).rpartition("/")
         return place_below(self._file_system, parent, f"{beginning}{checkpoint_id}-{attempt}")
 
@@ -176,7 +176,7 @@ class DirectoryCommit:
         return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-"
 
     def _delete_attempts(self, scope: str, checkpoint_id: int) -> None:
-        """Delete what attempts at an id, and at those before it, have left. Those behind it may be a successor's."""
+        """Delete files that attempts at an id, and at earlier ones, have left; later ones may be a successor's."""
         beginning = self._all_apart(scope)
         selector = fs.FileSelector(beginning.rpartition("/")[0], allow_not_found=True)
         for info in self._file_system.get_file_info(selector):

@@ -1,11 +1,9 @@
-"""Sinks that Spark writes: each subtask stages Parquet files, and the driver reads them as a DataFrame and writes that.
+"""Sinks that Spark writes: each subtask stages Parquet files, which the driver reads as a DataFrame and writes.
 
-With checkpoints that happens with each of them. Without, once, when the whole job has finished; a job that fails then
-leaves neither output nor staged files.
-
-Functions that the driver calls with rows as DataFrames, by name, for as long as its process lives.
-
-A job graph carries the name only: nothing of a user's is unpickled beside the JobMaster.
+With checkpoints the driver writes at each of them. Without, it writes once, when the whole job has finished; a job that
+fails before leaves neither output nor staged files. A sink that calls a function with each DataFrame names it: the
+registry here keeps the functions of the driver's process, so that nothing of a user's is unpickled beside the
+JobMaster. Column types that Spark's formats cannot store are refused when a sink is made.
 """
 
 import itertools
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 from pyarrow import fs
 
 from headrace.checkpoint.options import INTERVAL
@@ -31,19 +30,91 @@ from headrace.connectors.dataframe.staging import (
     StagingWriter,
     has_checkpoints,
 )
-from headrace.connectors.dataframe.writable_columns import (
-    columns_that_become_strings,
-    unwritable_column,
-)
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
-from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.type_info import (
+    BasicType,
+    BasicTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
 
+_DECIMAL_DIGITS_MAX: Final = 38
 BatchFunction = Callable[[Any, int], None]
 """Takes a DataFrame and the id of the checkpoint whose rows it has."""
+_LOG: Final = logging.getLogger(__name__)
+MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
+_MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
+
+
+def unwritable_column(value_type: TypeInformation, spark_format: str) -> str | None:
+    """Return the part of `value_type` that Spark cannot write in `spark_format`, with a remedy; None if there is none.
+
+    Of formats that Spark does not bring only what holds for all is known. Found by writing every type to each.
+    """
+    schema = data_schema(value_type)
+    for column in schema:
+        for part in _parts(column.type):
+            if pa.types.is_time(part):
+                return (
+                    f"column '{column.name}' holds a time of day, which Spark does not read from the staged files: "
+                    "make it a string or a number of milliseconds"
+                )
+            if pa.types.is_decimal(part) and part.precision > _DECIMAL_DIGITS_MAX:
+                return (
+                    f"column '{column.name}' has {part.precision} digits, and Spark's decimals have at most "
+                    f"{_DECIMAL_DIGITS_MAX}: declare fewer, or make it a string"
+                )
+    if spark_format.lower() == "csv":
+        for column in schema:
+            if pa.types.is_nested(column.type):
+                return (
+                    f"column '{column.name}' is of type {column.type}, and CSV holds single values only: make it a "
+                    "string, or write parquet, orc or json"
+                )
+    if spark_format.lower() == "text" and schema.types != [pa.string()]:
+        return f"text files hold a single column of strings, and there is {_listed(schema)}"
+    return None
+
+
+def columns_that_become_strings(value_type: TypeInformation) -> list[str]:
+    """Return the names of the columns that hold numbers of any size, which no type of Spark's does."""
+    if isinstance(value_type, RowTypeInfo | TupleTypeInfo):
+        named = zip(value_type.field_names, value_type.field_types, strict=True)
+        return [name for name, field_type in named if _is_unbounded(field_type)]
+    return list(data_schema(value_type).names) if _is_unbounded(value_type) else []
+
+
+def _is_unbounded(field_type: TypeInformation) -> bool:
+    match field_type:
+        case BasicTypeInfo():
+            return field_type.basic_type in (BasicType.BIG_INT, BasicType.BIG_DEC)
+        case RowTypeInfo() | TupleTypeInfo():
+            return any(_is_unbounded(one) for one in field_type.field_types)
+        case CollectionTypeInfo():
+            return _is_unbounded(field_type.element_type)
+        case MapTypeInfo():
+            return _is_unbounded(field_type.key_type) or _is_unbounded(field_type.value_type)
+        case _:
+            return False
+
+
+def _parts(arrow_type: Any) -> Iterator[Any]:
+    yield arrow_type
+    for index in range(arrow_type.num_fields):
+        yield from _parts(arrow_type.field(index).type)
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"'{column.name}' ({column.type})" for column in schema)
 
 
 @dataclass
@@ -65,11 +136,6 @@ def register_batch_function(function: BatchFunction) -> str:
 def batch_function(function_id: str) -> BatchFunction | None:
     """Return the function, or None where this process has never heard of it."""
     return _registry.functions.get(function_id)
-
-
-_LOG: Final = logging.getLogger(__name__)
-MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
-_MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.connectors.dataframe.messages import (
     SOURCE_COORDINATOR,
@@ -23,13 +21,14 @@ from headrace.connectors.dataframe.messages import (
     ReaderOpened,
     SourcePayload,
 )
-from headrace.core.errors import ProgramError, RecordTypeError
-from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.core.errors import ProgramError
+from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import cast_column, data_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.ingest import Ingest, IngestedBatch
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
+from headrace.functions.watermarks import ColumnTimestampAssigner
 
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
 _POSITION: Final = msgspec.msgpack.Decoder(PartitionPosition)
@@ -59,7 +58,7 @@ class DataFrameSource(Source):
 
 
 class DataFrameReader(SourceReader):
-    """Takes what Spark's tasks push through the TaskManager's ingest door."""
+    """Reads the rows that Spark's tasks push through the TaskManager's ingest door."""
 
     def __init__(self, source: DataFrameSource, context: SubtaskContext) -> None:
         self._context = context
@@ -158,7 +157,8 @@ class DataFrameReader(SourceReader):
         batch = RecordBatch.of_columns(self._batch_type, columns)
         if self._event_time_column is None:
             return batch
-        return batch.with_timestamps(event_times(columns, self._event_time_column))
+        times = ColumnTimestampAssigner(self._event_time_column).extract_timestamps(columns)
+        return batch.with_timestamps(times)
 
 
 def check_dataframe_schema(schema: pa.Schema, event_time_column: str | None) -> None:
@@ -198,23 +198,6 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         cast_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def event_times(columns: pa.RecordBatch, name: str) -> Timestamps:
-    """Return epoch milliseconds of the column `name` (a timestamp, a date, or milliseconds as an integer)."""
-    column = columns.column(name)
-    if column.null_count > 0:
-        row = int(pc.index(column.is_null(), True).as_py())
-        shown = {key: value[0] for key, value in columns.slice(row, 1).to_pydict().items()}
-        raise RecordTypeError(
-            shown, str(column.type), f"column '{name}' gives the event time and is null"
-        )
-    if pa.types.is_integer(column.type):
-        milliseconds = column.cast(pa.int64())
-    else:
-        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-        milliseconds = column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
-    return np.asarray(milliseconds.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _split_id(partition: int) -> str:

@@ -15,6 +15,7 @@ from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
 from headrace.connectors.files.formats.stream_formats import ROW_GROUP_ROW_COUNT
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.staging import (
+    FullDiskGuard,
     StagingLock,
     checkpoint_folder_of,
     delete_file,
@@ -33,7 +34,7 @@ from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 
 def has_checkpoints(settings: Settings) -> bool:
-    """Whether a job takes checkpoints by itself, so that what is prepared is committed with them."""
+    """Return whether a job takes checkpoints by itself, so that prepared files are committed with them."""
     return settings.duration_ms(INTERVAL) > 0
 
 
@@ -44,11 +45,17 @@ class ParquetStage:
     """
 
     def __init__(
-        self, file_system: Any, path: str, schema: pa.Schema, settings: Settings, lock: StagingLock
+        self,
+        file_system: Any,
+        path: str,
+        schema: pa.Schema,
+        context: SubtaskContext,
+        lock: StagingLock,
     ) -> None:
         self._file_system = file_system
-        self._settings = settings
+        self._settings = context.settings
         self._lock = lock
+        self._disk = FullDiskGuard(context, path.rpartition("/")[0])
         self.path = path
         self._schema = schema
         self._writer: Any = None
@@ -62,12 +69,14 @@ class ParquetStage:
         self._held_row_count += batch.num_rows
         self.row_count += batch.num_rows
         if self._held_row_count >= ROW_GROUP_ROW_COUNT:
-            self._write_held()
+            with self._disk:
+                self._write_held()
 
     def finish(self) -> None:
         """Complete the file; without rows it is an empty one with the schema."""
-        self._write_held()
-        self.close()
+        with self._disk:
+            self._write_held()
+            self.close()
 
     def close(self) -> None:
         """Stop writing. Idempotent."""
@@ -100,9 +109,7 @@ class StagingWriter(SinkWriter):
         file_system, directory = file_system_of(staging_directory)
         name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
         self._lock = _lock_on(file_system, directory, context)
-        self._stage = ParquetStage(
-            file_system, f"{directory}/{name}", schema, context.settings, self._lock
-        )
+        self._stage = ParquetStage(file_system, f"{directory}/{name}", schema, context, self._lock)
         self._reported_path = f"{staging_directory}/{name}"
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -179,7 +186,7 @@ class PartStagingWriter(SinkWriter):
         return (msgspec.msgpack.encode(part),)
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         stage, self._stage = self._stage, None
         if stage is not None:
             stage.close()
@@ -199,7 +206,7 @@ class PartStagingWriter(SinkWriter):
         )
         self._part_count += 1
         path = f"{self._directory}/{name}"
-        return ParquetStage(self._file_system, path, self._schema, context.settings, self._lock)
+        return ParquetStage(self._file_system, path, self._schema, context, self._lock)
 
 
 def _lock_on(file_system: Any, directory: str, context: SubtaskContext) -> StagingLock:
@@ -210,7 +217,7 @@ def _lock_on(file_system: Any, directory: str, context: SubtaskContext) -> Stagi
 
 
 def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:
-    """Whether a file in the staging folder is of an attempt of the same subtask before the one that staged `part`."""
+    """Return whether a staged file is of an attempt of the same subtask before the one that staged `part`."""
     pieces = name.split("-")
     return (
         len(pieces) == 5

@@ -1,12 +1,10 @@
-"""Names within a folder, and nowhere else: what a note or a committable names is looked at before it is used.
+"""Paths and URIs of files: finds their file system, lists the files below them, and syncs local ones to disk.
 
-Whoever may write in a sink's folder could otherwise have the driver delete, or publish, files of its user elsewhere.
+`place_below` keeps names within a folder. Notes and committables name files: whoever may write in a sink's folder could
+otherwise have the driver delete, or publish, files of its user elsewhere.
 
-Paths and URIs of files: which file system holds them, and which files a path stands for.
-
-Also syncs local files to disk, so that they survive a loss of power: their bytes and, separately, their names.
-
-Other file systems answer for what they have taken, so that nothing is to be done there.
+Local files survive a loss of power only once their bytes and their names are synced; other file systems answer for
+what they have taken.
 """
 
 import os
@@ -18,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from headrace.checkpoint.storage.file_systems import is_uri
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -53,7 +52,7 @@ def place_below(file_system: Any, folder: str, name: str) -> str:
 
 
 def is_link(file_system: Any, path: str) -> bool:
-    """Whether a path is itself a link of a local file system."""
+    """Return whether a path is itself a link of a local file system."""
     return isinstance(file_system, fs.LocalFileSystem) and os.path.islink(path)
 
 
@@ -68,12 +67,12 @@ def _link_in(folder: str, name: str) -> str:
 
 def fixed_place(path: str) -> str:
     """Return a URI as it is, and a path as an absolute one: a relative path means the folder of the program."""
-    return path if _is_uri(path) else str(Path(path).absolute())
+    return path if is_uri(path) else str(Path(path).absolute())
 
 
 def file_system_of(path: str) -> tuple[Any, str]:
     """Return the pyarrow file system of a path or URI, and the path on it."""
-    if _is_uri(path):
+    if is_uri(path):
         return fs.FileSystem.from_uri(path)
     return fs.LocalFileSystem(), str(Path(path).absolute())
 
@@ -90,7 +89,7 @@ class FoundFile:
     @property
     def identity(self) -> str:
         """The same for a file that is found twice, different for files of equal names on two stores."""
-        place = urlsplit(self.root) if _is_uri(self.root) else None
+        place = urlsplit(self.root) if is_uri(self.root) else None
         return (
             f"{place.scheme}://{place.netloc}/{self.name}" if place and place.netloc else self.name
         )
@@ -131,10 +130,6 @@ def list_files(paths: Sequence[str]) -> list[FoundFile]:
 def _found(root: str, info: Any) -> FoundFile:
     # Some stores do not say when a file was written.
     return FoundFile(root, info.path, info.size, info.mtime_ns or 0)
-
-
-def _is_uri(path: str) -> bool:
-    return "://" in path or path.startswith("file:")
 
 
 def _is_hidden(relative_path: str) -> bool:

@@ -1,16 +1,16 @@
-"""Rows as messages of JSON: one object per message, its members the fields of a row.
+"""Reads and writes rows as messages of JSON, one object per message, whose members are the fields of a row.
 
-Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema.
+The type of the rows is declared, or taken from a JSON Schema.
 
-From a JSON Schema to the type of the rows that it describes.
-
-Source: Flink JsonRowSchemaConverter.
+Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema, JsonRowSchemaConverter.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, Final, NoReturn, cast
+
+import msgspec
 
 from headrace.connectors.json.json_values import BAD_VALUE, holds_decimals, json_reader, json_writer
 from headrace.core.errors import DECODE_ERRORS, ProgramError, RecordTypeError
@@ -25,7 +25,7 @@ _FORMATS: Final = {
 
 
 def type_of_json_schema(json_schema: str) -> RowTypeInfo:
-    """Return the row type; ProgramError for a schema that is no object's, or says what a row cannot be."""
+    """Return the row type of a JSON Schema; ProgramError if it describes no object, or one that no row can hold."""
     try:
         root = json.loads(json_schema)
     except DECODE_ERRORS as error:
@@ -88,7 +88,7 @@ def _typed(
 
 
 def _not_null(place: str, choices: Sequence[Any]) -> Any:
-    """Return the only choice beside null."""
+    """Return the only choice apart from null."""
     kinds = [one for one in choices if one != "null" and not _is_null(one)]
     if len(kinds) != 1:
         raise ProgramError(
@@ -143,7 +143,8 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._convert = json_reader(
             type_info, needs_all_fields=needs_all_fields, is_lenient=ignores_parse_errors
         )
-        self._parse_float = Decimal if holds_decimals(type_info) else float
+        self._parse_float = Decimal if holds_decimals(type_info) else None
+        self._decoder = msgspec.json.Decoder(float_hook=self._parse_float)
 
     @staticmethod
     def builder() -> "JsonRowDeserializationSchemaBuilder":
@@ -155,15 +156,22 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if message is None:
             return None
         try:
-            parsed = json.loads(
-                message, parse_float=self._parse_float, parse_constant=_refuse_constant
-            )
-            return self._convert(parsed)
+            return self._convert(self._parse(message))
         except BAD_VALUE as error:
             if self._ignores_parse_errors:
                 return None
             text = bytes(message).decode("utf-8", "replace")
             raise RecordTypeError(text, str(self._type_info), str(error)) from None
+
+    def _parse(self, message: bytes) -> Any:
+        try:
+            return self._decoder.decode(message)
+        except ValueError:
+            # Other encodings than UTF-8, half a surrogate pair and numbers beyond a double are read nevertheless;
+            # of all else the standard parser says what is wrong, and in which place.
+            return json.loads(
+                message, parse_float=self._parse_float, parse_constant=_refuse_constant
+            )
 
     def get_produced_type(self) -> TypeInformation:
         return self._type_info
@@ -234,7 +242,7 @@ class JsonRowSerializationSchema(SerializationSchema):
     def serialize(self, element: Any) -> bytes:
         """Return the UTF-8 text of one object; RecordTypeError for a record that is not of the type."""
         try:
-            return self._convert(element).encode()
+            return self._convert(element)
         except BAD_VALUE as error:
             raise RecordTypeError(element, str(self._type_info), str(error)) from None
 

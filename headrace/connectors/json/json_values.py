@@ -1,4 +1,6 @@
-"""Between JSON and the values of a declared type: texts and numbers stand for each other as Flink's JSON rows have it.
+"""Converts between values of a declared type and what msgspec reads and writes as JSON.
+
+A text stands for a number, and a number for a text, as in Flink's JSON rows; msgspec's own typed decoding refuses that.
 
 Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema, TimeFormats.
 """
@@ -6,10 +8,12 @@ Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema, TimeForm
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
+
+import msgspec
 
 from headrace.core.errors import ProgramError
 from headrace.core.types.java_text import double_text
@@ -33,19 +37,23 @@ from headrace.core.types.type_info import (
 Conversion = Callable[[Any], Any]
 
 BAD_VALUE: Final = (ValueError, TypeError, ArithmeticError, AttributeError, RecursionError)
-"""What a conversion raises for a value that does not fit."""
+"""Exceptions of a conversion for a value that does not fit."""
 
 _INTEGER_BITS: Final = {
     BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64,
 }  # fmt: skip
 _FLOAT_MAX: Final = 3.4028235677973362e38
-"""What is larger has no float of 32 bits but infinity: the largest one, and half of the last place."""
+"""The largest float of 32 bits and half of its last place: a larger number is infinity."""
+_JAVA_DIGITS_MIN: Final = 1e-3
+_JAVA_DIGITS_END: Final = 1e7
+"""From the one to before the other Java writes numbers without an exponent, with the same digits as msgspec."""
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 def json_reader(
     type_info: TypeInformation, *, needs_all_fields: bool, is_lenient: bool
 ) -> Conversion:
-    """Return the function from what `json` parsed to a value of the type; ProgramError for a type without JSON.
+    """Return the function from parsed JSON to a value of the type; ProgramError for a type without JSON.
 
     A field that is missing is None, or with `needs_all_fields` a ValueError. A value that does not fit raises one of
     BAD_VALUE, or with `is_lenient` becomes None.
@@ -69,14 +77,14 @@ def json_reader(
     return make(type_info)
 
 
-def json_writer(type_info: TypeInformation) -> Callable[[Any], str]:
+def json_writer(type_info: TypeInformation) -> Callable[[Any], bytes]:
     """Return the function from a value of the type to its JSON; ProgramError for a type without JSON."""
-    write = _writer(type_info)
-    return lambda value: "null" if value is None else write(value)
+    convert = _nullable_writer(type_info)
+    return lambda value: _ENCODER.encode(convert(value))
 
 
 def holds_decimals(type_info: TypeInformation) -> bool:
-    """Whether numbers must be parsed exactly."""
+    """Return whether numbers must be parsed exactly."""
     match type_info:
         case RowTypeInfo():
             return any(map(holds_decimals, type_info.field_types))
@@ -227,72 +235,74 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _writer(type_info: TypeInformation) -> Callable[[Any], str]:
+def _nullable_writer(type_info: TypeInformation) -> Conversion:
+    """Return the function from a value of the type, or None, to what msgspec writes as its JSON."""
+    convert = _writer(type_info)
+    return lambda value: None if value is None else convert(value)
+
+
+def _writer(type_info: TypeInformation) -> Conversion:
     match type_info:
         case RowTypeInfo():
             return _row_writer(type_info)
         case PrimitiveArrayTypeInfo() if _is_byte(type_info.element_type):
-            return lambda value: _quoted(base64.b64encode(bytes(value)).decode())
+            return lambda value: base64.b64encode(bytes(value)).decode()
         case CollectionTypeInfo():
-            element = json_writer(type_info.element_type)
-            return lambda value: f"[{','.join(map(element, value))}]"
+            element = _nullable_writer(type_info.element_type)
+            return lambda value: [element(item) for item in value]
         case MapTypeInfo():
-            inner = json_writer(_value_type_of(type_info))
-            return lambda value: _object_text(
-                {_as(str, key): inner(item) for key, item in value.items()}
-            )
+            inner = _nullable_writer(_value_type_of(type_info))
+            return lambda value: {_as(str, key): inner(item) for key, item in value.items()}
         case DateTypeInfo():
-            return lambda value: _quoted(value.isoformat())
+            return lambda value: value.isoformat()
         case TimeTypeInfo() | TimestampTypeInfo():
-            return lambda value: _quoted(_utc_text(value))
+            return _utc_text
         case BigDecimalTypeInfo():
-            return lambda value: str(Decimal(value))
+            return _exact_decimal
         case BasicTypeInfo():
             return _basic_writer(type_info)
         case _:
             raise _without_json(type_info)
 
 
-def _row_writer(type_info: RowTypeInfo) -> Callable[[Any], str]:
+def _row_writer(type_info: RowTypeInfo) -> Conversion:
     names = type_info.field_names
-    fields = [json_writer(inner) for inner in type_info.field_types]
+    fields = [_nullable_writer(inner) for inner in type_info.field_types]
 
-    def write(value: Any) -> str:
+    def write(value: Any) -> dict[str, Any]:
         values = field_values(value, names)
         pairs = zip(names, fields, values, strict=True)
-        return _object_text({name: convert(item) for name, convert, item in pairs})
+        return {name: convert(item) for name, convert, item in pairs}
 
     return write
 
 
-def _basic_writer(type_info: BasicTypeInfo) -> Callable[[Any], str]:
+def _basic_writer(type_info: BasicTypeInfo) -> Conversion:
     match type_info.basic_type:
         case BasicType.STRING | BasicType.CHAR:
-            return lambda value: _quoted(str(value))
+            return str
         case BasicType.BOOLEAN:
-            return lambda value: "true" if value else "false"
+            return bool
         case BasicType.FLOAT | BasicType.DOUBLE:
-            return _float_text
+            return _java_number
         case BasicType.BIG_DEC:
-            return lambda value: str(Decimal(value))
+            return _exact_decimal
         case BasicType.INSTANT:
             raise _without_json(type_info)
         case _:
-            return lambda value: str(int(value))
+            return int
 
 
-def _object_text(members: Mapping[str, str]) -> str:
-    return "{" + ",".join(f"{_quoted(name)}:{text}" for name, text in members.items()) + "}"
+def _exact_decimal(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(str(Decimal(value)).encode())
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _float_text(value: float) -> str:
-    """NaN and infinities are no numbers of JSON's, so they are texts."""
+def _java_number(value: float) -> Any:
+    """Return a number with the digits that Java writes; NaN and infinities, which JSON lacks, as texts."""
+    if _JAVA_DIGITS_MIN <= abs(value) < _JAVA_DIGITS_END:
+        return float(value)
     text = double_text(value)
-    return text if math.isfinite(value) else _quoted(text)
+    return msgspec.Raw(text.encode()) if math.isfinite(value) else text
 
 
 def _utc_text(value: time | datetime) -> str:

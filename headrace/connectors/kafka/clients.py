@@ -1,8 +1,7 @@
-"""Clients of Kafka: imports confluent-kafka when it is first needed, and wraps the parts in use.
+"""Clients of Kafka: the module that imports confluent-kafka, when it is first needed, and wraps the parts in use.
 
-Configurations are librdkafka's, which has most of the Java client's names.
-
-Also makes the error for brokers that do not answer: librdkafka only logs the reason, at every attempt.
+Configurations are those of librdkafka, which has most of the Java client's names. librdkafka only logs why brokers do
+not answer, at every attempt: ClientLog keeps that reason for the error.
 """
 
 import logging
@@ -11,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.connectors.kafka.offsets import KafkaTopicPartition
 from headrace.core.errors import ErrorDomain, HeadraceError, HostError
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""How long one question to the brokers may take."""
+"""Time that brokers may take to answer one request."""
+_LOG: Final = logging.getLogger(__name__)
+_FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
 class KafkaClientMissingError(HostError):
@@ -40,13 +42,13 @@ class KafkaFencedError(KafkaError):
 
 
 class RecordsExpiredError(KafkaError):
-    """A topic that must remember has forgotten. What was written is not guessed."""
+    """The control topic has lost records, so nobody can know which checkpoints were written."""
 
     recoverable = False
 
 
 class ControlRecordError(KafkaError):
-    """A topic that must remember holds what no sink wrote. What was written is not guessed."""
+    """The control topic holds a record of nobody's, so nobody can know which checkpoints were written."""
 
     recoverable = False
 
@@ -84,13 +86,16 @@ def create_consumer(config: Mapping[str, Any]) -> Any:
     return kafka_client().Consumer(dict(config))
 
 
+def client_partition(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
+    """Return the client's confluent_kafka.TopicPartition, with an offset where one is given."""
+    library = kafka_client()
+    where = library.OFFSET_INVALID if offset is None else offset
+    return library.TopicPartition(partition.topic, partition.partition, where)
+
+
 def create_producer(config: Mapping[str, Any]) -> Any:
     """Return a confluent_kafka.Producer."""
     return kafka_client().Producer(dict(config))
-
-
-_LOG: Final = logging.getLogger(__name__)
-_FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
 class KafkaUnreachableError(KafkaError):
@@ -128,7 +133,7 @@ class ClientLog(logging.Handler):
         cause: Any,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> KafkaError:
-        """Return what to raise for an error that `client` met, with what its log says of the brokers."""
+        """Return the error to raise for one that `client` met, with the reason from its log."""
         library = kafka_client()
         silent = (
             library.KafkaError._TRANSPORT,
@@ -161,7 +166,7 @@ class ClientLog(logging.Handler):
     def silence_of(
         self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float
     ) -> KafkaUnreachableError:
-        """Return what to raise where no answer came; `what` stands for a reason where the log has none."""
+        """Return the error to raise where no answer came; `what` is the reason if the log has none."""
         client.poll(0)  # lines wait for the next poll
         found = _FAILURE.search(self._last)
         reason = found["reason"] if found else what

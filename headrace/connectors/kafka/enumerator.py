@@ -15,6 +15,7 @@ from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     ClientLog,
     KafkaError,
+    client_partition,
     create_consumer,
     kafka_client,
 )
@@ -60,7 +61,7 @@ class KafkaEnumeratorState(msgspec.Struct, frozen=True):
 
 
 class NoOffsetError(HeadraceError):
-    """There is no offset to begin with, and the program does not say what to do then."""
+    """There is no offset to begin with, and the program names no fallback."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -157,7 +158,7 @@ class KafkaEnumerator(SplitEnumerator):
             self._waiting[KafkaPartitionSplit.decoded(split).partition] = split
 
     def _assign(self, readers: Sequence[int]) -> None:
-        """Give readers what is theirs; and where no more partitions are looked for, say that this was all."""
+        """Assign partitions to their readers; tell them that there are no more unless discovery goes on."""
         registered = self._context.registered_readers
         for reader in readers:
             if reader not in registered:
@@ -234,16 +235,16 @@ class OffsetQuestions:
                 f"'{partition.topic}': say committed_offsets(KafkaOffsetResetStrategy.EARLIEST) or LATEST"
             )
         low, high = self._consumer.get_watermark_offsets(
-            _as_client(partition), timeout=REQUEST_TIMEOUT_S
+            client_partition(partition), timeout=REQUEST_TIMEOUT_S
         )
         return low if reset is KafkaOffsetResetStrategy.EARLIEST else high
 
     def _committed(self) -> dict[KafkaTopicPartition, int]:
-        wanted = [_as_client(one) for one in self._partitions]
+        wanted = [client_partition(one) for one in self._partitions]
         return _offsets(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
 
     def _at_time(self, timestamp_ms: int) -> dict[KafkaTopicPartition, int]:
-        wanted = [_as_client(one, timestamp_ms) for one in self._partitions]
+        wanted = [client_partition(one, timestamp_ms) for one in self._partitions]
         return _offsets(self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
 
 
@@ -258,12 +259,6 @@ def _asking(config: Mapping[str, str]) -> Generator[Any, None, None]:
         raise log.error_of(consumer, config, error.args[0]) from error
     finally:
         consumer.close()
-
-
-def _as_client(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
-    library = kafka_client()
-    where = library.OFFSET_INVALID if offset is None else offset
-    return library.TopicPartition(partition.topic, partition.partition, where)
 
 
 def _offsets(answers: Sequence[Any]) -> dict[KafkaTopicPartition, int]:

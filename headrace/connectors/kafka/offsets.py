@@ -13,6 +13,7 @@ import msgspec
 from headrace.functions.source import SourceSplit
 
 KAFKA_ENUMERATOR: Final = "kafka"
+_SPLIT: Final[Any] = msgspec.msgpack.Decoder(tuple[str, int, int, int | None])
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
@@ -98,7 +99,7 @@ class KafkaPartitionSplit:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether nothing is left to read."""
+        """Return whether nothing is left to read."""
         return self.stopping_offset is not None and self.offset >= self.stopping_offset
 
     def encoded(self) -> SourceSplit:
@@ -114,9 +115,6 @@ class KafkaPartitionSplit:
         """Back from `encoded`."""
         topic, partition, offset, stopping_offset = _SPLIT.decode(split.content)
         return KafkaPartitionSplit(KafkaTopicPartition(topic, partition), offset, stopping_offset)
-
-
-_SPLIT: Final[Any] = msgspec.msgpack.Decoder(tuple[str, int, int, int | None])
 
 
 def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:

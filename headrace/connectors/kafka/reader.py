@@ -8,7 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.connectors.kafka.clients import ClientLog, KafkaError, create_consumer, kafka_client
+from headrace.connectors.kafka.clients import (
+    ClientLog,
+    KafkaError,
+    client_partition,
+    create_consumer,
+    kafka_client,
+)
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.runtime_context import SubtaskContext
@@ -24,11 +30,11 @@ from headrace.functions.source import (
 RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""
 POLL_INTERVAL_MS: Final = 10
-"""How long a reader waits before it looks again: the client has no way to say that there is something."""
+"""Time between two polls of a client without records: it has no way to say that there are some."""
 
 
 class KafkaReader(SplitReader):
-    """The partitions of one subtask. Positions are those behind what was emitted, never the consumer's own."""
+    """Reads the partitions of one subtask. Positions follow emitted records, not those that the consumer fetched."""
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class KafkaReader(SplitReader):
         self._new += [KafkaPartitionSplit.decoded(split) for split in splits]
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit what the consumer has fetched, a batch per partition."""
+        """Emit the records that the consumer has fetched, a batch per partition."""
         self._begin_new(output)
         if not self._splits:
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
@@ -84,13 +90,15 @@ class KafkaReader(SplitReader):
             one: kept for one, kept in self._snapshots.items() if one > checkpoint_id
         }
         if positions and self._commits_offsets:
-            offsets = [_as_client(partition, offset) for partition, offset in positions.items()]
+            offsets = [
+                client_partition(partition, offset) for partition, offset in positions.items()
+            ]
             self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
         by_id = {partition.split_id: partition for partition in self._splits}
-        self._consumer.pause([_as_client(by_id[one], None) for one in to_pause if one in by_id])
-        self._consumer.resume([_as_client(by_id[one], None) for one in to_resume if one in by_id])
+        self._consumer.pause([client_partition(by_id[one]) for one in to_pause if one in by_id])
+        self._consumer.resume([client_partition(by_id[one]) for one in to_resume if one in by_id])
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -104,7 +112,7 @@ class KafkaReader(SplitReader):
                 continue
             self._splits[split.partition] = split
             output.add_split(split.partition.split_id)
-            self._consumer.incremental_assign([_as_client(split.partition, split.offset)])
+            self._consumer.incremental_assign([client_partition(split.partition, split.offset)])
 
     def _take(
         self, partition: KafkaTopicPartition, messages: Sequence[Any], output: SourceOutput
@@ -126,7 +134,7 @@ class KafkaReader(SplitReader):
         moved = KafkaPartitionSplit(partition, position, split.stopping_offset)
         if moved.is_at_end:
             del self._splits[partition]
-            self._consumer.incremental_unassign([_as_client(partition, None)])
+            self._consumer.incremental_unassign([client_partition(partition)])
             output.release_split(partition.split_id)
         else:
             self._splits[partition] = moved
@@ -157,9 +165,3 @@ class KafkaReader(SplitReader):
     def _look_again(self, _: int) -> None:
         self._is_look_scheduled = False
         self.context.wake()
-
-
-def _as_client(partition: KafkaTopicPartition, offset: int | None) -> Any:
-    library = kafka_client()
-    where = library.OFFSET_INVALID if offset is None else offset
-    return library.TopicPartition(partition.topic, partition.partition, where)

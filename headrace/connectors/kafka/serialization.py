@@ -1,7 +1,4 @@
-"""Serialization of a record as one of Kafka's: topic, key and value.
-
-Source: Flink KafkaRecordSerializationSchema.
-"""
+"""KafkaRecordSerializationSchema: makes a record's topic, key and value. Source: Flink's class of that name."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +37,7 @@ class KafkaRecordSerializationSchema:
         return KafkaRecordSerializationSchemaBuilder()
 
     def serialize(self, element: Any, timestamp_ms: int | None = None) -> KafkaRecord:
-        """Return what is sent for a record."""
+        """Return Kafka's record for a record of the stream."""
         topic = self._selector(element) if self._selector else self._topic
         assert topic is not None
         key = self._key.serialize(element) if self._key else None

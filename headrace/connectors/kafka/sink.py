@@ -1,7 +1,4 @@
-"""KafkaSink: records into topics.
-
-Source: Flink KafkaSink, KafkaSinkBuilder.
-"""
+"""KafkaSink: writes records to topics. Source: Flink KafkaSink, KafkaSinkBuilder."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""KafkaSource: the records of topics, from where the program says or the last checkpoint was.
+"""KafkaSource: reads topics, from the offsets that the program gives or from those of the last checkpoint.
 
 Source: Flink KafkaSource, KafkaSourceBuilder.
 """

@@ -1,6 +1,6 @@
-"""Records that wait for their transaction: as bytes within a committable, or in a file that it names.
+"""Staged records wait for their transaction, as bytes within a committable or in a file that it names.
 
-They are serialised by the task, so that nothing of a user's runs where they are committed.
+The task serialises them, so that nothing of a user's runs where they are committed.
 """
 
 import re
@@ -20,7 +20,7 @@ from headrace.core.record_batch import stream_bytes
 
 KAFKA_COMMITTER: Final = "kafka"
 INLINE_SIZE_MAX: Final = 16 * 1024
-"""Bytes of records that travel with the checkpoint itself; what is more goes into a file, where there is a place."""
+"""Bytes of records that may travel with the checkpoint itself; more go into a file, where there is a folder."""
 STAGED_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.dictionary(pa.int32(), pa.string())),
@@ -29,6 +29,7 @@ STAGED_SCHEMA: Final = pa.schema(
         ("timestamp_ms", pa.int64()),
     ]
 )
+_STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.arrow")
 
 
 class StagedRecords(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ class StagedRecords(msgspec.Struct, frozen=True):
 
 
 class StagedFileChangedError(HeadraceError):
-    """A file of records that wait for their transaction is not what the task wrote. Nothing of it was used."""
+    """A file of staged records was changed since the task wrote it. Nothing of it was used."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -60,7 +61,6 @@ class KafkaPayload(msgspec.Struct, frozen=True):
     control_topic: str
 
 
-_STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.arrow")
 STAGED: Final = msgspec.msgpack.Decoder(StagedRecords)
 
 
@@ -108,7 +108,7 @@ def delete_staged(staged: Iterable[StagedRecords]) -> None:
 
 
 def delete_older_attempts(staged: StagedRecords) -> None:
-    """Delete the files beside a committable's that earlier attempts of its subtask wrote."""
+    """Delete the files that earlier attempts of a committable's subtask wrote next to its own."""
     file_system, path = file_system_of(staged.path)
     folder = path.rpartition("/")[0]
     for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):

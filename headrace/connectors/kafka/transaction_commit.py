@@ -1,9 +1,9 @@
 """KafkaCommitter: writes the records of a checkpoint in one transaction, together with a record that says so.
 
 Transactions are as short as the writing: none stays open while a job is down, so none can time out and lose data, and
-no reader of committed records waits for one. What an earlier driver left open is aborted when the producer is made.
-
-The control topic of a sink that writes in transactions: it is made, and read from its beginning to its end.
+no reader of committed records waits for one. A transaction that an earlier driver left open is aborted when the
+producer is made. The record goes to the sink's control topic, which `Brokers` makes where it is missing and reads from
+its beginning to its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +32,12 @@ from headrace.connectors.kafka.staged_records import (
 from headrace.connectors.kafka.writers import TransactionalProducer
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
+
+CONTROL_PARTITION: Final = 0
+_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
+"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
+_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
+                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
 
 
 def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[KafkaRecord]:
@@ -105,13 +111,6 @@ def ensure_compacted_topic(config: Mapping[str, Any], topic: str) -> None:
         cause = error.args[0]
         if cause.code() != library.KafkaError.TOPIC_ALREADY_EXISTS:
             raise log.error_of(admin, config, cause) from error
-
-
-CONTROL_PARTITION: Final = 0
-_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
-"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
-_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
-                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
 
 
 class StagedRecordsLostError(HeadraceError):
@@ -238,7 +237,7 @@ class KafkaCommitter:
         )
 
     def _sweep(self, staged: Sequence[StagedRecords]) -> None:
-        """Delete what attempts before those of `staged` had put aside, and no checkpoint has: ids commit in order."""
+        """Delete files of attempts before those of `staged` that no checkpoint has: ids commit in order."""
         for one in staged:
             attempt = (one.subtask_index, one.attempt_number)
             if one.path and one.attempt_number > 0 and attempt not in self._swept:
@@ -268,7 +267,7 @@ def last_ids(records: Sequence[KafkaRecord]) -> dict[str, int]:
 
 
 def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCommitter:
-    """Make the committer of a KafkaSink: what the entry point `kafka` stands for."""
+    """Make the committer of a KafkaSink; the entry point `kafka`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
     kafka_client()  # whether it is there is better known before the first commit
     return KafkaCommitter(decoded, Brokers(decoded.config))

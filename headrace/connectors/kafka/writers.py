@@ -1,8 +1,9 @@
-"""The writers of a KafkaSink: one that sends at once, and one that stages records for the transaction of a checkpoint.
+"""Writers of a KafkaSink: one sends records at once, the other stages them for the transaction of a checkpoint.
+
+The producers below them do the same: RecordProducer sends records as they come, and TransactionalProducer, which the
+committer uses, writes them in transactions.
 
 Source: Flink KafkaWriter.
-
-Producers of Kafka: one that sends records as they come, and one that writes them in transactions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,12 @@ import msgspec
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage.subtask_storage import digest_of
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.sink.staging import delete_file, make_staging_folder, remove_if_empty
+from headrace.connectors.files.sink.staging import (
+    FullDiskGuard,
+    delete_file,
+    make_staging_folder,
+    remove_if_empty,
+)
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     ClientLog,
@@ -24,17 +30,20 @@ from headrace.connectors.kafka.clients import (
 )
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.runtime_context import SubtaskContext
-from headrace.functions.sink import SinkWriter
+from headrace.functions.sink import SinkWriter, owner_of_sink
 
 WRITE_TIMEOUT_S: Final = 120.0
-"""How long brokers may take to acknowledge what waits, or to commit a transaction."""
+"""Time that brokers may take to acknowledge waiting records, or to commit a transaction."""
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's own, for `message.timeout.ms`."""
+FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of keys and values that a writer holds before it writes them to a file."""
+WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
+"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
 
 
 class RecordProducer:
@@ -61,7 +70,7 @@ class RecordProducer:
             raise self._log.silence_of(self._producer, self._config, reason, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Drop what has not been sent."""
+        """Drop records that have not been sent."""
         self._producer.purge()
 
     def _delivered(self, error: Any, _: Any) -> None:
@@ -113,7 +122,7 @@ class TransactionalProducer:
         self._call(self._producer.commit_transaction, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Leave; what is open is aborted by the next producer of the id, or by the brokers after a while."""
+        """Leave; the next producer of the id, or the brokers after a while, abort an open transaction."""
         self._producer.purge()
 
     def _call(self, method: Any, *arguments: Any) -> None:
@@ -126,12 +135,6 @@ class TransactionalProducer:
             if cause.code() in fenced:
                 raise KafkaFencedError(f"Kafka: {cause}") from error
             raise self._log.error_of(self._producer, self._config, cause) from error
-
-
-FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
-"""Bytes of keys and values that a writer holds before it writes them to a file."""
-WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
 
 
 class DirectKafkaWriter(SinkWriter):
@@ -185,7 +188,7 @@ class StagingKafkaWriter(SinkWriter):
         """Records are complete with `prepare_commit`."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Stage what is held and hand everything over, in order."""
+        """Stage held records and hand everything over, in order."""
         if self._held:
             self._stage()
         staged, self._staged = self._staged, []
@@ -193,7 +196,7 @@ class StagingKafkaWriter(SinkWriter):
         return [msgspec.msgpack.encode(one) for one in staged]
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         self._held.clear()
         staged, self._staged = self._staged, []
         for one in staged:
@@ -230,9 +233,11 @@ class StagingKafkaWriter(SinkWriter):
         name = f"{context.subtask_index}-{context.attempt_number}-{self._token}-{self._file_count}"
         self._file_count += 1
         file_system, folder = file_system_of(self._folder)
-        make_staging_folder(file_system, folder, context.settings)
-        with file_system.open_output_stream(f"{folder}/{name}.arrow", compression=None) as stream:
-            stream.write(content)
+        with FullDiskGuard(context, folder):
+            make_staging_folder(file_system, folder, context.settings)
+            path = f"{folder}/{name}.arrow"
+            with file_system.open_output_stream(path, compression=None) as stream:
+                stream.write(content)
         return f"{self._folder}/{name}.arrow"
 
 

@@ -1,14 +1,12 @@
 """Options of a JdbcSink: the database's address, and the size of batches.
 
+Also connects to PostgreSQL (the only import of psycopg), translates statements from JDBC's `?` to psycopg's form, and
+defines the messages between the sink's writers and its committer, with the tables that they share:
+
+    headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
+    headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
+
 Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
-
-Also connects to PostgreSQL (the only import of psycopg), and translates statements with JDBC's `?` for each column of
-a record to psycopg's form.
-
-Defines the messages between JdbcSink's writers and its committer, and the tables that they share:
-
-headrace_staging   rows that wait for their checkpoint, as Arrow IPC streams, one part per row of the table
-headrace_commits   per scope the highest id whose rows are in the target: written in the transaction that moves them
 """
 
 import re
@@ -22,6 +20,23 @@ from headrace.core.errors import HostError
 from headrace.core.private_values import shown_uri
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
+_PIECES: Final = re.compile(
+    r"""'(?:[^']|'')*'      # a string: a question mark in it is one
+      | "(?:[^"]|"")*"      # a quoted name
+      | --[^\n]*            # a comment to the end of the line
+      | \?\?                # JDBC's way to write an operator with a question mark
+      | \? | %""",
+    re.VERBOSE,
+)
+POSTGRES_COMMITTER: Final = "postgres"
+CREATE_TABLES: Final = (
+    # Two sessions that create a table at once collide in the catalogue, `IF NOT EXISTS` or not.
+    "SELECT pg_advisory_xact_lock(4733262906)",
+    "CREATE TABLE IF NOT EXISTS headrace_staging (part text PRIMARY KEY, owner text NOT NULL, "
+    "subtask_index int NOT NULL, attempt_number int NOT NULL, ordinal int NOT NULL, content bytea NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS headrace_commits (scope text PRIMARY KEY, last_id bigint NOT NULL, "
+    "committed_at timestamptz NOT NULL DEFAULT now())",
+)
 
 
 @dataclass(frozen=True)
@@ -174,7 +189,7 @@ def connect(options: JdbcConnectionOptions) -> Any:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether another connection may do better: the server went away, or could not be reached."""
+    """Return whether another connection may do better: the server went away, or could not be reached."""
     return isinstance(error, psycopg_client().OperationalError)
 
 
@@ -185,16 +200,6 @@ def psycopg_client() -> Any:
     except ImportError as error:
         raise PostgresClientMissingError from error
     return psycopg
-
-
-_PIECES: Final = re.compile(
-    r"""'(?:[^']|'')*'      # a string: a question mark in it is one
-      | "(?:[^"]|"")*"      # a quoted name
-      | --[^\n]*            # a comment to the end of the line
-      | \?\?                # JDBC's way to write an operator with a question mark
-      | \? | %""",
-    re.VERBOSE,
-)
 
 
 @dataclass(frozen=True)
@@ -225,17 +230,6 @@ def parse_statement(sql: str) -> Statement:
         return piece.replace("%", "%%")
 
     return Statement(_PIECES.sub(translate, sql), count)
-
-
-POSTGRES_COMMITTER: Final = "postgres"
-CREATE_TABLES: Final = (
-    # Two sessions that create a table at once collide in the catalogue, `IF NOT EXISTS` or not.
-    "SELECT pg_advisory_xact_lock(4733262906)",
-    "CREATE TABLE IF NOT EXISTS headrace_staging (part text PRIMARY KEY, owner text NOT NULL, "
-    "subtask_index int NOT NULL, attempt_number int NOT NULL, ordinal int NOT NULL, content bytea NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS headrace_commits (scope text PRIMARY KEY, last_id bigint NOT NULL, "
-    "committed_at timestamptz NOT NULL DEFAULT now())",
-)
 
 
 class StagedRows(msgspec.Struct, frozen=True):

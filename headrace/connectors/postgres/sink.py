@@ -51,7 +51,7 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> "JdbcSink":
-        """Write as records come: at least once, and by what `sql` does exactly once if it is an upsert.
+        """Write records as they come, at least once; an upsert as `sql` makes that exactly once in effect.
 
         While a job works off again what came after its last checkpoint, readers may see values go back and forth.
         """

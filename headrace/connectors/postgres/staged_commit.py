@@ -121,7 +121,7 @@ class StagedRowsCommitter:
             )
 
     def _sweep(self, parts: Sequence[StagedRows]) -> None:
-        """Delete what attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        """Delete rows that attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
         newest = {
             (one.owner, one.subtask_index): one.attempt_number
             for one in sorted(parts, key=_attempt)
@@ -139,7 +139,7 @@ def _attempt(part: StagedRows) -> int:
 
 
 def create_postgres_committer(context: CommitterContext, payload: bytes) -> StagedRowsCommitter:
-    """Make the committer of a JdbcSink: what the entry point `postgres` stands for."""
+    """Make the committer of a JdbcSink; the entry point `postgres`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=JdbcPayload)
     psycopg_client()  # whether it is there is better known before the first commit
     return StagedRowsCommitter(decoded)

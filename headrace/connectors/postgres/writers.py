@@ -1,9 +1,10 @@
-"""DirectWriter: runs the statement for each record, in batches, and commits each batch: at least once.
+"""Writers of a JdbcSink: DirectWriter commits each batch, StagingTableWriter keeps rows until their checkpoint.
 
-Rows that are written twice after a failure are correct only if the statement is idempotent: an upsert by a key.
+DirectWriter writes at least once: rows that come twice after a failure are correct only if the statement is idempotent,
+such as an upsert by a key. StagingTableWriter keeps rows in a table of the target's own database, from which the
+committer moves them.
+
 Source: Flink JdbcOutputFormat.
-
-StagingTableWriter: rows wait in a table of the target's own database until their checkpoint is complete.
 """
 
 from collections.abc import Sequence
@@ -22,11 +23,13 @@ from headrace.connectors.postgres.options import (
     connect,
     is_connection_lost,
 )
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.functions.runtime_context import SubtaskContext
-from headrace.functions.sink import SinkWriter
+from headrace.functions.sink import SinkWriter, owner_of_sink
+
+PART_SIZE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of columns that a writer holds before it stages them, as one value of a row of the table."""
 
 
 class DirectWriter(SinkWriter):
@@ -98,10 +101,6 @@ class DirectWriter(SinkWriter):
 def parameter_rows(columns: pa.RecordBatch) -> list[tuple[Any, ...]]:
     """Return the rows of columns as tuples of Python values, as psycopg takes them."""
     return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
-
-
-PART_SIZE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of columns that a writer holds before it stages them, as one value of a row of the table."""
 
 
 class StagingTableWriter(SinkWriter):

@@ -1,6 +1,8 @@
-"""SocketSource: the lines that a server sends, at most once. Source: Flink SocketTextStreamFunction.
+"""SocketSource: reads the lines that a server sends, at most once.
 
-SocketLines: connects, reads, and cuts what comes into lines, on a thread of its own.
+SocketLines connects, reads, and cuts bytes into lines, on a thread of its own.
+
+Source: Flink SocketTextStreamFunction.
 """
 
 import contextlib
@@ -28,6 +30,8 @@ RETRY_PAUSE_S: Final = 0.5
 _CHUNK_SIZE_BYTES: Final = 8192
 
 OpenSocket = Callable[[], socket.socket]
+BATCH_ROWS: Final = 4096
+_CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class SocketLines:
@@ -73,7 +77,7 @@ class SocketLines:
 
     @property
     def has_ended(self) -> bool:
-        """Whether every line was taken and none will follow."""
+        """Return whether every line was taken and none will follow."""
         with self._room:
             return self._has_ended and not self._lines
 
@@ -113,7 +117,7 @@ class SocketLines:
         self._on_news()
 
     def _read_connection(self, connection: socket.socket) -> bytes:
-        """Read to the end and return what stands behind the last delimiter."""
+        """Read to the end and return the text after the last delimiter."""
         with self._room:
             self._connection = connection
         rest = b""
@@ -141,12 +145,8 @@ class SocketLines:
         return text.removesuffix("\r") if self._delimiter == b"\n" else text
 
 
-BATCH_ROWS: Final = 4096
-_CONNECT_TIMEOUT_S: Final = 10.0
-
-
 class SocketSource(Source):
-    """Connects to a server and emits what it sends, cut at `delimiter`; only subtask 0 does.
+    """Connects to a server and emits the text that it sends, cut at `delimiter`; only subtask 0 does.
 
     **At most once**: a socket cannot be read again, so what came after the last checkpoint is lost when the job
     restarts, and what is sent while nobody is connected too. For trying things out, not for results that count.

@@ -1,6 +1,6 @@
 """PyFlink's `datastream.connectors.number_seq`: re-exports."""
 
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import NumberSequenceSource
 
 __all__ = [
     "NumberSequenceSource",

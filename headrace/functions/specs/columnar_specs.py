@@ -1,7 +1,7 @@
 """Specs of vectorised keyed operators, and the columns that pass between their local and global phases.
 
-A two-phase aggregation runs once before the exchange, over the rows that a subtask happens to hold, and again behind
-it, over these partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
+A two-phase aggregation runs once before the exchange, over the rows of each subtask, and again after it, over these
+partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,23 @@ import pyarrow as pa
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 
 SLICE: Final = "$slice"
 """Column of partial results: where their slice of event time begins, epoch ms."""
 ROWS: Final = "$rows"
 """Column of partial results: how many rows they stand for."""
+MERGEABLE_AGGREGATES: Final = (
+    "counts, counts of distinct texts, integers or truth values, "
+    "and sums, means, minima and maxima of signed integers"
+)
+"""Aggregates for which there is no `slicing_obstacle`, in words."""
+MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
+"""Key columns for which there is no `slicing_obstacle`, in words."""
+START: Final = "$start"
+"""Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
+LAST: Final = "$last"
+"""Column of partial results of sessions: event time of the last row they stand for, epoch ms."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class EventTimeWindows:
 
     @property
     def is_until_end_of_input(self) -> bool:
-        """Whether there is one window only, which ends with the input: see END_OF_INPUT."""
+        """Return whether there is one window only, which ends with the input: see END_OF_INPUT."""
         return self.size == MAX_WATERMARK
 
     def last_due(self, watermark_ms: int) -> int:
@@ -109,19 +120,10 @@ def _partial_type(aggregate: ColumnAggregate, columns: pa.Schema) -> pa.DataType
     return columns.field(aggregate.column).type if keeps_type else pa.int64()
 
 
-MERGEABLE_AGGREGATES: Final = (
-    "counts, counts of distinct texts, integers or truth values, "
-    "and sums, means, minima and maxima of signed integers"
-)
-"""Aggregates for which there is no `slicing_obstacle`, in words."""
-MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
-"""Key columns for which there is no `slicing_obstacle`, in words."""
-
-
 def can_be_sliced(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> bool:
-    """Whether halves of these aggregates merge to the very same result, however rows were cut."""
+    """Return whether halves of these aggregates merge to the very same result, however rows were cut."""
     return slicing_obstacle(aggregates, key_columns, columns) is None
 
 
@@ -273,12 +275,6 @@ class WindowRowJoinSpec(OperatorSpec):
     right_keys: tuple[str, ...]
     kind: ClassVar[str] = "window_row_join"
     default_name: ClassVar[str] = "Window Join Rows"
-
-
-START: Final = "$start"
-"""Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
-LAST: Final = "$last"
-"""Column of partial results of sessions: event time of the last row they stand for, epoch ms."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Window assigners: assign records to windows. Base classes, global and count windows, and users' own assigners.
+"""Window assigners: assign records to windows.
 
-Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock.
+There are tumbling and sliding windows of fixed size, by event time or by the clock, sessions, which each record opens
+and which merge while the gaps between records last, global windows, count windows, and the bases of users' own.
 
-Assigners of sessions: windows that each record opens and that grow together while the gaps between records last.
+Source: Flink WindowAssigner and its subclasses.
 """
 
 import enum
@@ -40,6 +41,7 @@ from headrace.functions.windows import (
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)
+Amount = Time | Duration | timedelta
 
 
 class WindowAssignerContext(ABC):
@@ -75,7 +77,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows follow timestamps rather than the clock."""
+        """Return whether windows follow timestamps rather than the clock."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -205,11 +207,8 @@ class CountSlidingWindowAssigner(CountWindowAssigner[T]):
         return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
 
 
-Amount = Time | Duration | timedelta
-
-
 class WindowStagger(enum.Enum):
-    """Whether the windows of all subtasks end at once, or spread over time so that not all fire together."""
+    """Ends of the windows of all subtasks: at once, or spread over time so that not all fire together."""
 
     ALIGNED = "aligned"
     """At once."""
@@ -235,11 +234,35 @@ class WindowStagger(enum.Enum):
 class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
     """Base class of assigners of time windows."""
 
+    @abstractmethod
+    def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        """Return the time by which a record is put into windows."""
+
     def get_default_trigger(self, env: Any) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
         return TimeWindowSerializer()
+
+
+class _InEventTime(TimeWindowAssigner[T]):
+    """Puts records into windows by their timestamps."""
+
+    def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        return require_timestamp(timestamp)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _OnTheClock(TimeWindowAssigner[T]):
+    """Puts records into windows by the time at which they come."""
+
+    def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        return context.get_current_processing_time()
+
+    def is_event_time(self) -> bool:
+        return False
 
 
 class TumblingWindows(TimeWindowAssigner[T]):
@@ -256,21 +279,23 @@ class TumblingWindows(TimeWindowAssigner[T]):
         # Known with a subtask's first record, unless there is nothing to know.
         self._shift: int | None = offset if stagger is WindowStagger.ALIGNED else None
 
-    def window_of(self, timestamp: int, context: WindowAssignerContext) -> TimeWindow:
-        """Return the window that holds `timestamp`."""
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time = self.time_of(timestamp, context)
         shift = self._shift
         if shift is None:
             shift = self.offset + self.stagger.get_stagger_offset(self.size, context)
             self._shift = shift
-        start = TimeWindow.get_window_start_with_offset(timestamp, shift, self.size)
-        return TimeWindow(start, start + self.size)
+        start = TimeWindow.get_window_start_with_offset(time, shift, self.size)
+        return [TimeWindow(start, start + self.size)]
 
     def __repr__(self) -> str:
         stagger = "" if self.stagger is WindowStagger.ALIGNED else f", {self.stagger.name}"
         return f"{type(self).__name__}({self.size}, {self.offset}{stagger})"
 
 
-class TumblingEventTimeWindows(TumblingWindows[T]):
+class TumblingEventTimeWindows(_InEventTime[T], TumblingWindows[T]):
     """Windows side by side in event time."""
 
     @staticmethod
@@ -281,16 +306,8 @@ class TumblingEventTimeWindows(TumblingWindows[T]):
     ) -> "TumblingEventTimeWindows[Any]":
         return TumblingEventTimeWindows(to_millis(size), _millis_or_zero(offset), stagger)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [self.window_of(require_timestamp(timestamp), context)]
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class TumblingProcessingTimeWindows(TumblingWindows[T]):
+class TumblingProcessingTimeWindows(_OnTheClock[T], TumblingWindows[T]):
     """Windows side by side on the clock."""
 
     @staticmethod
@@ -300,14 +317,6 @@ class TumblingProcessingTimeWindows(TumblingWindows[T]):
         stagger: WindowStagger = WindowStagger.ALIGNED,
     ) -> "TumblingProcessingTimeWindows[Any]":
         return TumblingProcessingTimeWindows(to_millis(size), _millis_or_zero(offset), stagger)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [self.window_of(context.get_current_processing_time(), context)]
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class SlidingWindows(TimeWindowAssigner[T]):
@@ -322,17 +331,20 @@ class SlidingWindows(TimeWindowAssigner[T]):
         self.slide = slide
         self.offset = offset
 
-    def windows_of(self, timestamp: int) -> list[TimeWindow]:
-        """Return the windows that hold `timestamp`, newest first."""
-        last = TimeWindow.get_window_start_with_offset(timestamp, self.offset, self.slide)
-        starts = range(last, timestamp - self.size, -self.slide)
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        """Return the windows that hold the record's time, newest first."""
+        time = self.time_of(timestamp, context)
+        last = TimeWindow.get_window_start_with_offset(time, self.offset, self.slide)
+        starts = range(last, time - self.size, -self.slide)
         return [TimeWindow(start, start + self.size) for start in starts]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
 
 
-class SlidingEventTimeWindows(SlidingWindows[T]):
+class SlidingEventTimeWindows(_InEventTime[T], SlidingWindows[T]):
     """Overlapping windows in event time."""
 
     @staticmethod
@@ -342,16 +354,8 @@ class SlidingEventTimeWindows(SlidingWindows[T]):
         millis = to_millis(size), to_millis(slide), _millis_or_zero(offset)
         return SlidingEventTimeWindows(*millis)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self.windows_of(require_timestamp(timestamp))
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class SlidingProcessingTimeWindows(SlidingWindows[T]):
+class SlidingProcessingTimeWindows(_OnTheClock[T], SlidingWindows[T]):
     """Overlapping windows on the clock."""
 
     @staticmethod
@@ -360,14 +364,6 @@ class SlidingProcessingTimeWindows(SlidingWindows[T]):
     ) -> "SlidingProcessingTimeWindows[Any]":
         millis = to_millis(size), to_millis(slide), _millis_or_zero(offset)
         return SlidingProcessingTimeWindows(*millis)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return self.windows_of(context.get_current_processing_time())
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 def _millis_or_zero(amount: Amount | None) -> int:
@@ -382,53 +378,23 @@ class SessionWindowTimeGapExtractor(ABC):
         """Return the gap in ms, above 0."""
 
 
-class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
+class SessionWindows(TimeWindowAssigner[T], MergingWindowAssigner[T, TimeWindow]):
     """Base class of session assigners: a record's window begins at its time and lasts for its gap."""
 
     @abstractmethod
     def gap_of(self, element: T) -> int:
         """Return the gap of a record in ms, above 0."""
 
-    @abstractmethod
-    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
-        """Return the time at which the window of a record begins."""
-
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        start = self.start_of(timestamp, context)
+        start = self.time_of(timestamp, context)
         return [TimeWindow(start, start + self.gap_of(element))]
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]
     ) -> None:
         TimeWindow.merge_windows(windows, callback)
-
-    def get_default_trigger(self, env: Any) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
-
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        return TimeWindowSerializer()
-
-
-class _InEventTime(SessionWindows[T]):
-    """Windows begin at the record's timestamp."""
-
-    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
-        return require_timestamp(timestamp)
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class _OnTheClock(SessionWindows[T]):
-    """Windows begin when the record comes."""
-
-    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
-        return context.get_current_processing_time()
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class FixedGapSessionWindows(SessionWindows[T]):

@@ -1,10 +1,10 @@
 """Triggers: decide when a window's function is called with its contents, and when these are purged.
 
-Triggers that fire again and again, every interval of event time or of the clock.
+Some fire once, at the end of a window or at a count; continuous ones fire at every interval of event time or of the
+clock; ProcessingTimeoutTrigger adds a timeout to another trigger; DeltaTrigger fires when the distance of two records,
+a DeltaFunction, exceeds a threshold.
 
-ProcessingTimeoutTrigger: another trigger, and a time by the clock after which a window fires all the same.
-
-Also DeltaFunction, the distance of two records, and the trigger that fires when it exceeds a threshold.
+Source: Flink Trigger and its subclasses.
 """
 
 import enum
@@ -40,11 +40,11 @@ class TriggerResult(enum.Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Whether the window's function is called."""
+        """Return whether the window's function is called."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Whether the contents are dropped."""
+        """Return whether the contents are dropped."""
         return self.value[1]
 
 
@@ -106,7 +106,7 @@ class Trigger(ABC, Generic[T, W]):
         """An event-time timer set through the context is due."""
 
     def can_merge(self) -> bool:
-        """Whether it works with windows that merge."""
+        """Return whether it works with windows that merge."""
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
@@ -121,7 +121,17 @@ class Trigger(ABC, Generic[T, W]):
         return f"{type(self).__name__}()"
 
 
-class EventTimeTrigger(Trigger[T, TimeWindow]):
+class _BuiltInTrigger(Trigger[T, W]):
+    """Base class of the triggers below: goes on at timers, unless a subclass decides otherwise."""
+
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
+class EventTimeTrigger(_BuiltInTrigger[T, TimeWindow]):
     """Fires when the watermark passes the end of the window, and again for each late record."""
 
     @staticmethod
@@ -134,11 +144,6 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: TriggerContext
-    ) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -156,7 +161,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
+class ProcessingTimeTrigger(_BuiltInTrigger[T, TimeWindow]):
     """Fires when the clock passes the end of the window."""
 
     @staticmethod
@@ -174,9 +179,6 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
     ) -> TriggerResult:
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def can_merge(self) -> bool:
         return True
 
@@ -188,7 +190,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
-class CountTrigger(Trigger[T, CountWindow]):
+class CountTrigger(_BuiltInTrigger[T, CountWindow]):
     """Fires at `window_size` records, keeps the contents and starts to count again."""
 
     def __init__(self, window_size: int) -> None:
@@ -208,14 +210,6 @@ class CountTrigger(Trigger[T, CountWindow]):
             return TriggerResult.CONTINUE
         state.clear()
         return TriggerResult.FIRE
-
-    def on_processing_time(
-        self, time: int, window: CountWindow, ctx: TriggerContext
-    ) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: CountWindow, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
@@ -268,20 +262,12 @@ def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
 
 
-class NeverTrigger(Trigger[T, GlobalWindow]):
+class NeverTrigger(_BuiltInTrigger[T, GlobalWindow]):
     """Never fires: the default of the one global window."""
 
     def on_element(
         self, element: T, timestamp: int, window: GlobalWindow, ctx: TriggerContext
     ) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(
-        self, time: int, window: GlobalWindow, ctx: TriggerContext
-    ) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: GlobalWindow, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: GlobalWindow, ctx: OnMergeContext) -> None:
@@ -291,18 +277,13 @@ class NeverTrigger(Trigger[T, GlobalWindow]):
         pass
 
 
-class EndOfStreamTrigger(Trigger[T, GlobalWindow]):
+class EndOfStreamTrigger(_BuiltInTrigger[T, GlobalWindow]):
     """Fires once, when all input has ended."""
 
     def on_element(
         self, element: T, timestamp: int, window: GlobalWindow, ctx: TriggerContext
     ) -> TriggerResult:
         ctx.register_event_time_timer(window.max_timestamp())
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(
-        self, time: int, window: GlobalWindow, ctx: TriggerContext
-    ) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: GlobalWindow, ctx: TriggerContext) -> TriggerResult:
@@ -312,7 +293,7 @@ class EndOfStreamTrigger(Trigger[T, GlobalWindow]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ContinuousTrigger(Trigger[T, TimeWindow]):
+class ContinuousTrigger(_BuiltInTrigger[T, TimeWindow]):
     """Base class of the two continuous triggers: stores the next time to fire, the smallest that was registered."""
 
     def __init__(self, interval: int) -> None:
@@ -328,14 +309,6 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
     @abstractmethod
     def _delete(self, time: int, ctx: TriggerContext) -> None:
         """Forget a timer on this trigger's clock."""
-
-    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: TriggerContext
-    ) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
@@ -375,7 +348,7 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
             self.register_next_fire_timestamp(start, window, ctx, state)
 
     def _take_due(self, time: int, ctx: TriggerContext) -> bool:
-        """Whether to fire at `time`, which is then no longer waited for."""
+        """Return whether to fire at `time`, which is then no longer waited for."""
         state = self._fire_state(ctx)
         if state.get() != time:
             return False
@@ -558,11 +531,11 @@ def delta_between(function: Delta) -> Callable[[Any, Any], float]:
 
 
 def shown_delta(function: Delta) -> str:
-    """Return what plans call the function."""
+    """Return the name of the function in plans."""
     return getattr(function, "__name__", type(function).__name__)
 
 
-class DeltaTrigger(Trigger[T, Window]):
+class DeltaTrigger(_BuiltInTrigger[T, Window]):
     """Fires with the record that is further than `threshold` from the one it fired with last, or from the first.
 
     Keeps the contents, and cannot be used where windows merge.
@@ -596,12 +569,6 @@ class DeltaTrigger(Trigger[T, Window]):
             return TriggerResult.CONTINUE
         state.update(element)
         return TriggerResult.FIRE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(self._last).clear()

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.operators.columns.integer_columns import exact_means, upper_halves
 from headrace.state.evolution import StateIncompatibleError
 

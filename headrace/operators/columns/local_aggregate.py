@@ -22,7 +22,7 @@ from headrace.functions.specs.columnar_specs import (
     LocalAggregateSpec,
     LocalSessionAggregateSpec,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.functions.windows import window_starts
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.window_assignment import require_times

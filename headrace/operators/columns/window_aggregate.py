@@ -15,7 +15,7 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.specs.columnar_specs import EventTimeWindows
-from headrace.functions.specs.window_specs import WindowAggregateSpec
+from headrace.functions.specs.operator_specs import WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingWindows, TumblingWindows
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.accumulators import AccumulatorTable

@@ -15,7 +15,7 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.joins import JoinContext
 from headrace.functions.process import TimeDomain
-from headrace.functions.specs.window_specs import IntervalJoinSpec
+from headrace.functions.specs.operator_specs import IntervalJoinSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.operators.runtime.emission import timestamps_of
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator

@@ -22,7 +22,7 @@ from headrace.functions.process import (
 )
 from headrace.functions.record import AggregateFunction
 from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
-from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.specs.operator_specs import WindowSpec
 from headrace.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

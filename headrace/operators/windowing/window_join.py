@@ -11,7 +11,7 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
-from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.specs.operator_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
 from headrace.operators.runtime.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.runtime.record_state import (

@@ -12,7 +12,7 @@ from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.process import ProcessAllWindowFunction, ProcessWindowFunction, TimeDomain
-from headrace.functions.specs.window_specs import TwoStreamWindowSpec, WindowSpec
+from headrace.functions.specs.operator_specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.windowing.triggers import Trigger, TriggerResult

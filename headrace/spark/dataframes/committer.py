@@ -24,7 +24,7 @@ from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_
 from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
 from headrace.core.errors import ErrorDomain, HostError, ProgramError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
-from headrace.spark.dataframes.commit import SinkCommitError
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError
 from headrace.spark.session import spark_session
 from headrace.spark.session.spark_errors import root_message
 
@@ -33,7 +33,7 @@ _PART: Final = msgspec.msgpack.Decoder(StagedPart)
 
 
 class SinkWriteError(SinkCommitError):
-    """Spark could not write what was staged; it stays, and the same call may succeed later."""
+    """Spark could not write the staged files; they stay, and the same call may succeed later."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -156,7 +156,7 @@ class DataFrameCommitter:
         return any(part.row_count for part in parts)
 
     def _sweep(self, parts: Sequence[StagedPart]) -> None:
-        """Delete what attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        """Delete files that attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
         for part in parts:
             attempt = (part.subtask_index, part.attempt_number)
             if part.attempt_number == 0 or attempt in self._swept:
@@ -177,14 +177,14 @@ class DataFrameCommitter:
 
 
 def _content_of(parts: Sequence[StagedPart]) -> str:
-    """Stands for what is staged, as long as any of it is there: staged files are deleted behind their commit."""
+    """Return a key of the staged files, as long as any is there: they are deleted after their commit."""
     if not any(exists(*file_system_of(part.path)) for part in parts):
         return ""
     return hashlib.blake2b("\n".join(sorted(one.path for one in parts)).encode()).hexdigest()[:32]
 
 
 def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Committer:
-    """Make the committer of a sink that Spark writes: what the entry point `dataframe` stands for."""
+    """Make the committer of a sink that Spark writes; the entry point `dataframe`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=CommitPayload)
     check_can_commit(context, decoded)
     key = partial(metadata_key, context.settings)

@@ -1,4 +1,4 @@
-"""DataFrames as streams: the registry in the driver, and the source that names one of its DataFrames."""
+"""DataFrames as streams: keeps the program's DataFrames by name in the driver, and makes sources that refer to them."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from headrace.connectors.dataframe.source import DataFrameSource, check_datafram
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
-from headrace.spark.dataframes.coordinator import DataFrameCoordinator
+from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator
 from headrace.spark.dataframes.push import with_plain_names
-from headrace.spark.workers.task_secrets import TaskSecrets
+from headrace.spark.session.authentication import TaskSecrets
 
 
 @dataclass
@@ -57,7 +57,7 @@ def dataframe_source(
 
 
 def source_coordinator_factory(secrets: TaskSecrets) -> CoordinatorFactory:
-    """Return what makes a DataFrame source's coordinator in the JobMaster."""
+    """Return the factory of a DataFrame source's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
         dataframe_id = msgspec.msgpack.decode(payload, type=SourcePayload).dataframe_id

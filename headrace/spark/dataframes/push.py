@@ -1,12 +1,11 @@
-"""Plans the Spark job that pushes a DataFrame: fixed batches, partitions known beforehand, no pandas needed.
+"""Pushes a DataFrame: plans the Spark job, and runs in its tasks, which send each partition to its subtask.
 
-What runs in the Spark tasks that push a DataFrame: each sends its partition to the subtask that has it.
+Batches are of a fixed size, partitions are known beforehand, and no pandas is needed.
 
-Whether a DataFrame gives the same rows in the same order each time it is computed, and how to make it so.
-
-What Spark plans as a scan of files or a range, with filters, projections and unions above it, is read again row by row.
-A shuffle, a join, an RDD, a table of another system or a random number is not: rows would come in another order, or be
-others. Such a DataFrame is written to files once, and read from there.
+`unrepeatable_part` tells whether a DataFrame gives the same rows in the same order each time it is computed. A plan
+that scans files or a range, with filters, projections and unions above it, does so row by row. A shuffle, a join, an
+RDD, a table of another system or a random number does not: rows would come in another order, or be others. Such a
+DataFrame is written to files once, and read from there.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ from pyspark.util import PythonEvalType
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.ingest.sender import IngestSender
-from headrace.spark.workers.task_secrets import received_secrets
+from headrace.spark.session.authentication import received_secrets
 
 ArrowBody = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -41,8 +40,27 @@ PINNED_SETTINGS: Final[Mapping[str, str]] = {
 
 _LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
 _SPARK_SYNTAX: Final = frozenset(".`*")
-"""What a column's name holds that Spark reads as more than a name."""
+"""Characters that Spark reads as more than part of a column's name."""
 _planning: Final = threading.Lock()
+_RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
+RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
+ATTEMPTS_PER_RUN: Final = 1000
+"""More than Spark ever makes of one task: attempts of a later job must count as newer."""
+_REPEATABLE_NODES: Final = re.compile(
+    r"Range|LocalTableScan|Scan (OneRowRelation|(parquet|orc|json|csv|text|avro)\b.*)|"
+    r"Project|Filter|Union|Expand|Generate|ColumnarToRow|InputAdapter|WholeStageCodegen.*"
+)
+"""Names of physical operators whose output follows from their input, row by row."""
+_NOT_OF_THE_PLAN: Final = re.compile(r"#\d+L?|\*?\(\d+\)|splits=[^)]*\)?")
+"""Numbers in a plan's text that change from one program to the next, or with the executors that are there."""
+_PINNED_BY_PLAN: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.files.minPartitionNum",
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+)
+"""Settings that change rows, or how they are cut into partitions."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +71,12 @@ class PushPlan:
     java_frame: Any
 
     def run(self) -> None:
-        """Run the job; raises what Spark raises."""
+        """Run the job; raises Spark's exceptions."""
         self.java_frame.collectToPython()
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """Return into how many partitions Spark would cut what says nothing itself; it changes as executors come and go."""
+    """Return Spark's default number of partitions; it changes as executors come and go."""
     return int(spark.conf.get(_LEAF_PARALLELISM, None) or spark.sparkContext.defaultParallelism)
 
 
@@ -96,7 +114,7 @@ def with_plain_names(df: DataFrame) -> DataFrame:
 
 
 def has_plain_names(names: Sequence[str]) -> bool:
-    """Whether each of the names, as it is, means one column to Spark."""
+    """Return whether each of the names, as it is, means one column to Spark."""
     is_unique = len({name.upper().casefold() for name in names}) == len(names)
     return is_unique and not any(_SPARK_SYNTAX.intersection(name) for name in names)
 
@@ -132,12 +150,6 @@ def _pinned(spark: SparkSession, settings: Mapping[str, str]) -> Generator[None,
                 spark.conf.set(key, value)
 
 
-_RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
-RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
-ATTEMPTS_PER_RUN: Final = 1000
-"""More than Spark ever makes of one task: attempts of a later job must count as newer."""
-
-
 @dataclass(frozen=True)
 class PushTarget:
     """Destination of a DataFrame's rows; travels in the closure of the Spark job, and so holds no secret."""
@@ -159,7 +171,7 @@ class PushTarget:
 def push_partition(
     target: PushTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Body of the pushing Spark task: send this partition's rows to its subtask, skipping what was accepted before."""
+    """Body of the pushing Spark task: send this partition's rows to its subtask, without those accepted before."""
     context = TaskContext.get()
     assert context is not None
     partition = context.partitionId()
@@ -194,7 +206,7 @@ def push_partition(
 
 
 def push_body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what each Spark task runs over the batches of its partition."""
+    """Return the function that each Spark task runs over the batches of its partition."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -217,25 +229,8 @@ def _close_standard_error() -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
-_REPEATABLE_NODES: Final = re.compile(
-    r"Range|LocalTableScan|Scan (OneRowRelation|(parquet|orc|json|csv|text|avro)\b.*)|"
-    r"Project|Filter|Union|Expand|Generate|ColumnarToRow|InputAdapter|WholeStageCodegen.*"
-)
-"""Names of physical operators whose output follows from their input, row by row."""
-_NOT_OF_THE_PLAN: Final = re.compile(r"#\d+L?|\*?\(\d+\)|splits=[^)]*\)?")
-"""Numbers in a plan's text that change from one program to the next, or with the executors that are there."""
-_PINNED_BY_PLAN: Final = (
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.files.minPartitionNum",
-    "spark.sql.session.timeZone",
-    "spark.sql.ansi.enabled",
-)
-"""Settings that change rows, or how they are cut into partitions."""
-
-
 def unrepeatable_part(df: DataFrame) -> str | None:
-    """Return what keeps the DataFrame from being computed again row by row, or None. Asks the JVM."""
+    """Return the part of the plan that may give other rows when it runs again, or None. Asks the JVM."""
     plan: Any = getattr(df, "_jdf").queryExecution().sparkPlan()  # noqa: B009
     if not plan.deterministic():
         return "an expression that is not deterministic"

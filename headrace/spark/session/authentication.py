@@ -1,21 +1,31 @@
-"""Protects Spark's own ports from strangers: settings that every session of ours has, and the secret they need.
+"""Protects Spark's own ports from strangers, and hands secrets to Spark's tasks outside of closures.
 
 Whoever may speak with Spark's ports runs code as the user who started Spark: an executor runs whatever it is sent, and
 the driver gives away the contents of closures. Spark leaves its ports open unless `spark.authenticate` is set. On
 `local[n]`, YARN and Kubernetes it then makes a secret for itself; elsewhere every process must be told the same one.
-Pure, but for reading a file. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
+
+A closure is a block that Spark hands to whoever asks for it, and that it writes to disks. Local properties of a job
+travel in the message that starts a task, from the driver to the executor that runs it, over Spark's authenticated
+connection, and from there to the Python worker alone: they carry the secret of the cluster, its key, and settings with
+passwords. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.core.context import SparkContext
 
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.randomness import secret_token
 from headrace.core.security.cluster_secret import private_text
-from headrace.core.security.tls import is_loopback
+from headrace.core.security.tls import TlsIdentity, is_loopback
+from headrace.spark.session.jvm import hide_property
 from headrace.spark.session.master import parse_master, standalone_places
 
 AUTHENTICATE: Final = "spark.authenticate"
@@ -29,7 +39,7 @@ AUTHENTICATION: Final[Mapping[str, str]] = {
     _CIPHER: "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
 }
-"""What a session that we start is given, unless the user gave another value."""
+"""Settings of a session that we start, unless the user gave another value."""
 
 ALLOW_UNAUTHENTICATED: Final = ConfigOption(
     "headrace.spark.allow-unauthenticated",
@@ -48,7 +58,7 @@ SPARK_SECRET_FILE: Final = ConfigOption(
 
 REDACTION: Final = "spark.redaction.regex"
 SECRETS_OF_TASKS: Final = "spark.headrace.secret"
-"""The local property in which tasks are told what only they may know."""
+"""Local property that carries secrets to tasks."""
 
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
 _TELLS_PROCESSES: Final = (
@@ -80,7 +90,7 @@ class Exposure:
 
 
 def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposure | None:
-    """Return what leaves the ports of a Spark application with this configuration open, if anything does."""
+    """Return the setting that leaves the ports of a Spark application with this configuration open, or None."""
     kind = parse_master(conf.get("spark.master", ""), 1)
     if is_true(conf, AUTHENTICATE):
         if kind.is_local or any(is_true(conf, key) for key in _ENCRYPTION):
@@ -156,7 +166,7 @@ def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:
-    """Whether only this host reaches what the application listens on."""
+    """Return whether only this host reaches the application's ports."""
     master = conf.get("spark.master", "")
     places = standalone_places(master) or ()
     is_here = parse_master(master, 1).is_local or bool(places)
@@ -172,3 +182,31 @@ def _is_for_loopback(conf: Mapping[str, str]) -> bool:
 def is_true(conf: Mapping[str, str], key: str) -> bool:
     """Return whether a setting of Spark's is on; off where it is not set."""
     return conf.get(key, "false").strip().lower() == "true"
+
+
+@dataclass(frozen=True)
+class TaskSecrets:
+    """`settings` are those of TaskManagers, empty for other tasks."""
+
+    secret: bytes = field(repr=False)
+    tls: TlsIdentity | None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@contextmanager
+def handed_to_tasks(context: SparkContext, secrets: TaskSecrets) -> Generator[None, None, None]:
+    """Hand `secrets` to the tasks of every job that this thread submits within the block."""
+    hide_property(context, SECRETS_OF_TASKS)
+    context.setLocalProperty(SECRETS_OF_TASKS, msgspec.json.encode(secrets).decode())
+    try:
+        yield
+    finally:
+        context.setLocalProperty(SECRETS_OF_TASKS, None)  # pyright: ignore[reportArgumentType]
+
+
+def received_secrets() -> TaskSecrets:
+    """Return the secrets that were handed to the Spark task that this is called in."""
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty(SECRETS_OF_TASKS)
+    assert text is not None, "its job was submitted without secrets"
+    return msgspec.json.decode(text, type=TaskSecrets)

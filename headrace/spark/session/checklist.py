@@ -37,7 +37,7 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     # Its bars would stand for TaskManagers, whose tasks do not end.
     "spark.ui.showConsoleProgress": "false",
 }
-"""What TaskManagers need or profit from, unless the user gave another value."""
+"""Settings that TaskManagers need or profit from, unless the user gave another value."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     **HOSTING_SETTINGS,
@@ -47,7 +47,7 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     # Else every `createDataFrame` and `save` may ask a metastore; a session of ours has none.
     "spark.sql.catalogImplementation": "in-memory",
 }
-"""What a session that we create is given besides, where no program has one of its own to rely on."""
+"""Further settings of a session that we create, on which no program of a user's relies."""
 
 _KILL_ON_IDLE: Final = (
     "spark.python.worker.killOnIdleTimeout",
@@ -56,7 +56,7 @@ _KILL_ON_IDLE: Final = (
 
 
 class Severity(enum.Enum):
-    """Whether Headrace starts in spite of a finding."""
+    """Severity of a finding: Headrace starts in spite of it, or does not."""
 
     REFUSED = "REFUSED"
     WARNING = "WARNING"
@@ -76,7 +76,7 @@ class Finding:
 
 
 class ChecklistError(HostError):
-    """This Spark application contradicts what TaskManagers need."""
+    """This Spark application's settings contradict the needs of TaskManagers."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         first, *rest = (str(finding) for finding in findings)

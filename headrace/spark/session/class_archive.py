@@ -1,6 +1,6 @@
-"""Spark's classes as a JVM has them in memory, stored once per machine: a driver that maps them starts sooner.
+"""Class archive: Spark's classes as a JVM has them in memory, stored once per machine, so that a driver starts sooner.
 
-More than half of what it takes to start Spark is reading, checking and linking some eleven thousand classes. Java's
+More than half of the time to start Spark goes into reading, checking and linking some eleven thousand classes. Java's
 class data sharing keeps the outcome in a file. A JVM that finds another Java, Spark or class path than the file was
 made with starts as if there were none, and so it does with a damaged one.
 Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
@@ -30,7 +30,7 @@ _TIMEOUT_S: Final = 600
 
 
 class ClassArchiveError(HostError):
-    """The archive could not be made; says which step failed and what it printed last."""
+    """The archive could not be made; names the step that failed and its last line."""
 
     def __init__(self, step: str, output: str) -> None:
         lines = [line for line in output.strip().splitlines() if line.strip()]
@@ -52,7 +52,7 @@ def class_archives(cache_directory: Path) -> Sequence[Path]:
 
 
 def java_options(archive: Path) -> str:
-    """Return what has a JVM map the archive, and say nothing where it cannot."""
+    """Return the options with which a JVM maps the archive, or goes on silently without it."""
     return shlex.join([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"])
 
 
@@ -95,7 +95,7 @@ def store_class_archive(
 
 
 def _usable(class_path: str, java: JavaRuntime) -> str:
-    """Return the class path as far as an archive may hold it: all, or what is before the first jar named again.
+    """Return the class path as far as an archive may hold it: all, or the part before the first jar named again.
 
     Spark names one of its jars twice. Newer Javas store it once, and then refuse the archive as that of another path.
     """
@@ -117,7 +117,7 @@ def _refuse_folders(classes_from: str) -> None:
 
 
 def _run(step: str, command: Sequence[str]) -> str:
-    """Return what the command printed. Its own errors go where they can be named."""
+    """Run a command and return its output; ClassArchiveError names the step that failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

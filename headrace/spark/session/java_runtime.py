@@ -37,7 +37,7 @@ _PROBE_TIMEOUT_S: Final = 30
 
 
 class JavaNotFoundError(HostError):
-    """No Java that Spark can run on; says what was looked at and how to get one."""
+    """There is no Java that Spark can run on; names the places that were searched and how to get one."""
 
     def __init__(self, looked_at: str) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class JavaNotFoundError(HostError):
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that will do. `home` is what JAVA_HOME must become, or None where nothing has to be set."""
+    """A Java that will do. `home` is the value for JAVA_HOME, or None where nothing has to be set."""
 
     executable: Path
     major_version: int

@@ -1,13 +1,10 @@
-"""Functions for the few facts that only Spark's JVM knows; they also recognise its death.
+"""The driver's JVM: starts and ends it, asks it for facts, recognises its death, and filters its noise.
 
-The JVM that Spark's Python library starts for the driver: started without losing it to a signal, ended for good.
-
-Noise of the driver's JVM: what it writes to its standard error, and py4j's tracebacks when it is gone.
-
-Standard error is passed on, but for one line, and remembered while Spark starts.
-
-Spark's launcher asks every JVM for an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra),
-and Java warns of it with no way to say that it is known. Leaving the module out would change what Spark does.
+It is started so that a signal to the program does not end it before its time, and it is ended for good. Its standard
+error is passed on, without one line, and remembered while Spark starts. The line: Spark's launcher asks every JVM for
+an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra), and Java warns of it with no way to
+say that it is known. Leaving the module out would change what Spark does. Tracebacks of py4j are dropped when the JVM
+is gone.
 """
 
 import contextlib
@@ -31,6 +28,14 @@ from pyspark.core.context import SparkContext
 from headrace.core.threads import start_thread
 
 _SESSION_STOPPED: Final = "its SparkSession was stopped"
+_EXIT_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 1.0
+INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
+_STANDARD_ERROR: Final = 2
+_REMEMBERED_LINE_COUNT: Final = 200
+_LAST_WORDS_TIMEOUT_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+_CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
 
 
 class JvmGoneError(Exception):
@@ -52,7 +57,7 @@ def jvm_calls() -> Generator[None, None, None]:
 
 
 def jvm_context(context: SparkContext) -> Any:
-    """Return the Scala SparkContext behind `context`, for what Python does not offer; JvmGoneError without one."""
+    """Return the Scala SparkContext of `context`, for calls that Python does not offer; JvmGoneError without one."""
     java_context = getattr(context, "_jsc", None)
     if java_context is None:
         raise JvmGoneError(_SESSION_STOPPED)
@@ -60,7 +65,7 @@ def jvm_context(context: SparkContext) -> Any:
 
 
 def is_stopped(context: SparkContext) -> bool:
-    """Whether `context` was stopped from Python."""
+    """Return whether `context` was stopped from Python."""
     return getattr(context, "_jsc", None) is None
 
 
@@ -108,7 +113,7 @@ def registered_executor_count(context: SparkContext) -> int:
 
 
 def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
-    """Have the JVM remove `directory` and what is in it when it ends in order, as it does when we are gone."""
+    """Have the JVM remove `directory` with its content when it ends in order, as it does when we are gone."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
         jvm.java.io.File(str(directory))
@@ -128,10 +133,6 @@ def class_path(context: SparkContext) -> str:
     """The class path that the JVM was started with, every archive of it by name."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see above
     return str(jvm.java.lang.System.getProperty("java.class.path"))
-
-
-_EXIT_TIMEOUT_S = 10.0
-_END_TIMEOUT_S = 1.0
 
 
 class DeferredInterrupts:
@@ -176,7 +177,7 @@ class DeferredInterrupts:
 
 
 def has_jvm_ended() -> bool:
-    """Whether the JVM that was started for us has ended, or ends within a second: a call of it has just failed."""
+    """Return whether the JVM that was started for us has ended, or ends within a second. Asked after a failed call."""
     process: subprocess.Popen[bytes] | None = getattr(
         getattr(SparkContext, "_gateway", None), "proc", None
     )
@@ -221,14 +222,6 @@ def stop_jvm() -> None:
     # The next session of this process starts a new one.
     for name in ("_gateway", "_jvm"):
         setattr(SparkContext, name, None)
-
-
-INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
-_STANDARD_ERROR: Final = 2
-_REMEMBERED_LINE_COUNT: Final = 200
-_LAST_WORDS_TIMEOUT_S: Final = 2.0
-_LOG: Final = logging.getLogger(__name__)
-_CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
 
 
 def silence_py4j() -> None:
@@ -282,7 +275,7 @@ class JvmErrors:
             os.close(self._before)
 
     def cause(self) -> str | None:
-        """Return what the JVM said of its end, or None where it said nothing that looks like it; once it has ended."""
+        """Return the JVM's own words on its end, or None where it printed none; to be asked once it has ended."""
         self._ended.wait(_LAST_WORDS_TIMEOUT_S)
         for line in list(self._lines):
             found = _CAUSE.match(line)

@@ -16,6 +16,7 @@ LOCAL_CLUSTER: Final = re.compile(
 )
 _STANDALONE: Final = re.compile(r"spark://(?P<places>[^/?#]+)\Z")
 _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9]{1,5})\Z")
+ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class MasterKind:
 
     @property
     def is_single_process(self) -> bool:
-        """Whether tasks run beside the driver's JVM (`local[n]`), where resource profiles are refused."""
+        """Return whether tasks run in the driver's JVM (`local[n]`), where resource profiles are refused."""
         return self.is_local and self.executor_count is None
 
 
@@ -89,9 +90,6 @@ def standalone_places(master: str) -> tuple[tuple[str, int], ...] | None:
     found = [_PLACE.match(place) for place in standalone.group("places").split(",")]
     places = tuple((one["host"].strip("[]"), int(one["port"])) for one in found if one is not None)
     return places if len(places) == len(found) and all(port < 65536 for _, port in places) else None
-
-
-ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 
 def refuse_unreachable_master(

@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MASTER: Final = "spark.master"
 _APPLICATION_NAME: Final = "spark.app.name"
 _SUBMITTED_UNASKED: Final = {_MASTER: "local[*]", "spark.ui.showConsoleProgress": "true"}
-"""What spark-submit sets by itself where nobody asked for anything."""
+"""Settings that spark-submit makes by itself where nobody asked for any."""
 
 
 class UnobeyedSettingError(HostError):
@@ -69,7 +69,7 @@ class SessionSettings:
     secret_file: str = ""
 
     def replaced(self, said: Mapping[str, str]) -> dict[str, str]:
-        """Return what the program said otherwise than was asked."""
+        """Return the settings of the program that the command line overrides."""
         return {
             key: said[key] for key, value in self.asked.items() if said.get(key, value) != value
         }
@@ -90,7 +90,7 @@ def asked_of_session(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of_program_sessions(settings: Mapping[str, str], cpu_count: int) -> SessionSettings:
-    """Return what sessions of a program are made with under the command line's `settings`."""
+    """Return the settings of a program's sessions under the command line's `settings`."""
     defaults = {**HOSTING_SETTINGS, _MASTER: local_master(Settings(settings), cpu_count)}
     timeout_s = Settings(settings).get_option(MASTER_TIMEOUT).total_seconds()
     secret_file = Settings(settings).get_option(SPARK_SECRET_FILE)
@@ -179,7 +179,7 @@ def _said(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _said_by_jvm(of_program: set[str]) -> dict[str, str]:
-    """Return what a builder finds in a JVM that an earlier session left, without the program's own keys."""
+    """Return the settings that an earlier session left in the JVM, without the program's own keys."""
     if getattr(SparkContext, "_jvm", None) is None:
         return {}
     found = {key: str(value) for key, value in SparkConf().getAll()}
@@ -187,7 +187,7 @@ def _said_by_jvm(of_program: set[str]) -> dict[str, str]:
 
 
 def _configuration(settings: SessionSettings, said: Mapping[str, str]) -> SparkConf:
-    """Start the JVM with what was asked and said, which some of it is for; then fill in the defaults."""
+    """Start the JVM with the settings of command line and program; then fill in the defaults."""
     chosen = {**said, **settings.asked}
     if _MASTER in chosen:
         refuse_unreachable_master(chosen[_MASTER], settings.master_timeout_s, SystemClock())

@@ -1,10 +1,8 @@
 """The SparkSession that hosts us: borrowed where the program has one, else created with the settings we need.
 
-Something to do before a Spark session ends, whoever stops it.
-
-A Spark home of a session's own: Spark's installation by links, and a `work` folder that ends with the session.
-
-The workers of `local-cluster` obey no setting here: executors' directories are in `work` of the driver's SPARK_HOME.
+Calls may be registered for the end of the session, whoever stops it. A session on `local-cluster` gets a Spark home of
+its own, which is Spark's installation by links and a `work` folder that ends with the session: these workers put the
+directories of executors into `work` of the driver's SPARK_HOME, whatever their settings say.
 Source: https://github.com/apache/spark, core/src/main/scala/org/apache/spark/deploy/worker/Worker.scala
 """
 
@@ -66,10 +64,14 @@ from headrace.spark.session.session_configuration import (
 from headrace.spark.session.spark_errors import root_message
 
 _LOG: Final = logging.getLogger(__name__)
+WORK: Final = "work"
+_JVM_ENDED: Final = (
+    "its JVM ended before it had started: killed, as where memory is short, or crashed"
+)
 
 
 def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[], None]:
-    """Run `action` once, right before `context` is stopped, on the thread that stops it; return what takes that back.
+    """Run `action` once, right before `context` is stopped, in the same thread; return a function that cancels this.
 
     Spark tells Python of a session's end only afterwards, if at all: so the context's own `stop` stands behind ours.
     Errors of `action` are logged, and the context is stopped.
@@ -93,11 +95,8 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
     return take_back
 
 
-WORK: Final = "work"
-
-
 def link_spark_home(installed: Path, home: Path) -> None:
-    """Make `home` a Spark home with everything of `installed` but what executors have left there.
+    """Make `home` a Spark home with everything of `installed` but leftovers of executors.
 
     Raises OSError where `home` exists already or cannot be made.
     """
@@ -108,9 +107,6 @@ def link_spark_home(installed: Path, home: Path) -> None:
 
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
-_JVM_ENDED: Final = (
-    "its JVM ended before it had started: killed, as where memory is short, or crashed"
-)
 
 
 class SparkStartError(HostError):
@@ -142,7 +138,7 @@ class HostSession:
         return self.spark.sparkContext
 
     def stop(self) -> None:
-        """Stop a session that was created here and remove what it left; a borrowed one is left as it is."""
+        """Stop a session that was created here and remove its files; a borrowed one stays as it is."""
         if self.is_borrowed or self._is_stopped:
             return
         is_over = is_stopped(self.context)
@@ -292,7 +288,7 @@ def _create(settings: Settings) -> HostSession:
 
 
 def _start(conf: Mapping[str, str], settings: Settings) -> SparkSession:
-    """Start the JVM, then Spark in it: what is secret is told to the JVM when it runs, past its command line."""
+    """Start the JVM, then Spark in it: the running JVM gets secrets by calls, not by its command line."""
     at_launch = _spark_conf(without_private_values(conf))
     getattr(SparkContext, "_ensure_initialized")(conf=at_launch)  # noqa: B009 - starts the JVM unless it runs
     whole = _spark_conf(conf)
@@ -342,7 +338,7 @@ def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> Non
 
 
 def _is_of_ended_jvm(error: BaseException) -> bool:
-    """Whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
+    """Return whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
     return not isinstance(error, Py4JJavaError) and has_jvm_ended()
@@ -358,7 +354,7 @@ def _log_warnings(warnings: tuple[str, ...]) -> None:
 
 
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the program's SparkSession, created with what streaming jobs need where there is none yet.
+    """Return the program's SparkSession, created with the settings of streaming jobs if there is none yet.
 
     `settings` add to those of the command line; `spark.*` keys among them are Spark's own.
 

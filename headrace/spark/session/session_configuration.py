@@ -1,6 +1,6 @@
 """Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure.
 
-Settings that no host could obey, refused before Spark is started for nothing.
+Settings that no host could obey are refused before Spark is started.
 """
 
 import re
@@ -25,7 +25,8 @@ SPARK_HOME: Final = "SPARK_HOME"
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SPARK_PREFIX: Final = "spark."
 _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
-"""In Java options: what has to do with archives of classes, which is the user's own then."""
+"""Java options about archives of classes: with one of them the user's own archive is used."""
+_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class DriverAddresses:
 
 
 def driver_addresses(conf: Mapping[str, str], *, is_local: bool) -> DriverAddresses:
-    """Return what Spark's running configuration says of the driver: where Spark listens we can, and nowhere else.
+    """Return the driver's address by Spark's running configuration: Headrace listens where Spark does.
 
     `is_local`: nobody is on another host, whatever the configuration says.
     """
@@ -166,9 +167,6 @@ def _add_java_options(
         options.append(f"-Dlog4j2.configurationFile={log_configuration}")
     # Spark's launcher takes quotes and backslashes as a shell does.
     conf[key] = " ".join([*([given] if given else []), *map(shlex.quote, options)])
-
-
-_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 
 
 def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:

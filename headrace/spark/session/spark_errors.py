@@ -33,7 +33,7 @@ _OWN_SETTINGS: Final = re.compile(
 
 
 def root_message(error: BaseException) -> str:
-    """Return the text of `error`, for an error of the JVM what Spark says of it, with the cause in its first line."""
+    """Return the text of `error` with the cause in its first line; for an error of the JVM, Spark's message."""
     if not isinstance(error, Py4JJavaError):
         return tidy(f"{type(error).__name__}: {error}")
     try:
@@ -53,7 +53,7 @@ def _is_wrapper(java_error: Any) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Put the cause in front: a Python exception's last line, else what Spark says of the lost task.
+    """Put the cause in front: a Python exception's last line, else Spark's message about the lost task.
 
     Frames of the JVM are left out: they are Spark's own and always the same.
     """

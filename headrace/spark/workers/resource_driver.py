@@ -36,7 +36,7 @@ from headrace.spark.workers.worker_lifecycle import (
 _LOG: Final = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 0.1
-"""How often ended jobs are looked for: the most that a loss may stay unnoticed where Spark is the one to see it."""
+"""Interval at which ended jobs are looked for: the longest time for which a loss that Spark sees stays unnoticed."""
 
 KEPT_FREE_COUNT: Final = 1
 """Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""

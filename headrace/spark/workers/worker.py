@@ -25,24 +25,22 @@ from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
 from headrace.core.process.interpreter import settle_interpreter
 from headrace.core.threads import share_interpreter
-from headrace.spark.workers.task_secrets import received_secrets
+from headrace.spark.session.authentication import received_secrets
 from headrace.spark.workers.worker_output import collected_output, redirect_standard_output
 from headrace.spark.workers.worker_process import (
-    own_streams,
-    routable_address,
-    scratch_directory,
-    socket_directory,
-)
-from headrace.spark.workers.worker_watch import (
     ParentWatch,
     connected_stream_descriptors,
     die_with_parent,
     end_process,
     is_spark_process,
+    own_streams,
+    routable_address,
+    scratch_directory,
+    socket_directory,
 )
 
 SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
-"""Where Spark gives executors its secret; their children inherit it."""
+"""Environment variable in which Spark gives executors its secret; their children inherit it."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfigu
 
 @contextlib.contextmanager
 def _standard_output(spec: WorkerSpec) -> Generator[PrintedOutput | None, None, None]:
-    """Lead what is printed to the driver; give what its TaskManager is to send there, if there is no other way."""
+    """Lead printed lines to the driver; yield the collector whose lines the TaskManager must send, or None."""
     if spec.output_address and not spec.output_pipe:
         with collected_output(spec.output_address) as output:
             yield output

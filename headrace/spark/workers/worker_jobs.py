@@ -17,12 +17,12 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
+from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.session.spark_errors import root_message
-from headrace.spark.workers.task_secrets import TaskSecrets, handed_to_tasks
 
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
-"""What the task runs: takes the (undrained) input of its partition, returns what the job returns."""
+"""Body of the task: takes the (undrained) input of its partition, returns the job's result."""
 
 WORKER_TAG: Final = "headrace-taskmanager"
 """Tag of every job that hosts a TaskManager."""
@@ -37,11 +37,11 @@ class WorkerJob(Protocol):
     """A job that was submitted."""
 
     def is_active(self) -> bool:
-        """Whether its task runs on an executor."""
+        """Return whether its task runs on an executor."""
         ...
 
     def is_done(self) -> bool:
-        """Whether it returned, raised or was cancelled."""
+        """Return whether it returned, raised or was cancelled."""
         ...
 
     def error(self) -> str | None:
@@ -155,7 +155,7 @@ class AsynchronousJob:
     _was_active: bool = False
 
     def is_active(self) -> bool:
-        """Whether its task runs, or ran, on an executor."""
+        """Return whether its task runs, or ran, on an executor."""
         if not self._was_active:
             with jvm_calls():
                 self._was_active = self._has_active_task()
@@ -174,7 +174,7 @@ class AsynchronousJob:
         return False
 
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         with jvm_calls():
             return bool(self.future.isDone())
 
@@ -211,7 +211,7 @@ class ThreadedJob:
         return True
 
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self._done.is_set()
 
     def error(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The life of each TaskManager's Spark job, decided purely: requests, submissions and endings in, actions out.
+"""WorkerLifecycle: the states of each TaskManager's Spark job; requests and endings in, actions out. Pure.
 
     SUBMITTED ──task active──► STARTED
         │ release                 │ release
@@ -6,8 +6,8 @@
     CANCELLING ◄──grace over── STOPPING
         └──ended──► gone, as from everywhere: termination reported exactly once
 
-Only what Spark does with a job stands here. Which workers there are to be, which have registered and which were given
-up is the WorkerPool's knowledge alone: it never asks for an id twice and refuses those that it has given up.
+It knows only what Spark does with a job. Which workers there are to be, which have registered and which were given up
+is known to the WorkerPool, which never asks for an id twice and refuses those that it has given up.
 A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
 then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended.
 Source: Flink ActiveResourceManager.
@@ -126,7 +126,7 @@ class WorkerLifecycles:
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
 
     def handle(self, event: WorkerEvent, monotonic_ms: float) -> list[WorkerAction]:
-        """Take one event and return what is to be done, in order."""
+        """Take one event and return the actions that follow, in order."""
         match event:
             case WorkerRequested(worker_id, profile):
                 return self._requested(worker_id, profile)

@@ -41,7 +41,7 @@ class StandardOutput:
         self._is_closing = True
 
     def show(self, lines: bytes) -> None:
-        """Write whole lines; waits for whoever reads them."""
+        """Write whole lines; waits for the reader."""
         with self._lock:
             if lines and not self._is_refused:
                 self._write(lines.decode(errors="replace"))
@@ -79,7 +79,7 @@ class OutputPipe:
         self._thread = start_thread("headrace-output", self._run)
 
     def close(self) -> None:
-        """Read what was written so far, then end."""
+        """Read the lines written so far, then end."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -116,7 +116,7 @@ class OutputPipe:
 
 
 def _forget_standard_output() -> None:
-    """Have what else is written there go nowhere: the interpreter flushes it when it ends, and would complain."""
+    """Discard later output: the interpreter flushes it when it ends, and would complain."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -190,7 +190,7 @@ def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def collected_output(receiver_address: str) -> Generator[PrintedOutput, None, None]:
-    """Collect this process's standard output, as above, for whoever sends it to `receiver_address`."""
+    """Collect this process's standard output, as above, for the sender to `receiver_address`."""
     reading_end, writing_end = os.pipe()
     try:
         with contextlib.ExitStack() as redirection:

@@ -1,34 +1,65 @@
-"""Resources of a TaskManager's process in a Spark worker: address, scratch directory, output streams, memory.
+"""Process of a TaskManager in a Spark worker: its address, scratch directory, output streams and memory, and its end.
 
 The memory of a TaskManager on a Spark cluster is its share of the memory that the executor has outside of its heap.
 A Python worker lives outside the executor's JVM. YARN and Kubernetes end a container that takes more than heap and
 overhead together, so the overhead, shared by the workers of the executor, is all that they may take. A standalone
 master enforces nothing: there the worker looks at its container or machine itself.
 Source: Spark's documentation of spark.executor.memoryOverhead.
+
+Spark kills only through its forking daemon; where that is gone, a worker would outlive job, executor and session.
+So a TaskManager asks the kernel to die with its parent, looks at its parent's pid, and watches the connection to its
+JVM for a hang-up, without ever reading from it.
 """
 
 import contextlib
+import ctypes
 import logging
 import os
 import re
+import select
 import shutil
+import signal
 import socket
+import stat
 import sys
 import tempfile
-from collections.abc import Generator, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
 from headrace.core.private_values import DiscreetFormatter
+from headrace.core.threads import start_thread
 
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
-"""Where Spark names the scratch directories of an executor, separated by commas."""
+"""Environment variable in which Spark names the scratch directories of an executor, separated by commas."""
 
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
 """Whose loggers are none of the program's."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
-"""Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
+"""Bytes: the size of a Unix socket's address (108), without its end and the socket's name in the directory."""
+_OVERHEAD_MIN_BYTES: Final = 384 << 20
+_OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
+"""Spark's defaults; on Kubernetes those for applications that are not the JVM's alone."""
+_UNITS: Final = {
+    "": 20,
+    "b": 0,
+    "k": 10,
+    "kb": 10,
+    "m": 20,
+    "mb": 20,
+    "g": 30,
+    "gb": 30,
+    "t": 40,
+    "tb": 40,
+}
+WATCH_INTERVAL_MS: Final = 500
+"""Interval at which the parent is looked at; a hang-up of the JVM is noticed at once."""
+_PR_SET_PDEATHSIG: Final = 1
+# Linux only; `select` does not name it in Python 3.11.
+_POLLRDHUP: Final = 0x2000
+_EXIT_CODE: Final = 70
 
 
 def routable_address(driver_host: str) -> str:
@@ -45,7 +76,7 @@ def routable_address(driver_host: str) -> str:
 
 @contextlib.contextmanager
 def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
-    """Make a directory of this process alone, below what Spark gives its executor, and remove it at the end.
+    """Make a directory of this process alone, below the executor's scratch directory, and remove it at the end.
 
     Directories of processes that were killed on this executor are swept first: nobody else can. FileNotFoundError
     where Spark's directory is gone, and the executor with it.
@@ -62,7 +93,7 @@ def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]
 
 
 def sweep(root: Path) -> None:
-    """Remove what TaskManagers whose process has ended left below `root`."""
+    """Remove directories below `root` of TaskManagers whose process has ended."""
     for entry in root.iterdir():
         match = _SCRATCH.match(entry.name)
         if match is not None and not _is_running(int(match.group(1))):
@@ -134,23 +165,6 @@ def program_log_levels() -> dict[str, int]:
     return {"": logging.root.level, **own}
 
 
-_OVERHEAD_MIN_BYTES: Final = 384 << 20
-_OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
-"""What Spark takes where nothing is set; on Kubernetes for applications that are not the JVM's alone."""
-_UNITS: Final = {
-    "": 20,
-    "b": 0,
-    "k": 10,
-    "kb": 10,
-    "m": 20,
-    "mb": 20,
-    "g": 30,
-    "gb": 30,
-    "t": 40,
-    "tb": 40,
-}
-
-
 def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:
     """Return the share of one TaskManager by Spark's configuration, or None where Spark bounds nothing."""
     manager = conf.get("spark.master", "").partition("://")[0]
@@ -174,3 +188,102 @@ def _size_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     assert match is not None and match[2] in _UNITS, f"Spark took '{text}' for a size"
     return int(match[1]) << _UNITS[match[2]]
+
+
+def die_with_parent(parent_pid: int) -> bool:
+    """Ask the kernel for SIGKILL when the parent ends. False if it has ended already or the kernel cannot."""
+    if sys.platform != "linux":
+        return os.getppid() == parent_pid
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        return False
+    # The parent may have ended between the fork and the call.
+    return os.getppid() == parent_pid
+
+
+def is_spark_process(pid: int) -> bool:
+    """Return whether `pid` looks like a forking daemon or a JVM: a process that adopts an orphan looks like neither.
+
+    A worker whose daemon died between the fork and its first line of code is an orphan from the start. True where
+    this cannot be told.
+    """
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return not Path("/proc/self/cmdline").exists()
+    return b"pyspark" in command or b"java" in command
+
+
+def connected_stream_descriptors() -> tuple[int, ...]:
+    """Return descriptors of this process that are connected stream sockets.
+
+    Called first in a worker, when the only ones are those of the connection to the JVM.
+    """
+    found: list[int] = []
+    for name in os.listdir("/proc/self/fd") if Path("/proc/self/fd").is_dir() else ():
+        descriptor = int(name)
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode) and _is_connected_stream(descriptor):
+                found.append(descriptor)
+        except OSError:
+            continue  # the descriptor of the listing itself, already closed
+    return tuple(sorted(found))
+
+
+def _is_connected_stream(descriptor: int) -> bool:
+    watched = socket.socket(fileno=os.dup(descriptor))
+    with watched:
+        if watched.type != socket.SOCK_STREAM:
+            return False
+        try:
+            watched.getpeername()
+        except OSError:
+            return False
+        return True
+
+
+def end_process(reason: str) -> None:
+    """End this process at once, with a last line that says why."""
+    os.write(2, f"headrace worker {os.getpid()} ends: {reason}\n".encode())
+    os._exit(_EXIT_CODE)
+
+
+class ParentWatch:
+    """A thread that calls `on_orphaned(reason)` once the parent or the JVM is gone. Stops at `stop()`."""
+
+    def __init__(
+        self,
+        parent_pid: int,
+        descriptors: tuple[int, ...],
+        on_orphaned: Callable[[str], None] = end_process,
+    ) -> None:
+        self._parent_pid = parent_pid
+        self._poller = select.poll()
+        for descriptor in descriptors:
+            # Only the peer's hang-up: whether there is something to read is Spark's business.
+            self._poller.register(descriptor, _POLLRDHUP | select.POLLHUP | select.POLLERR)
+        self._on_orphaned = on_orphaned
+        self._stopped = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._poller.register(self._wake_reader, select.POLLIN)
+        self._thread = start_thread("headrace-parent-watch", self._run)
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._stopped.set()
+        os.write(self._wake_writer, b"x")
+        self._thread.join()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            events = self._poller.poll(WATCH_INTERVAL_MS)
+            if self._stopped.is_set():
+                return
+            if any(descriptor != self._wake_reader for descriptor, _ in events):
+                self._on_orphaned("the connection to its Spark executor has hung up")
+                return
+            if os.getppid() != self._parent_pid:
+                self._on_orphaned(f"its parent process {self._parent_pid} is gone")
+                return

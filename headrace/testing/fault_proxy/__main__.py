@@ -10,9 +10,8 @@ import click
 
 from headrace.core.clock import SystemClock
 from headrace.network.transport.http_tunnel import PROXY
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.lane import FaultApplied
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.injector import FaultApplied
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy, status_line
 from headrace.testing.fault_proxy.rules import (
     ACTIONS,
     FRAME_NAMES,
@@ -20,7 +19,6 @@ from headrace.testing.fault_proxy.rules import (
     FaultRuleError,
     parse_rule,
 )
-from headrace.testing.fault_proxy.status import status_line
 
 _TERMINAL_INTERVAL_S: Final = 0.5
 _PLAIN_INTERVAL_S: Final = 5.0

@@ -1,47 +1,100 @@
-"""FaultProxy: the rules between two real sockets; a thin asyncio shell around one FaultInjector per connection.
+"""FaultProxy: applies fault rules between two real sockets; an asyncio shell around one FaultInjector per connection.
 
 Point a consumer at the proxy instead of at its producer, or let a cluster dial through it (`headrace.network.proxy`):
-both sides then speak through it, each convinced of the other, because the opening passes untouched.
+the opening passes untouched, so each side takes the proxy for the other one. `status_line` shows live counts.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
-from collections import deque
+import socket
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from os.path import realpath
 from typing import Any, Final
 
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.security.tls import is_loopback
 from headrace.core.threads import spawn
 from headrace.network.errors import ProtocolError
 from headrace.network.transport.http_tunnel import PROXY
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.injector import FaultInjector
-from headrace.testing.fault_proxy.lane import (
+from headrace.testing.fault_proxy.injector import (
     CutConnection,
     Deliver,
     EndStream,
     FaultApplied,
+    FaultInjector,
     ProxyAction,
 )
 from headrace.testing.fault_proxy.rules import Direction, FaultRule
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""Where rules hold so much of one direction back, no more of it is read."""
+"""Bytes of one direction that rules may hold back before no more of it is read."""
 UNSENT_BYTES_MAX: Final = 1 << 20
 """Nor where so much waits for a receiver that does not take it."""
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_TIMEOUT_S: Final = 1.0
-
 OnFault = Callable[[int, FaultApplied], None]
-"""Told of each fault: number of the connection, what was done."""
+"""Called with each fault: the number of the connection, and the fault."""
 OnError = Callable[[str], None]
 """Told why a connection could not be proxied any further."""
+_ARROWS: Final = {Direction.FORWARD: "→", Direction.BACKWARD: "←"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A TCP address, or a Unix socket where `path` is set."""
+
+    host: str = ""
+    port: int = 0
+    path: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read an address; ValueError."""
+        if text.startswith("unix:") and len(text) > 5:
+            return cls(path=text[5:])
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"'{text}' is neither host:port nor unix:path")
+        return cls(host.strip("[]"), int(port))
+
+    def is_same_place(self, other: "Address") -> bool:
+        """Return whether who dials `other` comes to a listener of this address. Looks names up; may block."""
+        if self.path is not None or other.path is not None:
+            paths = [None if each.path is None else realpath(each.path) for each in (self, other)]
+            return paths[0] == paths[1]
+        if self.port != other.port or self.port == 0:
+            return False
+        own, others = _resolved(self.host), _resolved(other.host)
+        listens_everywhere = any(each.is_unspecified for each in own)
+        return bool(own & others) or (
+            listens_everywhere and any(each.is_loopback or each.is_unspecified for each in others)
+        )
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Return whether only processes of this machine reach a listener there; see `tls.is_loopback`."""
+        return self.path is not None or is_loopback(self.host)
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _resolved(host: str) -> set[IPv4Address | IPv6Address]:
+    """Return the addresses of a host; none where it has none, as dialling or listening will say."""
+    with contextlib.suppress(OSError):
+        return {ip_address(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    return set()
 
 
 class FaultProxy:
-    """Listens, dials `target` for everyone who connects, and spoils what passes. On one event loop.
+    """Listens, dials `target` for each connection, and applies rules to its frames. On one event loop.
 
     Without a `target` it dials whom each one asks for, with HTTP's CONNECT.
     """
@@ -88,7 +141,7 @@ class FaultProxy:
         return Address(host, port)
 
     async def close(self) -> None:
-        """Accept nobody any more and cut what is open."""
+        """Accept no more connections and cut the open ones."""
         if self._server is not None:
             self._server.close()
         if self._socket_file is not None:
@@ -178,7 +231,7 @@ async def _refuse(writer: asyncio.StreamWriter, reason: OSError) -> None:
 
 
 async def _is_answered(path: str) -> bool:
-    """Whether somebody listens at a Unix socket."""
+    """Return whether somebody listens at a Unix socket."""
     try:
         _, writer = await asyncio.open_unix_connection(path)
     except OSError:
@@ -290,7 +343,7 @@ class _Connection:
             await writer.drain()
 
     async def _flush(self) -> None:
-        """Close both sides behind what was written to them, for as long as they care to read it."""
+        """Close both sides after the data written to them, for as long as they read it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_TIMEOUT_S):
                 for writer in self._writers.values():
@@ -333,3 +386,38 @@ class _Connection:
                     self._writers[direction].write(action.data)
             outgoing.clear()
         self._is_over.set()
+
+
+def status_line(
+    elapsed_s: float, open_count: int, injectors: Sequence[FaultInjector], *, with_frames: bool
+) -> str:
+    """Return one line: connections, frames and bytes per direction, faults so far, bytes held."""
+    parts = [f"{elapsed_s:5.0f} s", f"{open_count} open of {len(injectors)}"]
+    for direction in Direction:
+        lanes = [injector.lanes[direction] for injector in injectors]
+        frames: Counter[str] = Counter()
+        for lane in lanes:
+            frames.update(lane.frame_counts)
+        size_bytes = sum(lane.byte_count for lane in lanes)
+        text = f"{_ARROWS[direction]} {frames.total():,} frames {binary_size_text(size_bytes)}"
+        if with_frames and frames:
+            text += " (" + ", ".join(f"{name} {n:,}" for name, n in sorted(frames.items())) + ")"
+        parts.append(text)
+    faults: Counter[str] = Counter()
+    for injector in injectors:
+        faults.update(injector.fault_counts)
+    parts.append(", ".join(f"{word} {n:,}" for word, n in sorted(faults.items())) or "no fault yet")
+    held_bytes = sum(injector.held_bytes for injector in injectors if not injector.is_cut)
+    if held_bytes:
+        parts.append(f"holds {binary_size_text(held_bytes)}")
+    return " | ".join(parts)
+
+
+def binary_size_text(size_bytes: int) -> str:
+    """Return a size people can read: `950 B`, `12.3 KiB`, `1.2 GiB`."""
+    size, unit = float(size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1000:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

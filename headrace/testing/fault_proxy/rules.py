@@ -3,13 +3,13 @@
 A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
 untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.
 
-Rules as short texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
+As texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
 
-rule      = action [amount] [frame] {key=value}
-action    = a word of `rules.ACTIONS`
-amount    = the value of the action's first key, without the key: `delay 100ms`, `cut 7`
-frame     = the name of a frame class of the protocol
-key       = one of the action, or of the selector
+    rule      = action [amount] [frame] {key=value}
+    action    = a word of `rules.ACTIONS`
+    amount    = the value of the action's first key, without the key: `delay 100ms`, `cut 7`
+    frame     = the name of a frame class of the protocol
+    key       = one of the action, or of the selector
 """
 
 import dataclasses
@@ -23,6 +23,18 @@ from typing import Any, Final, get_args
 from headrace.network.trace.wire_tap import SplitFrame
 from headrace.network.wire import frames
 from headrace.network.wire.framing import Frame
+
+_MS: Final = 1_000_000
+FRAME_NAMES: Final = tuple(
+    name
+    for module in (frames,)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, Frame)
+    if value not in (Frame, frames.Hello, frames.Proof)
+)
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class Direction(enum.Enum):
@@ -51,9 +63,6 @@ def _key(name: str, unit: Unit, least: int = 0, **default: Any) -> Any:
     return field(metadata={"key": name, "unit": unit, "least": least}, **default)
 
 
-_MS: Final = 1_000_000
-
-
 @dataclass(frozen=True)
 class Drop:
     """The frame never arrives."""
@@ -61,14 +70,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """The frame arrives so many times more, one behind the other."""
+    """The frame arrives `copies` more times, one after the other."""
 
     copy_count: int = _key("copies", Unit.COUNT, 1, default=1)
 
 
 @dataclass(frozen=True)
 class Delay:
-    """The frame arrives later, by a fixed time and up to `jitter` more; what is behind it waits too."""
+    """The frame arrives later, by a fixed time and up to `jitter` more; later frames wait too."""
 
     by_ns: int = _key("by", Unit.DURATION)
     jitter_ns: int = _key("jitter", Unit.DURATION, default=0)
@@ -76,7 +85,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Reorder:
-    """The frame lets so many others pass, or comes when nothing has passed it `within` a time."""
+    """The frame lets `by` others pass, or comes after `within` if none has passed it."""
 
     by_count: int = _key("by", Unit.COUNT, 1, default=1)
     within_ns: int = _key("within", Unit.DURATION, default=100 * _MS)
@@ -119,7 +128,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Coalesce:
-    """Frames are collected until they are so many bytes, or the oldest has waited so long, and written at once."""
+    """Frames are collected up to a size or an age of the oldest, and written at once."""
 
     size_bytes: int = _key("size", Unit.SIZE, default=1 << 20)
     within_ns: int = _key("within", Unit.DURATION, default=10 * _MS)
@@ -150,7 +159,7 @@ class FrameSelector:
     count: int | None = None  # at most so many
 
     def fits(self, direction: Direction, cut: SplitFrame) -> bool:
-        """Whether the frame itself is meant, before anything is counted or drawn."""
+        """Return whether the frame itself is meant, before anything is counted or drawn."""
         if cut.is_opening or self.direction not in (None, direction):
             return False
         frame = cut.frame
@@ -167,7 +176,7 @@ class FrameSelector:
 
 @dataclass(frozen=True)
 class FaultRule:
-    """An action, and the selector of the frames it applies to. `str` gives the text that `parse_rule` reads."""
+    """An action, and the selector of its frames. `parse_rule` reads the text of `str` as an equal rule."""
 
     action: FaultAction
     selector: FrameSelector = FrameSelector()
@@ -178,26 +187,11 @@ class FaultRule:
         return type(self.action).__name__.lower()
 
     def __str__(self) -> str:
-        # Imported late: reading needs the classes above, and printing belongs with reading.
-        from headrace.testing.fault_proxy.rules import print_rule
-
-        return print_rule(self)
-
-
-FRAME_NAMES: Final = tuple(
-    name
-    for module in (frames,)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, Frame)
-    if value not in (Frame, frames.Hello, frames.Proof)
-)
-_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
-_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+        return " ".join(_words(self))
 
 
 class FaultRuleError(ValueError):
-    """A text that is no rule; says what would be one."""
+    """A text that is no rule; the message shows the form of one."""
 
     def __init__(self, text: str, what: str) -> None:
         super().__init__(f"'{text}' is no fault rule: {what}")
@@ -245,11 +239,6 @@ def parse_rule(text: str) -> FaultRule:
         unit: Unit = action_keys[missing[0]].metadata["unit"]
         raise FaultRuleError(text, f"{words[0]} needs {missing[0]}=, {unit.value}")
     return FaultRule(action_class(**action), FrameSelector(**selector))
-
-
-def print_rule(rule: FaultRule) -> str:
-    """Return the text of a rule; reading it gives an equal rule."""
-    return " ".join(_words(rule))
 
 
 def _words(rule: FaultRule) -> Iterator[str]:

@@ -11,9 +11,8 @@ import pytest
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.lane import FaultApplied
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.injector import FaultApplied
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.conftest import Starter
 

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from headrace.network.wire.frames import Cancel
 from headrace.network.wire.framing import encode
 from headrace.testing.fault_proxy.__main__ import main
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import ACTIONS
 
 pytestmark = pytest.mark.integration

@@ -14,8 +14,7 @@ from headrace.core.threads import start_thread
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import PartitionConnectionError
 from headrace.network.transport.http_tunnel import PROXY
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from tests.integration.network.conftest import Starter, wait_until
 from tests.integration.network.proxied import LoopThread
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer

@@ -16,9 +16,8 @@ from headrace.core.clock import SystemClock
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.network.transport.http_tunnel import PROXY
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.lane import FaultApplied
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.injector import FaultApplied
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.proxied import LoopThread
 from tests.integration.programs.conftest import MiniClusterExecutor

@@ -22,8 +22,7 @@ from headrace.network.wire.frames import Data, Error, Event, PartitionRequest
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
-from headrace.testing.fault_proxy.address import Address
-from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.conftest import wait_until
 from tests.integration.network.proxied import LoopThread

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.connectors.moved_names import MODULES
+from headrace.connectors.pyflink_refusals import MOVED_NAMES
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.pyflink_refusals import GoneType, JvmOnlyType
 from tools.pages.pyflink_parity import FACTS, facts, gone_names
@@ -81,9 +81,31 @@ def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
         exec(statement, {})
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from headrace.java_gateway import get_gateway",
+        "import headrace.java_gateway; headrace.java_gateway.get_gateway()",
+        "from headrace.util.java_utils import to_jarray",
+        "from headrace.util.exceptions import JavaException",
+        "from headrace.util.api_stability_decorators import PublicEvolving",
+        "import headrace.util; headrace.util.java_utils_of_old",
+    ],
+)
+def test_pyflinks_link_with_its_jvm_is_refused_in_a_sentence(statement: str) -> None:
+    with pytest.raises(ProgramError, match=r"link with Flink's JVM, .*: leave it out\."):
+        exec(statement, {})
+
+
+def test_an_input_format_is_refused_where_it_is_used() -> None:
+    found = import_module("headrace.common.io").InputFormat
+    with pytest.raises(ProgramError, match=r"^InputFormat stands for Java code.*FileSource"):
+        found(object())
+
+
 def test_connectors_that_moved_say_where_they_are_now() -> None:
     package = import_module("headrace.datastream.connectors")
-    for name, module in MODULES.items():
+    for name, module in MOVED_NAMES.items():
         with pytest.raises(
             ProgramError, match=rf"^{name} .*: import it from {package.__name__}\.{module}$"
         ):

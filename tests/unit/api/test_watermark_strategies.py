@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 
 from headrace import Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import DataGeneratorSource, NumberSequenceSource
 from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ProgramError
 from tests.unit.api.recording import RecordingExecutor, operators, spec_of

@@ -22,7 +22,7 @@ from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.spark.dataframes.commit import StagedFiles
+from headrace.spark.dataframes.sink_coordinator import StagedFiles
 
 ROWS = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.connectors.datagen import source as datagen
+from headrace.connectors.datagen.source import NumberSequenceSource
 from headrace.connectors.files.formats import line_blocks
 from headrace.connectors.files.formats.text_lines import StreamFormat
 from headrace.connectors.files.source.file_source import FileSource
 from headrace.connectors.hybrid_source import HybridSource
-from headrace.connectors.number_sequence import source as number_sequence
-from headrace.connectors.number_sequence.source import NumberSequenceSource
 from headrace.connectors.socket.source import SocketSource
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
@@ -33,7 +33,7 @@ from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_sequence, "BATCH_ROWS", 3)
+    monkeypatch.setattr(datagen, "BATCH_ROWS", 3)
     monkeypatch.setattr(collection_source, "BATCH_ROWS_MAX", 3)
     monkeypatch.setattr(line_blocks, "CHUNK_SIZE_BYTES", 7)
 

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connectors.datagen import source as datagen
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.connectors.number_sequence import source as number_sequence
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import DataGeneratorSource, NumberSequenceSource
 from headrace.core.types.type_info import Types
 from headrace.functions import collection_source
 from headrace.functions.collection_source import CollectionSource
@@ -21,7 +19,6 @@ from tests.unit.connectors.replays import Life, lives, rows_of
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number_sequence, "BATCH_ROWS", 3)
     monkeypatch.setattr(datagen, "BATCH_ROWS", 3)
     monkeypatch.setattr(collection_source, "BATCH_ROWS_MAX", 3)
 

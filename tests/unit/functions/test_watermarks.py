@@ -26,7 +26,7 @@ class SecondField(TimestampAssigner):
 
 def test_ascending_timestamps_give_the_largest_minus_one() -> None:
     generator = WatermarkStrategy.for_monotonous_timestamps().create_generator()
-    generator.on_event(10)
+    generator.on_batch(10)
     assert generator.on_periodic_emit() == 9
 
 
@@ -34,14 +34,14 @@ def test_the_bound_and_one_more_are_subtracted() -> None:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5))
     generator = strategy.create_generator()
     generator.on_batch(100)
-    generator.on_event(20)
+    generator.on_batch(20)
     assert generator.on_periodic_emit() == 94
 
 
 def test_there_is_no_watermark_before_the_first_event_nor_twice_the_same() -> None:
     generator = BoundedOutOfOrderness(5)
     assert generator.on_periodic_emit() is None
-    generator.on_event(10)
+    generator.on_batch(10)
     assert generator.on_periodic_emit() == 4
     assert generator.on_periodic_emit() is None
 
@@ -49,7 +49,7 @@ def test_there_is_no_watermark_before_the_first_event_nor_twice_the_same() -> No
 def test_no_watermarks_are_none_at_all() -> None:
     generator = WatermarkStrategy.no_watermarks().create_generator()
     assert isinstance(generator, NoWatermarks)
-    generator.on_event(10)
+    generator.on_batch(10)
     generator.on_batch(20)
     assert generator.on_periodic_emit() is None
 
@@ -59,7 +59,7 @@ def test_watermarks_never_go_back_and_batches_do_not_matter(events: list[int], b
     one_by_one, in_batches = BoundedOutOfOrderness(bound), BoundedOutOfOrderness(bound)
     last = MIN_TIMESTAMP
     for event in events:
-        one_by_one.on_event(event)
+        one_by_one.on_batch(event)
         watermark = one_by_one.on_periodic_emit()
         if watermark is not None:
             assert watermark > last
@@ -81,7 +81,7 @@ def test_exactly_who_is_further_behind_the_largest_than_the_bound_finds_a_waterm
     last, largest = MIN_TIMESTAMP, events[0]
     for event in events:
         assert (event <= last) == (largest - event > bound)
-        generator.on_event(event)
+        generator.on_batch(event)
         largest = max(largest, event)
         said = generator.on_periodic_emit()
         last = last if said is None else said

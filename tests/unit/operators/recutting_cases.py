@@ -17,9 +17,9 @@ from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions.async_io import AsyncOutputMode
-from headrace.functions.specs import columnar_specs, operator_specs, window_specs
+from headrace.functions.specs import columnar_specs, operator_specs
 from headrace.functions.specs.columnar_specs import LAST, ROWS, SLICE, START
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
@@ -344,34 +344,34 @@ CASES: Final[dict[str, Case]] = {
     ),
     operator_specs.PrintSinkSpec.kind: _case(lambda: operator_specs.PrintSinkSpec("id")),
     operator_specs.CollectSinkSpec.kind: _case(operator_specs.CollectSinkSpec, witness=_collected),
-    window_specs.WindowSpec.kind: _case(
-        lambda: window_specs.WindowSpec(
+    operator_specs.WindowSpec.kind: _case(
+        lambda: operator_specs.WindowSpec(
             EventTimeSessionWindows(4), None, 5, "late", functions.folded, None, is_keyed=True
         ),
         is_keyed=True,
         output_type=ROW,
     ),
-    window_specs.WindowAggregateSpec.kind: _case(
-        lambda: window_specs.WindowAggregateSpec(
+    operator_specs.WindowAggregateSpec.kind: _case(
+        lambda: operator_specs.WindowAggregateSpec(
             SlidingEventTimeWindows(SIZE, 4, 1), 6, "late", AGGREGATES, ("key",)
         ),
         is_keyed=True,
         output_type=AGGREGATED,
     ),
-    window_specs.CoGroupSpec.kind: _case(
-        lambda: window_specs.CoGroupSpec(TUMBLING, None, None, 5, NO_TAGS, functions.both),
+    operator_specs.CoGroupSpec.kind: _case(
+        lambda: operator_specs.CoGroupSpec(TUMBLING, None, None, 5, NO_TAGS, functions.both),
         input_types=TWO,
         is_keyed=True,
     ),
-    window_specs.WindowJoinSpec.kind: _case(
-        lambda: window_specs.WindowJoinSpec(
+    operator_specs.WindowJoinSpec.kind: _case(
+        lambda: operator_specs.WindowJoinSpec(
             TUMBLING, None, None, 5, ("late", "side"), functions.folded
         ),
         input_types=TWO,
         is_keyed=True,
     ),
-    window_specs.IntervalJoinSpec.kind: _case(
-        lambda: window_specs.IntervalJoinSpec(functions.Pairs(), -4, 2, ("late", "side")),
+    operator_specs.IntervalJoinSpec.kind: _case(
+        lambda: operator_specs.IntervalJoinSpec(functions.Pairs(), -4, 2, ("late", "side")),
         input_types=TWO,
         is_keyed=True,
     ),

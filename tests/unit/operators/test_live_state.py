@@ -10,8 +10,7 @@ from headrace.checkpoint.handles import StateTable
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
-from headrace.functions.specs.operator_specs import KeyedProcessSpec
-from headrace.functions.specs.window_specs import WindowAggregateSpec
+from headrace.functions.specs.operator_specs import KeyedProcessSpec, WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingEventTimeWindows
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from tests.unit.operators.columns import test_row_joins as row_joins

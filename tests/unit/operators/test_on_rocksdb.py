@@ -15,12 +15,17 @@ from headrace.functions.evictors import CountEvictor
 from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import KeyedProcessFunction, WindowFunction
 from headrace.functions.record import AggregateFunction
-from headrace.functions.specs.operator_specs import KeyedProcessSpec, ReduceSpec
-from headrace.functions.specs.window_specs import CoGroupSpec, IntervalJoinSpec, WindowSpec
+from headrace.functions.specs.operator_specs import (
+    CoGroupSpec,
+    IntervalJoinSpec,
+    KeyedProcessSpec,
+    ReduceSpec,
+    WindowSpec,
+)
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
 from headrace.functions.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
-from headrace.testing.operator_restarts import (
+from headrace.testing.operator_ways import (
     assert_same_at_other_parallelisms,
     assert_same_with_restarts,
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.specs.operator_specs import WindowSpec
 from headrace.functions.windowing.assigners import WindowAssigner
 
 

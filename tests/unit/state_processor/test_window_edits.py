@@ -12,7 +12,7 @@ from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
-from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.specs.operator_specs import WindowSpec
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

@@ -11,7 +11,7 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.types.type_info import Types
-from headrace.functions.specs.window_specs import WindowSpec
+from headrace.functions.specs.operator_specs import WindowSpec
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.common import WatermarkStrategy
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import NumberSequenceSource
 from headrace.core.lifecycle import ExecutionState
 from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.task.task_runner import CooperativeTaskRunner

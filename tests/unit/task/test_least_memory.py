@@ -4,7 +4,7 @@ import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.common import Types, WatermarkStrategy
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import NumberSequenceSource
 from headrace.core.lifecycle import ExecutionState
 from headrace.graph.stream_graph import StreamGraph
 from tests.unit.task.local_job import LocalJob

@@ -17,7 +17,7 @@ from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process import failpoints
 from headrace.core.process.failpoints import FAILPOINTS, Failpoint
-from headrace.gateways.checkpoints import CheckpointInfo, CheckpointOverview
+from headrace.gateways.job_master import CheckpointInfo, CheckpointOverview
 from testkit.chaos import planted_bugs, report, stage
 from testkit.chaos.digest_job import (
     DigestJob,

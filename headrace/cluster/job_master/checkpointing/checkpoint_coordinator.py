@@ -101,8 +101,8 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
-from headrace.gateways.checkpoints import CheckpointOverview
 from headrace.gateways.errors import CheckpointFailedError
+from headrace.gateways.job_master import CheckpointOverview
 from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_INTERVAL

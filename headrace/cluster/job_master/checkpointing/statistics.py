@@ -17,7 +17,7 @@ from headrace.cluster.job_master.checkpointing.checkpoint_tasks import Checkpoin
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
-from headrace.gateways.checkpoints import (
+from headrace.gateways.job_master import (
     CheckpointCounts,
     CheckpointInfo,
     CheckpointOverview,

@@ -1,14 +1,16 @@
-"""Parquet, CSV and JSON lines as rows with columns, read by Arrow; only columns of the declared row type are.
+"""Reads Parquet, CSV and JSON lines as rows with columns, by Arrow; columns that are not declared are left out.
+
+A split of a Parquet file reads the row groups whose middle lies in it, without those whose statistics refute the filter
+behind the source.
 
 Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
-
-Row groups of a Parquet file: which of them a split reads, and how rows are counted where some are left out.
 """
 
 import csv
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,12 +33,14 @@ from headrace.core.types.arrow_types import cast_column, data_schema, type_info_
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import ColumnCondition, ValueRange
 
+BATCH_ROWS: Final = 32_768
+"""Default batch size: at 8,192 rows the fixed cost of a batch was two thirds of the time of a filter."""
 _BATCH_BYTES: Final = 4 << 20
 _BATCH_ROWS_MIN: Final = 1024
 _CODED_ROW_BYTES: Final = 2
-"""Codes with their texts take less for each row: what more texts take, which come with every batch, is not worth it."""
+"""Bytes per row below which texts are read as codes: the distinct texts, which come with every batch, must be few."""
 _CODED_ROWS_MIN: Final = 16_384
-"""For fewer it takes longer to open the file for them than they save."""
+"""Rows from which texts are read as codes: for fewer, opening the file again takes longer than codes save."""
 
 
 class SelectedGroups:
@@ -69,7 +73,7 @@ class SelectedGroups:
             self._ends_when_read.append(read)
 
     def position_after(self, read_count: int) -> int:
-        """Return the position behind so many rows of the selected groups, those to skip among them."""
+        """Return the position after `read_count` rows of the selected groups, including those to skip."""
         if not read_count:
             return self._position
         at = bisect_left(self._ends_when_read, read_count)
@@ -83,12 +87,18 @@ def pruned_row_groups(
     """Return the row groups of a Parquet file for none of whose rows `condition` holds, as their statistics say.
 
     Nothing is known of columns that are `stored` in other types than those of `schema`: what is read is cast.
+    Arrow's own pruning reads each row group with a null in the column, and leaves out NaN: docs/adr/0029.
     """
-    comparable = [field.name for field in schema if _compare_as_stored(stored, field)]
+    numbers = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    comparable = {
+        one.name: numbers[one.name]
+        for one in schema
+        if one.name in numbers and _compare_as_stored(stored, one)
+    }
     return frozenset(
         index
         for index in range(metadata.num_row_groups)
-        if not condition.may_hold(_ranges(metadata.row_group(index), comparable))
+        if not condition.may_hold(partial(_range_of, metadata.row_group(index), comparable))
     )
 
 
@@ -131,18 +141,18 @@ def read_extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> Read
 
 
 def _has_codes(column: Any, column_bytes: int, row_count: int) -> bool:
-    """Whether no text stands in the place of a row, which would take four bytes before the text itself."""
+    """Return whether all rows hold codes: a plain text would take four bytes before the text itself."""
     return column.has_dictionary_page and column_bytes < _CODED_ROW_BYTES * row_count
 
 
 def _columns_of(group: Any, names: Collection[str]) -> Iterator[Any]:
-    """Yield what a row group says of each column of these names, or of its parts."""
+    """Yield a row group's metadata of each column of these names, or of its parts."""
     columns = (group.column(number) for number in range(group.num_columns))
     return (one for one in columns if one.path_in_schema.partition(".")[0] in names)
 
 
 def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
-    """Whether a column's values are ordered as its statistics are."""
+    """Return whether a column's values are ordered as its statistics are."""
     kinds = pa.types
     one = stored.field(field.name).type
     stored_type = one.value_type if kinds.is_dictionary(one) else one
@@ -155,19 +165,17 @@ def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
     return is_ordered and stored_type == field.type
 
 
-def _ranges(group: Any, names: Collection[str]) -> dict[str, ValueRange]:
-    ranges: dict[str, ValueRange] = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
-        statistics = column.statistics
-        if column.path_in_schema not in names or statistics is None:
-            continue
-        if statistics.has_null_count and statistics.null_count == group.num_rows:
-            ranges[column.path_in_schema] = ValueRange(None, None)
-        # What is not equal to itself is NaN, which has no place in any order.
-        elif statistics.has_min_max and statistics.min == statistics.min:
-            ranges[column.path_in_schema] = ValueRange(statistics.min, statistics.max)
-    return ranges
+def _range_of(group: Any, numbers: Mapping[str, int], name: str) -> ValueRange | None:
+    """Return the range of a row group's column, or None where it is not known."""
+    statistics = group.column(numbers[name]).statistics if name in numbers else None
+    if statistics is None:
+        return None
+    if statistics.has_null_count and statistics.null_count == group.num_rows:
+        return ValueRange(None, None)
+    # A bound that is not equal to itself is NaN, which has no place in any order.
+    if statistics.has_min_max and statistics.min == statistics.min:
+        return ValueRange(statistics.min, statistics.max)
+    return None
 
 
 def _middle(group: Any) -> int:
@@ -176,10 +184,6 @@ def _middle(group: Any) -> int:
     begins = [column.data_page_offset for column in columns]
     begins += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
     return min(begins, default=0) + sum(one.total_compressed_size for one in columns) // 2
-
-
-BATCH_ROWS: Final = 32_768
-"""At 8,192 rows the fixed cost of each batch was two thirds of what a filter or projection takes."""
 
 
 class ColumnarFormat(FileReaderFormat):
@@ -424,7 +428,7 @@ class ParsedLines:
         return RecordBatch.of_columns(self._batch_type, columns)
 
     def _check_charset(self, block: bytes) -> None:
-        """Arrow says of other charsets what it makes of them: say what they are."""
+        """Raise CharsetError where a block is not UTF-8; Arrow's own error would show garbled text."""
         try:
             block.decode()
         except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Rows of CSV files whose dialect a CsvSchema says: cut out of text, and made values of columns.
+"""Reads rows of CSV files by a CsvSchema: cuts text into fields, and makes column values of them.
 
 Source: Flink CsvReaderFormat; Jackson CsvParser.
 """
@@ -36,7 +36,7 @@ _ROW_CHARACTERS_MAX: Final = 16 << 20
 
 
 class CsvRowError(ValueError):
-    """A row of a file is not what the schema says. No error of the tree: the operator that reads adds its name."""
+    """A row of a file does not match the schema. Not a HeadraceError: the operator that reads adds its name."""
 
     def __init__(self, name: str, row_index: int, reason: str) -> None:
         super().__init__(f"the file '{name}', row {row_index + 1}: {reason}")
@@ -116,7 +116,7 @@ class CsvTokens:
 
 
 def _value_pattern(schema: CsvSchema) -> re.Pattern[str]:
-    """Match one value and what ends it: the groups are a quoted text, a plain one and the end."""
+    """Return the pattern of one value and its end: the groups are a quoted text, a plain one and the end."""
     separator = re.escape(schema.separator)
     end = rf"({separator}|\r\n|\r|\n|\Z)"
     escaped = "" if schema.escape is None else rf"{re.escape(schema.escape)}.|"
@@ -131,7 +131,7 @@ def _value_pattern(schema: CsvSchema) -> re.Pattern[str]:
 
 
 def _plain_text(quote: str | None, escape: str | None) -> Callable[[str], str]:
-    """Return what takes doubled quotes and escapes out of a value."""
+    """Return the function that takes doubled quotes and escapes out of a value."""
     if escape is None:
         return str if quote is None else lambda text: text.replace(quote + quote, quote)
     doubled = "" if quote is None else f"{re.escape(quote)}{re.escape(quote)}|"
@@ -266,7 +266,7 @@ class TextStream:
 
 
 def value_parser(schema: CsvSchema, column: CsvColumn) -> Callable[[str], Any]:
-    """Return what makes a value of that column of its text; ValueError or ArithmeticError where it is none."""
+    """Return the function from a text to a value of that column; it raises ValueError or ArithmeticError."""
     null_value = schema.null_value
     if column.is_array:
         parse = _array_parser(column, schema.separator_of(column))

@@ -122,13 +122,13 @@ class CsvSchemaBuilder:
         return self.set_array_element_separator("")
 
     def remove_array_element_separator(self, index: int) -> "CsvSchemaBuilder":
-        """Separate the elements of the column at that place by what the schema has for all."""
+        """Separate the elements of the column at that place by the schema's default separator."""
         columns = list(self._schema.columns)
         columns[index] = replace(columns[index], separator="")
         return self._with_columns(columns)
 
     def set_array_element_separator(self, separator: str) -> "CsvSchemaBuilder":
-        """Set what separates elements where a column has no separator of its own; `add_array_column` gives it one."""
+        """Set the default separator of elements; `add_array_column` gives a column one of its own."""
         self._schema = replace(self._schema, element_separator=separator)
         return self
 
@@ -148,7 +148,7 @@ class CsvSchemaBuilder:
         return self
 
     def set_line_separator(self, separator: str) -> "CsvSchemaBuilder":
-        """Set what ends a line that is written; lines that are read end with LF, CR or both."""
+        """Set the end of written lines; lines that are read end with LF, CR or both."""
         self._schema = replace(self._schema, line_separator=separator)
         return self
 
@@ -158,7 +158,7 @@ class CsvSchemaBuilder:
         return self
 
     def disable_quote_char(self) -> "CsvSchemaBuilder":
-        """Take quotes for what they are."""
+        """Read and write quotes as ordinary characters."""
         self._schema = replace(self._schema, quote=None)
         return self
 

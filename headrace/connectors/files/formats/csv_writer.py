@@ -1,4 +1,4 @@
-"""CSV files of columns, written as a CsvSchema says. Source: Flink CsvBulkWriter; Jackson CsvGenerator."""
+"""Writes columns as CSV files by a CsvSchema. Source: Flink CsvBulkWriter; Jackson CsvGenerator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class CsvContent:
 
 
 def _value_writer(schema: CsvSchema, column: CsvColumn) -> Callable[[Any], str]:
-    """Return what makes the text of a value, or of null, in a row of that column."""
+    """Return the function from a value of that column, or None, to its text."""
     null = schema.null_value or ""
     quoted = _text_writer(schema)
     if column.is_array:
@@ -122,7 +122,7 @@ def _plain_writer(data_type: TypeInformation) -> Callable[[Any], str]:
 
 
 def _text_writer(schema: CsvSchema) -> Callable[[str], str]:
-    """Return what puts quotes around a text that needs them; long ones get them without a look."""
+    """Return the function that quotes a text if it needs that; long texts are always quoted."""
     quote, escape = schema.quote, schema.escape
     if quote is None:
         return str

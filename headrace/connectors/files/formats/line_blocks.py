@@ -13,11 +13,11 @@ from headrace.connectors.files.formats.splits import FileSplit
 CHUNK_SIZE_BYTES: Final = 256 * 1024
 _NEWLINE: Final = b"\n"
 _OF_DECOMPRESSION: Final = re.compile("compress|inflate", re.IGNORECASE)
-"""What Arrow's errors of its codecs say, and those of a disk or a store do not."""
+"""Texts in errors of Arrow's codecs that errors of a disk or a store do not have."""
 
 
 class DecompressionError(OSError):
-    """A file is not what its suffix says, or its end is missing.
+    """A file is not compressed as its suffix says, or its end is missing.
 
     No error of the tree: the operator that reads adds its name and the user's line.
     """

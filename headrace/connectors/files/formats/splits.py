@@ -1,14 +1,11 @@
-"""FileSplit: a file, or a range of its bytes, and how far it has been read.
+"""FileSplit: a file, or a range of its bytes, with the position up to which it was read.
 
-FileReaderFormat: how the bytes of a split become records; the source's half of a format.
+A FileReaderFormat makes the records of a split, the source's half of a format. It gives batches as it likes, and knows
+positions between them. CutRecords cuts these to as many rows as are wanted: the rest of a batch waits, and the position
+is that before the batch, with the number of its records that were handed on, as a format gives the same records from
+the same position.
 
-Source: Flink BulkFormat and StreamFormat.
-
-CutRecords: records of a split, in batches of as many rows as are wanted.
-
-A format gives batches as it likes, and knows positions between them. Where fewer rows are wanted the rest of one waits
-here, and the position is that before the batch, with the number of records behind it that were handed on: formats give
-the same records from the same position. Source: Flink CheckpointedPosition, RecordsAndPosition.
+Source: Flink BulkFormat, StreamFormat, CheckpointedPosition, RecordsAndPosition.
 """
 
 import itertools
@@ -29,7 +26,7 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FileChangedError(HeadraceError):
-    """A file is not what it was when it was found, so that a position in it means nothing."""
+    """A file has changed since it was found, so a position in it means nothing."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -69,7 +66,7 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the suffix says so; its bytes then cannot be addressed."""
+        """Return whether the suffix says so; its bytes then cannot be addressed."""
         return self.name.endswith(COMPRESSED_SUFFIXES)
 
     def encoded(self) -> SourceSplit:
@@ -77,7 +74,7 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
         return SourceSplit(self.split_id, msgspec.msgpack.encode(self))
 
     def at(self, position: int | None, skipped_count: int = 0) -> "FileSplit":
-        """Return it as read up to `position`, and so many records further."""
+        """Return it as read up to `position` and `skipped_count` records further."""
         return msgspec.structs.replace(self, position=position, skipped_count=skipped_count)
 
     def open_file_system(self) -> Any:
@@ -99,7 +96,7 @@ _SPLIT: Final = msgspec.msgpack.Decoder(FileSplit)
 
 
 def decode_file_split(split: SourceSplit) -> FileSplit:
-    """Read what `FileSplit.encoded` wrote."""
+    """Decode the bytes of `FileSplit.encoded`."""
     return _SPLIT.decode(split.content)
 
 
@@ -143,7 +140,7 @@ class FileReaderFormat(ABC):
     @property
     @abstractmethod
     def is_splittable(self) -> bool:
-        """Whether a range of bytes of an uncompressed file can be read by itself."""
+        """Return whether a range of bytes of an uncompressed file can be read by itself."""
 
     @property
     @abstractmethod
@@ -180,7 +177,7 @@ class CutRecords:
         return self._records.unread_bytes
 
     def next_batch(self, row_count_max: int) -> RecordBatch | None:
-        """Return the next records (maybe none), at most so many, or None after the last ones."""
+        """Return the next records (maybe none), at most `row_count_max`, or None after the last ones."""
         batch, self._rest = self._rest, None
         if batch is None:
             batch = self._records.next_batch()

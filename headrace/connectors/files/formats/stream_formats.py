@@ -22,7 +22,7 @@ ROW_GROUP_ROW_COUNT: Final = 65_536
 
 
 class PartContent(Protocol):
-    """Writer of one file's content; whoever opened the stream closes it."""
+    """Writer of one file's content; its caller opens and closes the stream."""
 
     @property
     def size_bytes(self) -> int:
@@ -34,7 +34,7 @@ class PartContent(Protocol):
         ...
 
     def finish(self) -> None:
-        """Write what is held and whatever ends a file of this kind."""
+        """Write buffered records and the end of the file."""
         ...
 
     def abandon(self) -> None:

@@ -1,6 +1,6 @@
-"""StreamFormat: text files, a record per line. Source: Flink StreamFormat, TextLineInputFormat.
+"""StreamFormat: text files, a record per line, and the error of a file that is not in its charset.
 
-Also defines the error of a file whose bytes are not in the charset that it is read in.
+Source: Flink StreamFormat, TextLineInputFormat.
 """
 
 import codecs
@@ -20,6 +20,8 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
 
 ONLY_UTF_8: Final = "CSV and JSON files must be: convert it"
+_BYTE_LINE_CHARSETS: Final = ("utf-8", "ascii", "iso8859", "cp125", "koi8")
+"""Beginnings of charsets in which byte 0x0A is a line's end wherever it stands, and a line can be decoded by itself."""
 
 
 class CharsetError(ValueError):
@@ -47,10 +49,6 @@ class CharsetError(ValueError):
         """Return it for `error`, of bytes that begin at offset `begin`."""
         wrong = error.object[error.start : error.end]
         return CharsetError(name, charset_name, begin + error.start, wrong, advice)
-
-
-_BYTE_LINE_CHARSETS: Final = ("utf-8", "ascii", "iso8859", "cp125", "koi8")
-"""Beginnings of charsets in which byte 0x0A is a line's end wherever it stands, and a line can be decoded by itself."""
 
 
 @dataclass(frozen=True)

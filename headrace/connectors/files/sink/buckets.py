@@ -68,7 +68,7 @@ class RollingPolicy:
     """Decides when a part file is closed and the next one begun."""
 
     def should_roll(self, size_bytes: int, age_ms: int, idle_ms: int) -> bool:
-        """Whether to close a file of that size, made `age_ms` and written to `idle_ms` ago."""
+        """Return whether to close a file of that size, made `age_ms` and written to `idle_ms` ago."""
         raise NotImplementedError
 
     @staticmethod

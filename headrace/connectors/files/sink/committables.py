@@ -38,12 +38,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(FileCommittable)
 
 
 def encode_committable(committable: FileCommittable) -> bytes:
-    """To what the checkpoint keeps."""
+    """Encode a committable as the bytes that a checkpoint keeps."""
     return msgspec.msgpack.encode(committable)
 
 
 def decode_committable(content: bytes) -> FileCommittable:
-    """Back; msgspec.ValidationError for anything else."""
+    """Decode the bytes of `encode_committable`; msgspec.ValidationError for anything else."""
     return _DECODER.decode(content)
 
 

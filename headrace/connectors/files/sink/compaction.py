@@ -105,7 +105,7 @@ FileCompactStrategy.Builder = FileCompactStrategyBuilder
 
 
 def compaction_of(strategy: FileCompactStrategy, compactor: FileCompactor) -> Compaction:
-    """Return both as what travels to the committer."""
+    """Return both as the settings that travel to the committer."""
     return Compaction(
         compactor.name,
         compactor.delimiter,
@@ -133,7 +133,7 @@ class CompactionPlan:
 def plan_compaction(
     waiting: Iterable[WaitingFile], compaction: Compaction, *, is_input_ended: bool
 ) -> CompactionPlan:
-    """Decide at a commit what is merged. The same files give the same plan, in whatever order they come."""
+    """Decide at a commit which files are merged. The same files give the same plan in any order."""
     buckets: dict[str, list[WaitingFile]] = {}
     for one in sorted(waiting, key=lambda one: (one.file.bucket, one.file.hidden_path)):
         buckets.setdefault(one.file.bucket, []).append(one)
@@ -154,7 +154,7 @@ def plan_compaction(
 def _cut(
     files: Sequence[WaitingFile], threshold: int
 ) -> tuple[list[tuple[PendingFile, ...]], list[WaitingFile]]:
-    """Cut off a group whenever the threshold is reached; returns the groups and what is left."""
+    """Cut off a group whenever the threshold is reached; return the groups and the remaining files."""
     if not threshold:
         return [], list(files)
     groups: list[tuple[PendingFile, ...]] = []
@@ -177,7 +177,7 @@ class Merger:
 
     @property
     def keeps_files(self) -> bool:
-        """Whether files of a group get their own names, as there is nothing to merge."""
+        """Return whether files of a group get their own names, as there is nothing to merge."""
         return self._compaction.compactor == IDENTICAL
 
     def merge_all(self, merges: Sequence[tuple[Sequence[PendingFile], str]]) -> None:

@@ -168,7 +168,7 @@ class FileCommitter:
             remove_if_spent(self._file_system, self._place(path.rpartition("/")[0]))
 
     def _sweep(self, files: Sequence[PendingFile], note: CommitNote) -> None:
-        """Delete what attempts before those of `files` had prepared, and no checkpoint has.
+        """Delete files that attempts before those of `files` had prepared, and no checkpoint has.
 
         Ids commit in order, so whatever of theirs a checkpoint has is among `files`, or was named before.
         """
@@ -194,7 +194,7 @@ class FileCommitter:
 
 
 def create_file_committer(context: CommitterContext, payload: bytes) -> FileCommitter:
-    """Make the committer of a file sink: what the entry point `files` stands for."""
+    """Make the committer of a file sink; the entry point `files`."""
     return FileCommitter(decode_file_payload(payload), partial(metadata_key, context.settings))
 
 
@@ -224,7 +224,7 @@ def publish_groups(
     stem: str,
     suffix: str,
 ) -> list[PendingFile]:
-    """Make each group visible, for good, merged where it has several files; returns what was merged and may go.
+    """Make each group visible, for good, merged where it has several files; return merged files, which may go.
 
     A merged file's name follows from `stem`, so that a second call finds the first one's.
     """

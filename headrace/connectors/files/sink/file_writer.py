@@ -23,6 +23,7 @@ from headrace.connectors.files.sink.file_commit import name_file, publish_groups
 from headrace.connectors.files.sink.staging import (
     IN_PROGRESS,
     PENDING,
+    FullDiskGuard,
     StagingFolder,
     StagingLock,
     checkpoint_folder_of,
@@ -38,7 +39,7 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 _OPEN_TRIES: Final = 5
-"""How often a file is tried again because its folder, found empty, was removed by the committer in between."""
+"""Tries to open a file: the committer may find its folder empty and remove it in between."""
 
 
 @dataclass(frozen=True)
@@ -90,41 +91,36 @@ class FileWriter(SinkWriter):
         self._is_closed = False
         self._is_check_scheduled = False
         self._lock = StagingLock(self._file_system, self._folder_path)
+        self._disk = FullDiskGuard(context, self._base_path)
         self._sweep()
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Append records to the part file of the current bucket."""
         if not batch.num_rows:
             return
-        now_ms = self._context.clock.now_ms()
-        bucket = self._settings.bucket_assigner.bucket_of(now_ms)
-        part = self._open.get(bucket)
-        if part is not None and self._should_roll(part, now_ms):
-            self._roll(bucket)
-            part = None
-        if part is None:
-            part = self._open[bucket] = self._new_part(bucket, now_ms)
-        part.content.write(batch)
-        part.written_ms = now_ms
+        with self._disk:
+            self._write(batch, self._context.clock.now_ms())
         self._schedule_check()
 
     def flush(self, end_of_input: bool) -> None:
         """Bring bytes to the files; at the end of a job without checkpoints, give the files their names."""
-        for part in self._open.values():
-            part.stream.flush()
-        if end_of_input:
-            self._roll_all()
-            if self._names_files:
-                self._name_all()
+        with self._disk:
+            for part in self._open.values():
+                part.stream.flush()
+            if end_of_input:
+                self._roll_all()
+                if self._names_files:
+                    self._name_all()
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Complete every file and hand it over: what is prepared is never written to again."""
-        self._roll_all()
-        prepared, self._complete = self._complete, []
-        if prepared:
-            self._lock.mark_handed_over(checkpoint_folder_of(self._context))
-        # A checkpoint is about to say that they are there.
-        self._persist_names([file.hidden_path for file in prepared])
+        """Complete every file and hand it over: it is never written to again."""
+        with self._disk:
+            self._roll_all()
+            prepared, self._complete = self._complete, []
+            if prepared:
+                self._lock.mark_handed_over(checkpoint_folder_of(self._context))
+            # A checkpoint is about to say that they are there.
+            self._persist_names([file.hidden_path for file in prepared])
         if self._names_files:
             self._handed_over += prepared
         committables = [encode_committable(file) for file in prepared]
@@ -138,7 +134,7 @@ class FileWriter(SinkWriter):
         return committables
 
     def close(self) -> None:
-        """Remove what was not handed over."""
+        """Remove files that were not handed over."""
         self._is_closed = True
         for bucket in list(self._open):
             part = self._open.pop(bucket)
@@ -156,6 +152,17 @@ class FileWriter(SinkWriter):
     @property
     def _folder_path(self) -> str:
         return f"{self._base_path}/{self._folder.name}"
+
+    def _write(self, batch: RecordBatch, now_ms: int) -> None:
+        bucket = self._settings.bucket_assigner.bucket_of(now_ms)
+        part = self._open.get(bucket)
+        if part is not None and self._should_roll(part, now_ms):
+            self._roll(bucket)
+            part = None
+        if part is None:
+            part = self._open[bucket] = self._new_part(bucket, now_ms)
+        part.content.write(batch)
+        part.written_ms = now_ms
 
     def _should_roll(self, part: PartFile, now_ms: int) -> bool:
         return self._settings.rolling_policy.should_roll(
@@ -251,13 +258,14 @@ class FileWriter(SinkWriter):
         self._is_check_scheduled = False
         self._lock.touch()
         now_ms = self._context.clock.now_ms()
-        for bucket, part in list(self._open.items()):
-            if self._should_roll(part, now_ms):
-                self._roll(bucket)
+        with self._disk:
+            for bucket, part in list(self._open.items()):
+                if self._should_roll(part, now_ms):
+                    self._roll(bucket)
         self._schedule_check()
 
     def _sweep(self) -> None:
-        """Delete what earlier attempts of this subtask were still writing when they died, and what nobody needs."""
+        """Delete files that earlier attempts of this subtask had not completed, and those that nobody needs."""
         for folder in staging_folders(self._file_system, self._base_path):
             if folder.is_older_attempt_of(self._folder):
                 place = f"{self._base_path}/{folder.name}"

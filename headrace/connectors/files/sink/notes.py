@@ -27,7 +27,7 @@ KeySource = Callable[[], MetadataKey]
 
 
 class NoteLostError(HeadraceError):
-    """A target's note of what it was given is gone. Whether rows are there already is not guessed."""
+    """A target's note of its commits is gone, so nobody can know whether rows are there already."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -41,7 +41,7 @@ class NoteLostError(HeadraceError):
 
 
 class NoteDamagedError(HeadraceError):
-    """A target's note of what it was given is not what was written, or not by this user. Nothing is guessed."""
+    """A target's note of its commits was changed, or written by another user, so it is not believed."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -54,7 +54,7 @@ class NoteDamagedError(HeadraceError):
 
 
 class NoteChangedError(HeadraceError):
-    """Somebody else has written the note meanwhile: the driver that took over. What it wrote stays."""
+    """Another driver has written the note since: the one that took over. Its note stays."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -107,7 +107,7 @@ class NoteFile(Generic[N]):
         return None
 
     def write(self, note: N) -> None:
-        """Replace what was read; survives the machine when this returns. NoteChangedError where it is not there."""
+        """Replace the note that was read, durably. NoteChangedError where another one is there."""
         content = seal(msgspec.json.encode(note), self._subject, self._key())
         folder = self._path.rpartition("/")[0]
         new = f"{self._path}.{system_random().getrandbits(64):016x}.new"
@@ -150,5 +150,5 @@ class NoteFile(Generic[N]):
 
 
 def digest_of_scope(scope: str) -> str:
-    """Return a short name for a scope of commits, as scopes may hold what no file name can."""
+    """Return a short name for a scope of commits, as scopes may hold characters that no file name can."""
     return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()

@@ -1,4 +1,9 @@
-"""Staging folders that nobody needs any more: a lock and a marker say whose they are, and who finds them clears up.
+"""Staging folders: they hold files of a sink before their commit, one hidden folder per attempt of a writer.
+
+    written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
+
+The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
+that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
 
 A writer holds a lock on its folder, of which the system lets go when its process ends, however it ends, and changes
 the folder's time every minute while it has files open. Before it hands files over to a snapshot it leaves a marker
@@ -10,20 +15,15 @@ there, with the folder of the job's checkpoints in it. So a writer that begins, 
 
 The staging folders of DataFrame sinks, next to their targets, are swept in the same way, all after a week. On file
 systems that are not local or have no locks, nothing is swept.
-
-Staging folders hold files before their commit: one hidden folder per attempt of a writer, below the sink's own.
-
-    written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
-
-The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
-that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,21 +35,69 @@ from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
 from headrace.checkpoint.storage.checkpoint_storage import job_folder
 from headrace.checkpoint.storage.file_systems import is_there
 from headrace.connectors.files.paths import is_link
-from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.config import Settings
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.ids import size_text
 from headrace.core.randomness import system_random
 from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.sink import owner_of_sink
 
 IN_PROGRESS: Final = ".inprogress"
 PENDING: Final = ".pending"
 HIDDEN_PREFIX: Final = ".headrace-"
 _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})")
+_LOG: Final = logging.getLogger(__name__)
+_FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "its user's quota is used up"}
+QUIET_MS: Final = 3_600_000
+"""Time after which a folder counts as left behind, where locks do not tell: a live writer touches it far more often."""
+FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
+"""Time for which files are kept that a snapshot may name; a restarted driver commits them first of all."""
+MARKER: Final = "handed-over"
+_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
+_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
+"""Name of a folder in which a DataFrame sink stages Parquet files next to its target."""
+
+
+class OutputDiskFullError(HeadraceError):
+    """The disk on which a sink writes is full, or the quota of its user is used up."""
+
+    domain, recoverable, repeats = ErrorDomain.EXTERNAL, True, True
+
+    def __init__(self, operator_name: str, folder: str, reason: str) -> None:
+        super().__init__(
+            f"the sink '{operator_name}' cannot write to {folder}: {reason}; make room there, or have the sink write "
+            "to a folder on another disk"
+        )
+        self.folder = folder
+
+
+class FullDiskGuard:
+    """Context in which a sink writes below `folder`: raises OutputDiskFullError where there is no room. Reusable."""
+
+    def __init__(self, context: SubtaskContext, folder: str) -> None:
+        self._operator_name = context.operator_name
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        reason = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        if reason is not None:
+            reason = f"{reason} ({_free_text(self._folder)})"
+            raise OutputDiskFullError(self._operator_name, self._folder, reason) from error
+
+
+def _free_text(folder: str) -> str:
+    """Return how much is free where a folder is, or would be."""
+    place = Path(folder)
+    there = next((one for one in (place, *place.parents) if one.exists()), Path("/"))
+    return f"{size_text(shutil.disk_usage(there).free)} free"
 
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """A folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
+    """Staging folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
 
     owner: str
     subtask_index: int
@@ -73,14 +121,14 @@ class StagingFolder:
 
     @staticmethod
     def parse(name: str) -> "StagingFolder | None":
-        """Return what a folder's name says, or None where it is not one of these."""
+        """Parse a folder's name; None where it is not a staging folder's."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
         return StagingFolder(match[1], int(match[2]), int(match[3]), match[4])
 
     def is_older_attempt_of(self, other: "StagingFolder") -> bool:
-        """Whether an attempt before `other` of the same subtask wrote here."""
+        """Return whether an attempt before `other` of the same subtask wrote here."""
         return (
             self.owner == other.owner
             and self.subtask_index == other.subtask_index
@@ -134,23 +182,12 @@ def remove_if_empty(file_system: Any, folder: str) -> None:
 
 
 def exists(file_system: Any, path: str) -> bool:
-    """Whether there is a file or folder of that name."""
+    """Return whether there is a file or folder of that name."""
     return file_system.get_file_info(path).type is not fs.FileType.NotFound
 
 
-_LOG: Final = logging.getLogger(__name__)
-QUIET_MS: Final = 3_600_000
-"""A writer that lives changes its folder's time far more often, where locks do not tell."""
-FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
-"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
-MARKER: Final = "handed-over"
-_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
-_BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
-"""Name of a folder in which a DataFrame sink stages Parquet files beside its target."""
-
-
 class StagingLock:
-    """Shows that a writer is alive, and what it has handed over, on a folder of a local file system. One thread."""
+    """Lock on a local staging folder: shows that a writer is alive, and marks files as handed over. One thread."""
 
     def __init__(self, file_system: Any, path: str) -> None:
         self._is_local = isinstance(file_system, fs.LocalFileSystem)
@@ -200,7 +237,7 @@ def checkpoint_folder_of(context: SubtaskContext) -> str:
 
 
 def is_staging_beside(path: str) -> bool:
-    """Whether a folder is one that a DataFrame sink makes beside its target, and not one that the user has named."""
+    """Return whether a DataFrame sink made the folder beside its target; False for one that the user has named."""
     return _BESIDE.fullmatch(path.rpartition("/")[2]) is not None
 
 
@@ -225,7 +262,7 @@ def remove_if_spent(file_system: Any, folder: str) -> None:
 
 
 def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms: int) -> None:
-    """Delete what writers of other jobs have left in a sink's folder when they died, and nobody needs."""
+    """Delete files that nobody needs, which dead writers of other jobs left in a sink's folder."""
     if not isinstance(file_system, fs.LocalFileSystem):
         return
     for folder in staging_folders(file_system, base_path):
@@ -244,7 +281,7 @@ def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms
 
 
 def sweep_abandoned_beside(file_system: Any, own_path: str, now_ms: int) -> None:
-    """Delete what DataFrame sinks of other jobs had staged for the target of `own_path` when they died."""
+    """Delete files that dead DataFrame sinks of other jobs had staged for the target of `own_path`."""
     parent, _, own_name = own_path.rpartition("/")
     own = _BESIDE.fullmatch(own_name)
     if own is None or not isinstance(file_system, fs.LocalFileSystem):

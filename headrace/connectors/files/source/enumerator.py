@@ -45,7 +45,7 @@ class FileEnumeratorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileEnumerator(SplitEnumerator):
-    """A file is found by its name, once: what is written to it later is not read."""
+    """Each file is found by its name, once: rows that are written to it later are not read."""
 
     def __init__(self, context: SplitEnumeratorContext, enumeration: FileEnumeration) -> None:
         self._context = context
@@ -117,7 +117,7 @@ class FileEnumerator(SplitEnumerator):
                 self._splits.append(split.encoded())
 
     def _serve(self) -> None:
-        """Give what there is to those who wait; once there can be no more, tell them so."""
+        """Assign splits to waiting readers; once there can be no more, tell them so."""
         registered = self._context.registered_readers
         self._waiting = [one for one in self._waiting if one in registered]
         while self._waiting and self._splits:

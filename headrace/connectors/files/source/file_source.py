@@ -1,8 +1,8 @@
-"""FileSource: the records of files, bounded or watching for new ones. Source: Flink FileSource.
+"""FileSource: the records of files, bounded or watching for new ones.
 
-Also has PyFlink's providers as plain values: they choose the splits made of files, and their assignment.
+PyFlink's providers are plain values here: they choose how files are cut into splits, and how splits are assigned.
 
-Source: Flink FileEnumerator.Provider, FileSplitAssigner.Provider.
+Source: Flink FileSource, FileEnumerator.Provider, FileSplitAssigner.Provider.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,13 @@ from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, SourceReader, SplitSource
 
+DEFAULT_SPLIT_SIZE: Final = 128 << 20
+"""Bytes; as Spark cuts files by default."""
+
 
 @dataclass(frozen=True)
 class FileEnumeratorProvider:
-    """Whether files are cut into ranges. Either way folders are searched through and hidden files left out."""
+    """Choice of splits: ranges of files, or whole files. Both search folders through and leave hidden files out."""
 
     is_splitting: bool
 
@@ -48,10 +51,6 @@ class FileSplitAssignerProvider:
     def locality_aware_split_assigner() -> "FileSplitAssignerProvider":
         """Assign splits of a reader's own host first; as no split's host is known, any reader gets the next one."""
         return FileSplitAssignerProvider(is_locality_aware=True)
-
-
-DEFAULT_SPLIT_SIZE: Final = 128 << 20
-"""Bytes; as Spark cuts files by default."""
 
 
 class FileSource(SplitSource):
@@ -145,7 +144,7 @@ class FileSourceBuilder:
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> "FileSourceBuilder":
-        """Splits go to whoever asks for work, as the only assigner that there is gives them too."""
+        """Splits go to the reader that asks for work: the only assigner that there is."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"set_split_assigner needs a FileSplitAssignerProvider, not {split_assigner!r}"

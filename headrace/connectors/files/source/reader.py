@@ -1,4 +1,4 @@
-"""FileReader: reads the splits that it has in turns, a batch per poll. Source: Flink FileSourceReader."""
+"""FileReader: reads its splits in turn, a batch per poll. Source: Flink FileSourceReader."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -7,7 +7,6 @@ import pytest
 import headrace.api
 import headrace.connectors.datagen
 import headrace.connectors.files
-import headrace.connectors.number_sequence
 from headrace.common import Duration, ExecutionConfig, JobStatus, RestartStrategies
 from headrace.core.errors import ConfigurationError
 from headrace.datastream import (
@@ -21,7 +20,6 @@ PACKAGES = [
     headrace.api,
     headrace.connectors.datagen,
     headrace.connectors.files,
-    headrace.connectors.number_sequence,
 ]
 MODULES = ["headrace"] + [
     info.name

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import NumberSequenceSource
 from headrace.core.config import unobeyed_settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.rows import Row

@@ -22,7 +22,7 @@ from headrace.datastream.window import (
     TumblingEventTimeWindows,
     WindowStagger,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from tests.unit.api.recording import RecordingExecutor, plan_nodes, spec_of, types_of
 
 ROW = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])

@@ -21,7 +21,6 @@ from headrace.connectors.dataframe.source import (
     DataFrameSource,
     check_dataframe_schema,
     conform,
-    event_times,
 )
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -33,6 +32,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec
+from headrace.functions.watermarks import ColumnTimestampAssigner
 from headrace.operators.sources_sinks.sources import SourceReaderOperator
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
@@ -232,13 +232,15 @@ def test_event_time_is_read_from_timestamps_of_any_unit_and_zone() -> None:
     at = datetime(2013, 3, 10, 7, 30, 0, 250_999, tzinfo=UTC)
     for arrow_type in (pa.timestamp("us", "UTC"), pa.timestamp("us", "America/New_York")):
         columns = pa.RecordBatch.from_arrays([pa.array([at], arrow_type)], names=["t"])
-        assert event_times(columns, "t").tolist() == [int(at.timestamp() * 1000)]
+        assert ColumnTimestampAssigner("t").extract_timestamps(columns).tolist() == [
+            int(at.timestamp() * 1000)
+        ]
 
 
 def test_a_row_without_event_time_is_shown() -> None:
     columns = pa.RecordBatch.from_pydict({"id": [1, 2], "t": [5, None]})
     with pytest.raises(RecordTypeError, match=r"\{'id': 2, 't': None\}.*'t' gives the event time"):
-        event_times(columns, "t")
+        ColumnTimestampAssigner("t").extract_timestamps(columns)
 
 
 def test_a_row_without_event_time_is_blamed_on_its_source() -> None:

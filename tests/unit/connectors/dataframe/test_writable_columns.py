@@ -3,8 +3,9 @@
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
-from headrace.connectors.dataframe.writable_columns import (
+from headrace.connectors.dataframe.sink import (
+    DataFrameSink,
+    IdempotentForeachBatchSink,
     columns_that_become_strings,
     unwritable_column,
 )

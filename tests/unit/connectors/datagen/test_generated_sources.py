@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.datagen.source import BATCH_ROWS, DataGeneratorSource
-from headrace.connectors.number_sequence.source import NumberSequenceSource
+from headrace.connectors.datagen.source import BATCH_ROWS, DataGeneratorSource, NumberSequenceSource
 from headrace.core.types.type_info import Types
 from headrace.functions.source import Boundedness, InputStatus
 from tests.unit.connectors.connector_contexts import ConnectorContext, Rows, read_all

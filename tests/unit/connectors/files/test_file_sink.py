@@ -1,7 +1,11 @@
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow import fs
 
+from headrace.connectors.files.sink import file_writer
 from headrace.connectors.files.sink.buckets import (
     BucketAssigner,
     RollingPolicy,
@@ -10,6 +14,7 @@ from headrace.connectors.files.sink.buckets import (
 from headrace.connectors.files.sink.committables import FileSinkPayload
 from headrace.connectors.files.sink.file_commit import FileCommitter
 from headrace.connectors.files.sink.file_sink import FileSink
+from headrace.connectors.files.sink.staging import OutputDiskFullError
 from headrace.core.clock import ManualClock
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT
@@ -44,6 +49,30 @@ def test_what_was_not_finished_is_removed(tmp_path: Path) -> None:
     writer.close()
     writer.close()
     assert names(tmp_path) == []
+
+
+class FullDisk(fs.LocalFileSystem):
+    """A file system on which nothing has room."""
+
+    def open_output_stream(self, path: str, **options: Any) -> Any:
+        return super().open_output_stream("/dev/full")
+
+
+def test_a_full_disk_is_told_with_the_folder_and_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "file_system_of", lambda path: (FullDisk(), path))
+    writer = sink(tmp_path / "output").create_writer(ConnectorContext(PAIR))
+    with pytest.raises(OutputDiskFullError) as raised:
+        writer.write_batch(batch(("a", 1)))
+        writer.flush(end_of_input=True)
+    told = str(raised.value)
+    assert re.match(
+        rf"the sink 'connector' cannot write to {tmp_path}/output: the disk is full \([\d.]+ .B free\)",
+        told,
+    )
+    assert told.endswith("make room there, or have the sink write to a folder on another disk")
+    writer.close()
 
 
 def test_without_checkpoints_what_a_savepoint_was_given_appears_at_the_end_too(

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.connectors.datagen.source import DataGeneratorSource, NumberSequenceSource
 from headrace.connectors.files.formats import line_blocks
 from headrace.connectors.files.formats.text_lines import StreamFormat
 from headrace.connectors.files.source.file_source import FileSource
-from headrace.connectors.number_sequence.source import NumberSequenceSource
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, Source

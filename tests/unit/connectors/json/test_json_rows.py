@@ -1,5 +1,7 @@
 """Rows as JSON: what Flink's schemas read and write, message by message."""
 
+import json
+import math
 import pickle
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import Row, Types
 from headrace.core.errors import ProgramError, RecordTypeError
+from headrace.core.types.java_text import double_text
 from headrace.core.types.type_info import TypeInformation
 from headrace.datastream.formats.json import (
     JsonRowDeserializationSchema,
@@ -141,6 +144,28 @@ def test_messages_that_hold_no_row() -> None:
         reader(Types.INT()).deserialize(b"{no json")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_a_message_may_be_in_any_encoding_that_json_may_have(encoding: str) -> None:
+    types = [Types.STRING(), Types.BIG_DEC()]
+    message = '{"a": "Zoë", "b": 0.10}'.encode(encoding)
+    assert reader(*types).deserialize(message) == Row(a="Zoë", b=Decimal("0.10"))
+
+
+@pytest.mark.parametrize(
+    ("type_info", "text", "value"),
+    [
+        (Types.DOUBLE(), "1e400", math.inf),
+        (Types.BIG_DEC(), "1e400", Decimal("1e400")),
+        (Types.STRING(), '"\\ud800"', "\ud800"),
+        (Types.INT(), '1, "a": 2', 2),
+    ],
+)
+def test_what_only_the_standard_parser_reads_is_read_too(
+    type_info: TypeInformation, text: str, value: Any
+) -> None:
+    assert read(type_info, text) == value
+
+
 def test_a_schema_can_be_shipped() -> None:
     shipped = pickle.loads(pickle.dumps(reader(Types.BIG_DEC(), ignore_parse_errors=True)))
     assert shipped.deserialize(b'{"a": 0.30}') == Row(a=Decimal("0.30"))
@@ -248,6 +273,15 @@ def test_a_type_is_taken_from_a_json_schema() -> None:
 def test_json_schemas_that_are_no_row_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         JsonRowDeserializationSchema.builder().json_schema(text)
+
+
+@given(st.floats(), st.text(st.characters(codec="utf-8")))
+def test_numbers_have_the_digits_of_java_and_texts_the_escapes_of_the_standard_writer(
+    number: float, text: str
+) -> None:
+    digits = double_text(number)
+    assert written(Types.DOUBLE(), number) == (digits if math.isfinite(number) else f'"{digits}"')
+    assert written(Types.STRING(), text) == json.dumps(text, ensure_ascii=False)
 
 
 @given(

@@ -11,7 +11,7 @@ from headrace.functions.specs.columnar_specs import (
     can_be_sliced,
     shared_key_columns,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 
 TEXTS = {"string"}
 SIGNED = {"int8", "int16", "int32", "int64"}

@@ -20,7 +20,7 @@ from headrace.functions.specs.columnar_specs import (
     SlicedAggregateSpec,
     SlicedAggregation,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.operators.columns import distinct_values
 from headrace.state.keyed_chunks import read_tables
 from headrace.testing.operator_harness import (

@@ -20,7 +20,7 @@ from headrace.functions.specs.columnar_specs import (
     SessionAggregateSpec,
     SessionAggregation,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate
+from headrace.functions.specs.operator_specs import ColumnAggregate
 from headrace.operators.columns.session_aggregate import group_stretches
 from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt

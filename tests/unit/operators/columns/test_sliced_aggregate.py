@@ -19,7 +19,7 @@ from headrace.functions.specs.columnar_specs import (
     SlicedAggregation,
     can_be_sliced,
 )
-from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.specs.operator_specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.operators.columns.window_assignment import TIME_LIMIT_MS
 from headrace.state.evolution import StateIncompatibleError

@@ -14,7 +14,7 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
-from headrace.functions.specs.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.functions.specs.operator_specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.operators.columns import window_results
 from headrace.testing.operator_harness import (

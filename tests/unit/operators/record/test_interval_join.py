@@ -13,7 +13,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.types.type_info import Types
 from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import OutputTag
-from headrace.functions.specs.window_specs import IntervalJoinSpec
+from headrace.functions.specs.operator_specs import IntervalJoinSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.testing.operator_harness import (
     PICKLED,

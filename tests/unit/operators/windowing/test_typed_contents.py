@@ -19,8 +19,13 @@ from headrace.functions.evictors import CountEvictor
 from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import WindowFunction
 from headrace.functions.record import AggregateFunction
-from headrace.functions.specs.operator_specs import ReduceSpec, RollingAggregationSpec
-from headrace.functions.specs.window_specs import CoGroupSpec, IntervalJoinSpec, WindowSpec
+from headrace.functions.specs.operator_specs import (
+    CoGroupSpec,
+    IntervalJoinSpec,
+    ReduceSpec,
+    RollingAggregationSpec,
+    WindowSpec,
+)
 from headrace.functions.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import OPAQUE

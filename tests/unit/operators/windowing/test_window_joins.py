@@ -13,7 +13,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.evictors import CountEvictor, DeltaEvictor
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction, TaggedUnion
 from headrace.functions.process import OutputTag
-from headrace.functions.specs.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.specs.operator_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.windowing.assigners import (
     EventTimeSessionWindows,

@@ -26,8 +26,8 @@ from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
 from headrace.functions.sink import CommitterContext, DeliveryGuarantee, Sink, commit_key
-from headrace.spark.dataframes.commit import SinkCommitError
 from headrace.spark.dataframes.committer import DataFrameCommitter, check_can_commit
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.sink_world import (
     WITH_CHECKPOINTS,

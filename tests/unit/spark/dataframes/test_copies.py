@@ -7,7 +7,11 @@ import pytest
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
 from headrace.core.config import Settings
-from headrace.spark.dataframes.copies import delete_copy, is_passing, make_folder_of_copies
+from headrace.spark.dataframes.dataframe_coordinator import (
+    delete_copy,
+    is_passing,
+    make_folder_of_copies,
+)
 
 
 def test_copies_beside_checkpoints_are_for_their_owner_alone(tmp_path: Path) -> None:

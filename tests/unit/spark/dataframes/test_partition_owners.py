@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.spark.dataframes.coordinator import PartitionOwners
+from headrace.spark.dataframes.dataframe_coordinator import PartitionOwners
 
 
 def test_partitions_are_given_out_in_turns_and_leave_with_their_end() -> None:

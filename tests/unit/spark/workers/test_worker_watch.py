@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from headrace.spark.workers.worker_watch import (
+from headrace.spark.workers.worker_process import (
     ParentWatch,
     connected_stream_descriptors,
     is_spark_process,

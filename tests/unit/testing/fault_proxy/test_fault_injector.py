@@ -16,16 +16,16 @@ from headrace.network.wire.frames import (
     Proof,
 )
 from headrace.network.wire.framing import Frame, encode
-from headrace.testing.fault_proxy.injector import FaultInjector
-from headrace.testing.fault_proxy.lane import (
+from headrace.testing.fault_proxy.injector import (
     CutConnection,
     Deliver,
     EndStream,
     FaultApplied,
+    FaultInjector,
     ProxyAction,
 )
+from headrace.testing.fault_proxy.proxy import binary_size_text, status_line
 from headrace.testing.fault_proxy.rules import ACTIONS, Direction, parse_rule
-from headrace.testing.fault_proxy.status import binary_size_text, status_line
 
 BACK, FORTH = Direction.BACKWARD, Direction.FORWARD
 MS = 1_000_000

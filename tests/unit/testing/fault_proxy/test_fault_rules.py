@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.wire.framing import declared_frames
-from headrace.testing.fault_proxy.address import Address
+from headrace.testing.fault_proxy.proxy import Address
 from headrace.testing.fault_proxy.rules import (
     ACTIONS,
     FRAME_NAMES,

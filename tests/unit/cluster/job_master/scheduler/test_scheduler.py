@@ -9,7 +9,7 @@ from headrace.core.ids import (
     ExecutionAttemptId,
 )
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.checkpoints import CheckpointOverview
+from headrace.gateways.job_master import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from tests.unit.cluster.cluster_samples import (
     SLOT_PROFILE,

@@ -3,28 +3,34 @@
     all subtasks ready ──► plan the DataFrame, announce its partitions ──► Spark job: each task pushes its partition
     a subtask failed ───► cancel the job, wait for new attempts        job failed ───► the Headrace job fails
 
-In a job that takes checkpoints the rows must be the same, in the same order, whenever they are computed: a DataFrame of
-which that is not known is written to files once, and pushed from there. What a checkpoint holds of the plan is compared
-when a job is restored. Source: the measurements of `JVM → Python` in docs/adr; Flink SourceCoordinator.
+PartitionOwners keeps which subtask has which partition:
 
-PartitionOwners: which subtask has which partition of a DataFrame, and which partitions have ended. Pure.
+    afresh ── announce(n): i goes to subtask i modulo parallelism ──► announced ── ended ──► …
+    restored ── each reader says what its state holds ───────────────────▲
 
-afresh ── announce(n): i goes to subtask i modulo parallelism ──► announced ── ended ──► …
-restored ── each reader says what its state holds ───────────────────▲
+In a job that takes checkpoints the rows must be the same, in the same order, whenever they are computed. A DataFrame
+that may give others is written to files once, and pushed from there. These copies lie next to the job's checkpoints,
+which hold positions in them, or in a new folder for temporary files if the checkpoints do not outlive the driver. The
+plan that a checkpoint holds is compared with the present one when a job is restored.
+
+Source: Flink SourceCoordinator.
 """
 
 import itertools
 import logging
 import re
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame
 
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL, SHARED_FILES
+from headrace.checkpoint.storage.file_systems import make_folder
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.connectors.dataframe.messages import (
     PartitionEnded,
@@ -33,12 +39,14 @@ from headrace.connectors.dataframe.messages import (
     ReaderOpened,
     SourceState,
 )
+from headrace.connectors.files.paths import file_system_of, fixed_place
+from headrace.connectors.files.sink.staging import remove_if_empty
+from headrace.core.config import Settings
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.network.errors import ConnectionLostError, IngestRefusedError
-from headrace.spark.dataframes.copies import delete_copy, is_passing, make_folder_of_copies
 from headrace.spark.dataframes.push import (
     RESULT_SCHEMA_TEXT,
     PushTarget,
@@ -48,8 +56,43 @@ from headrace.spark.dataframes.push import (
     push_body,
     unrepeatable_part,
 )
+from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.spark_errors import root_message, user_location_in
-from headrace.spark.workers.task_secrets import TaskSecrets, handed_to_tasks
+
+_LOG = logging.getLogger(__name__)
+COPIES: Final = "dataframes"
+"""Folder of the copies, below `execution.checkpointing.dir`."""
+_PASSING: Final = f"headrace-{COPIES}-"
+_EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
+_TARGET_LOST: Final = re.compile(
+    rf"{re.escape(ConnectionLostError.__module__)}\."
+    rf"(?:{ConnectionLostError.__name__}|{IngestRefusedError.__name__})\b"
+)
+
+
+def make_folder_of_copies(settings: Settings) -> str:
+    """Return a folder for copies, which is there. CheckpointStorageError, OSError."""
+    directory = settings.get_option(CHECKPOINT_DIRECTORY)
+    if not directory:
+        return tempfile.mkdtemp(prefix=_PASSING)
+    folder = f"{fixed_place(directory)}/{COPIES}"
+    make_folder(folder, is_shared=settings.get_option(SHARED_FILES))
+    return folder
+
+
+def is_passing(copy_path: str) -> bool:
+    """Return whether a copy need not outlive the driver, whose memory holds the checkpoints too."""
+    return Path(copy_path).parent.name.startswith(_PASSING)
+
+
+def delete_copy(copy_path: str) -> None:
+    """Delete a copy, and its folder where that is empty. May block."""
+    file_system, path = file_system_of(copy_path)
+    try:
+        file_system.delete_dir(path)
+        remove_if_empty(file_system, path.rpartition("/")[0])
+    except OSError as error:
+        _LOG.warning("the copy of a DataFrame at %s was not deleted: %s", copy_path, error)
 
 
 class PartitionOwners:
@@ -117,14 +160,6 @@ class PartitionOwners:
         self._open[subtask_index].discard(partition)
 
 
-_LOG = logging.getLogger(__name__)
-_EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
-_TARGET_LOST: Final = re.compile(
-    rf"{re.escape(ConnectionLostError.__module__)}\."
-    rf"(?:{ConnectionLostError.__name__}|{IngestRefusedError.__name__})\b"
-)
-
-
 class DataFramePushError(HostError):
     """The Spark job that pushes a DataFrame has failed; one that is run again may succeed.
 
@@ -149,7 +184,7 @@ class PushTargetLostError(DataFramePushError):
 
 
 def push_error(place: str, reason: str) -> DataFramePushError:
-    """Return the error for what Spark says of its job, in the form of `root_message`."""
+    """Return the error for Spark's message about its job, in the form of `root_message`."""
     kind = PushTargetLostError if _TARGET_LOST.match(reason) else DataFramePushError
     return kind(place, reason)
 
@@ -230,7 +265,7 @@ class DataFrameCoordinator:
                 self._owners.ended(attempt_id.subtask_index, partition)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return what identifies the plan; positions are in the readers' states.
+        """Return the identity of the plan; positions are in the readers' states.
 
         ProgramError in a job that takes no checkpoints of its own: nobody saw to it that rows come out again so.
         """

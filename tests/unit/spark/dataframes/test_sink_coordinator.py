@@ -18,7 +18,7 @@ from headrace.core.ids import (
     JobVertexId,
     OperatorId,
 )
-from headrace.spark.dataframes.commit import SinkCommitError, SinkCoordinator
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError, SinkCoordinator
 
 JOB = JobId(b"j" * 16)
 ATTEMPT = ExecutionAttemptId(JOB, ExecutionVertexId(JobVertexId(b"v" * 16), 0), 0)

@@ -55,7 +55,7 @@ _OPTIONS: Final = (
 _OF_FEEDS: Final = ("changeStartCheckpoint", "changeEndCheckpoint")
 _NOT_OF_FEEDS: Final = ("checkpoint", "keys", "keyGroups", "unpickle", "includeExpired")
 _LATEST_ATTEMPTS: Final = 3
-"""How often a newer checkpoint is looked for, where the latest was given up in this very moment."""
+"""Tries to find the latest checkpoint, as it may be given up in this very moment."""
 
 
 class HeadraceStateSource(datasource.DataSource):

@@ -11,8 +11,8 @@ from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, OperatorId
 from headrace.network.errors import ConnectionLostError, IngestRefusedError, NetworkError
-from headrace.spark.dataframes.coordinator import DataFrameCoordinator, push_error
-from headrace.spark.workers.task_secrets import TaskSecrets
+from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator, push_error
+from headrace.spark.session.authentication import TaskSecrets
 
 
 def coordinator(**settings: str) -> DataFrameCoordinator:

@@ -1,4 +1,4 @@
-"""Commits a DataFrame sink of a job without checkpoints: all staged files become one Spark write at its end.
+"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, by one Spark write at its end.
 
 With checkpoints, `committer` writes with each of them.
 """
@@ -51,7 +51,7 @@ class StagedFiles:
             self._staged[staged.subtask_index] = staged
 
     def forget(self, subtask_index: int) -> None:
-        """The subtask failed: what it staged will be written again."""
+        """The subtask failed: its files will be written again."""
         self._staged.pop(subtask_index, None)
 
     @property
@@ -66,7 +66,7 @@ class StagedFiles:
 
 
 class SinkCoordinator:
-    """Collects what subtasks have staged and commits it when every task has finished."""
+    """Collects the files that subtasks have staged and commits them when every task has finished."""
 
     def __init__(
         self, context: CoordinatorContext, payload: SinkPayload, spark: Callable[[], SparkSession]
@@ -89,7 +89,7 @@ class SinkCoordinator:
         """Writers need nothing from here."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """Forget what the attempt staged."""
+        """Forget the attempt's files."""
         self._staged.forget(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
@@ -144,7 +144,7 @@ class SinkCoordinator:
 
 
 def sink_coordinator_factory(spark: Callable[[], SparkSession]) -> CoordinatorFactory:
-    """Return what makes a DataFrame sink's coordinator in the JobMaster."""
+    """Return the factory of a DataFrame sink's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
         decoded: Any = msgspec.msgpack.decode(payload, type=SinkPayload)

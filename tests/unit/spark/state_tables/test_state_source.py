@@ -11,7 +11,7 @@ from headrace.checkpoint.retention.completed_store import Deletion
 from headrace.checkpoint.retention.leases import LEASES_FOLDER, Lease, live_leases
 from headrace.checkpoint.storage.file_systems import files_below, is_there, remove_file
 from headrace.core.clock import SystemClock
-from headrace.spark.state_source import HeadraceStateReader, HeadraceStateSource
+from headrace.spark.state_tables.state_source import HeadraceStateReader, HeadraceStateSource
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from tests.unit.state_processor.saved import FILES, UID, savepoint, settings_in
 
