@@ -60,8 +60,6 @@ class TimerServiceFactory(enum.Enum):
     ROCKSDB = 1
 
 
-CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
-"""Of the options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
 LEAST_INTERVAL: Final = timedelta(milliseconds=10)
@@ -102,18 +100,15 @@ UNALIGNED: Final = ConfigOption(
     deprecated_keys=(_P + "unaligned",),
 )  # fmt: skip
 FORCE_UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.forced", bool, False, "Unaligned also where it may not be rescaled.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
+    _P + "unaligned.forced", bool, False,
+    "Whether barriers overtake records also on exchanges that cannot be rescaled.",
+    refused="on forward, rescale, broadcast and custom exchanges barriers never overtake records; use "
+    f"{UNALIGNED.key}, which covers all others",
 )  # fmt: skip
 ALIGNED_TIMEOUT: Final = ConfigOption(
     _P + "aligned-checkpoint-timeout", timedelta, timedelta(0),
     "Aligned at first, unaligned after this time.",
     deprecated_keys=(_P + "alignment-timeout",),
-)  # fmt: skip
-CHANNEL_STATE_FILE_SUBTASKS: Final = ConfigOption(
-    _P + "unaligned.max-subtasks-per-channel-state-file", int, 5,
-    "How many subtasks of a TaskManager write what is in flight into one file.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 INTERRUPTIBLE_TIMERS: Final = ConfigOption(
     _P + "unaligned.interruptible-timers.enabled", bool, False,
@@ -164,12 +159,6 @@ DATA_INLINE_THRESHOLD: Final = ConfigOption(
     _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
     "State smaller than this lies within the metadata instead of a file of its own; at most 1mb.",
     deprecated_keys=("state.storage.fs.memory-threshold",), most=SizeBytes(1 << 20),
-)  # fmt: skip
-WRITE_BUFFER_SIZE: Final = ConfigOption(
-    _P + "write-buffer-size", SizeBytes, SizeBytes(4096),
-    "How much is handed to the file system at once.",
-    deprecated_keys=("state.storage.fs.write-buffer-size",),
-    unobeyed="state is written in whole pieces",
 )  # fmt: skip
 PARALLEL_CLEANER: Final = ConfigOption(
     _P + "cleaner.parallel-mode", bool, True,
@@ -265,54 +254,24 @@ ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
 FILE_MERGING: Final = ConfigOption(
     _P + "file-merging.enabled", bool, False,
     "Whether subtasks of a TaskManager write their state into few large files.",
-    unobeyed="small state lies in the metadata, everything else in files of its own",
-)  # fmt: skip
-FILE_MERGING_ACROSS: Final = ConfigOption(
-    _P + "file-merging.across-checkpoint-boundary", bool, False,
-    "Whether such a file holds state of several checkpoints.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_SIZE: Final = ConfigOption(
-    _P + "file-merging.max-file-size", SizeBytes, SizeBytes(32 << 20), "How large such a file grows.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_AMPLIFICATION: Final = ConfigOption(
-    _P + "file-merging.max-space-amplification", float, 2.0,
-    "How much larger such files may be than what of them is used.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_BLOCKING: Final = ConfigOption(
-    _P + "file-merging.pool-blocking", bool, False,
-    "Whether subtasks wait for such a file instead of beginning another.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-RECOVER_OUTPUT_DOWNSTREAM: Final = ConfigOption(
-    _P + "unaligned.recover-output-on-downstream.enabled", bool, False,
-    "Whether receivers restore what was in flight in outputs.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
+    refused="files are not merged; to have fewer, raise "
+    f"{DATA_INLINE_THRESHOLD.key}: state below it lies within the metadata",
 )  # fmt: skip
 DURING_RECOVERY: Final = ConfigOption(
     _P + "unaligned.during-recovery.enabled", bool, False,
     "Whether checkpoints are taken while records in flight are being restored.",
-    unobeyed="checkpoints begin when everything is restored",
+    refused="checkpoints begin once all tasks have restored their state; leave the option out",
 )  # fmt: skip
 REGIONAL: Final = ConfigOption(
     _P + "region.enabled", bool, False,
     "Whether a checkpoint may hold older state of regions that failed to take part.",
-    unobeyed="every checkpoint is of the whole job",
-)  # fmt: skip
-REGIONAL_RATIO: Final = ConfigOption(
-    _P + "region.max-failure-ratio", float, 0.3, "Which share of regions may fail to take part.",
-    unobeyed="every checkpoint is of the whole job",
-)  # fmt: skip
-REGIONAL_IN_A_ROW: Final = ConfigOption(
-    _P + "region.max-consecutive-failures", int, 2,
-    "After so many such checkpoints in a row the next one is of the whole job.",
-    unobeyed="every checkpoint is of the whole job",
+    refused="a checkpoint always covers the whole job; to go on after one that failed, raise "
+    f"{TOLERABLE_FAILURES.key}",
 )  # fmt: skip
 CHANGELOG: Final = ConfigOption(
     "state.changelog.enabled", bool, False, "Whether changes of state are logged as they happen.",
-    unobeyed="a checkpoint writes state, or with RocksDB its new files",
+    refused="changes of state are not logged; for short checkpoints of large state use "
+    f"{STATE_BACKEND_TYPE.key} rocksdb with {INCREMENTAL.key}",
     deprecated_keys=("state.backend.changelog.enabled",),
 )  # fmt: skip
 

@@ -106,6 +106,8 @@ def _entry(option: ConfigOption[Any]) -> str:
         meaning += f" One of: {', '.join(option.choices)}."
     if option.unobeyed:
         meaning += f" Has no effect: {option.unobeyed}."
+    if option.refused:
+        meaning += f" Only the default is accepted: {option.refused}."
     facts = f"{option.key}  ({type_text(option)}, default: {default_text(option.default)})"
     lines = textwrap.wrap(" ".join(meaning.split()), _WIDTH, break_on_hyphens=False)
     return "\n".join([facts, *(f"    {line}" for line in lines)])

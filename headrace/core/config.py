@@ -32,8 +32,9 @@ class SizeBytes(int):
 class ConfigOption(Generic[T]):
     """One setting: key, type of its value, default and a sentence for the generated table.
 
-    Keys and defaults are Flink's where the meaning is the same. An option of Flink's that programs may set, but that
-    nothing here obeys, says so in `unobeyed`: a sentence on what becomes of it.
+    Keys and defaults are Flink's where the meaning is the same. Two kinds of Flink's options have no effect here.
+    `unobeyed` marks those that ported programs may set: a job that sets one is told this sentence. `refused` marks
+    those that ask for a feature that is not there: any value but the default is an error, which says this sentence.
     """
 
     key: str
@@ -42,6 +43,7 @@ class ConfigOption(Generic[T]):
     doc: str
     deprecated_keys: tuple[str, ...] = ()
     unobeyed: str = ""
+    refused: str = ""
     least: T | None = None
     """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
     most: T | None = None
@@ -61,6 +63,8 @@ class ConfigOption(Generic[T]):
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
         value: Any = _parse(self.key, self.value_type, raw)
+        if self.refused and value != self.default:
+            raise ConfigurationError(self.key, raw, self.refused)
         if self.choices:
             return cast(T, self._word(value))
         least = self._least()
@@ -121,7 +125,7 @@ def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> 
 
 
 def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key that an option declares, but that nothing obeys."""
+    """Return a sentence for each key whose option is declared but has no effect."""
     return [
         f"setting '{key}' has no effect: {_REGISTRY[key].unobeyed}"
         for key in raw
@@ -130,9 +134,10 @@ def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
 
 
 def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, _REGISTRY, n=3, cutoff=0.7)
+    known = sorted(one for one, option in _REGISTRY.items() if not option.refused)
+    near = difflib.get_close_matches(key, known, n=3, cutoff=0.7)
     # `slots` for `headrace.spark.slots`: a part of a key is no typo, and is as easily meant.
-    near += [one for one in sorted(_REGISTRY) if one.endswith(f".{key}") and one not in near]
+    near += [one for one in known if one.endswith(f".{key}") and one not in near]
     return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 

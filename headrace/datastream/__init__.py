@@ -16,7 +16,6 @@ from headrace.api.settings.checkpoint_storages import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from headrace.api.settings.execution_config import RuntimeExecutionMode
 from headrace.api.settings.pyflink_refusals import (
     ExternalizedCheckpointCleanup,
     FsStateBackend,
@@ -76,6 +75,7 @@ from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.windowing.triggers import Trigger, TriggerResult
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from headrace.graph.job_graph_generator import RuntimeExecutionMode
 
 __all__ = [
     "ExternalizedCheckpointCleanup",

@@ -1,10 +1,7 @@
-"""Options of one program: parallelism, name, watermarks, buffer timeout. Old spellings are accepted beside the new.
+"""Options of one program: parallelism, name, watermarks, buffer timeout, Python files, exchanges between tasks.
 
-Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
-
-Also chooses the result type of each edge between tasks, from the job's shuffle mode.
-
-Source: Flink BatchShuffleMode, GlobalStreamExchangeMode, StreamingJobGraphGenerator.
+The shuffle mode of a job decides the result type of each edge between two tasks.
+Source: Flink PipelineOptions, ExecutionOptions, CoreOptions, PythonOptions, BatchShuffleMode.
 """
 
 import enum
@@ -190,20 +187,20 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
         unobeyed="bring modules with python.files",
     ),
 )  # fmt: skip
-"""Of Flink's way to run Python functions beside a JVM: taken from programs that bring them, and told to be idle."""
+"""Options of Flink's Python processes. Ported programs may set them; a job is told that they have no effect."""
 
-TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
-    "task.cancellation.interval",
-    timedelta,
-    default=timedelta(seconds=30),
-    doc="Time between two attempts to interrupt a task that is being cancelled.",
-    unobeyed="a task is asked once; what counts is task.cancellation.timeout",
-)
 TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",
     timedelta,
     default=timedelta(minutes=3),
     doc="Time after which a TaskManager whose task does not end is given up.",
+)
+TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
+    "task.cancellation.interval",
+    timedelta,
+    default=timedelta(seconds=30),
+    doc="Time between two attempts to interrupt a task that is being cancelled.",
+    refused=f"a task is asked to end once; to bound how long it may take, use {TASK_CANCELLATION_TIMEOUT.key}",
 )
 
 

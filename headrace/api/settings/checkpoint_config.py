@@ -1,13 +1,11 @@
 """CheckpointConfig: settings of checkpoints, as a live view of the environment's settings.
 
+`check_checkpoints` looks at the checkpoint settings of a job that is submitted: impossible ones are errors, and those
+that may lose output are warned of.
 Source: Flink CheckpointConfig.
-
-Also checks a job's checkpoint settings when it is submitted: raises errors for impossible ones, and warns of those that
-lose output without an error.
 """
 
 import logging
-from datetime import timedelta
 from typing import Final
 
 from headrace.api.settings.program_settings import ProgramSettings
@@ -28,13 +26,15 @@ from headrace.checkpoint.options import (
     ExternalizedCheckpointRetention,
     member_of,
 )
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.time_values import Duration
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE
 
 UNLIMITED_FAILURES: Final = 2**31 - 1
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class CheckpointConfig(GoneCheckpointSettings):
@@ -70,24 +70,27 @@ class CheckpointConfig(GoneCheckpointSettings):
 
     def get_checkpoint_interval(self) -> int:
         """-1 where checkpointing is off."""
-        return _millis(self._settings.get(INTERVAL))
+        return self._settings.get_millis(INTERVAL)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> "CheckpointConfig":
-        return self._set_millis(INTERVAL, checkpoint_interval, least=10)
+        self._settings.set_millis(INTERVAL, checkpoint_interval, least=10)
+        return self
 
     def get_checkpoint_timeout(self) -> int:
-        return _millis(self._settings.get(TIMEOUT))
+        return self._settings.get_millis(TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> "CheckpointConfig":
-        return self._set_millis(TIMEOUT, checkpoint_timeout, least=10)
+        self._settings.set_millis(TIMEOUT, checkpoint_timeout, least=10)
+        return self
 
     def get_min_pause_between_checkpoints(self) -> int:
-        return _millis(self._settings.get(MIN_PAUSE))
+        return self._settings.get_millis(MIN_PAUSE)
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> "CheckpointConfig":
-        return self._set_millis(MIN_PAUSE, min_pause_between_checkpoints, least=0)
+        self._settings.set_millis(MIN_PAUSE, min_pause_between_checkpoints, least=0)
+        return self
 
     def get_max_concurrent_checkpoints(self) -> int:
         return self._settings.get(MAX_CONCURRENT)
@@ -147,7 +150,8 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self.enable_unaligned_checkpoints(False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
-        return self._set_millis(ALIGNED_TIMEOUT, alignment_timeout.to_millis(), least=0)
+        self._settings.set_millis(ALIGNED_TIMEOUT, alignment_timeout.to_millis(), least=0)
+        return self
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_timedelta(self._settings.get(ALIGNED_TIMEOUT))
@@ -168,21 +172,6 @@ class CheckpointConfig(GoneCheckpointSettings):
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._settings.get(FORCE_UNALIGNED)
-
-    def _set_millis(
-        self, option: ConfigOption[timedelta], millis: int, least: int
-    ) -> "CheckpointConfig":
-        if millis < least:
-            raise ValueError(f"{option.key} must be at least {least} ms, not {millis}")
-        self._settings.set(option, timedelta(milliseconds=millis))
-        return self
-
-
-def _millis(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
-
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 def check_checkpoints(graph: JobGraph, settings: Settings) -> None:

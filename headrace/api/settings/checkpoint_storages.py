@@ -7,8 +7,10 @@ Source: Flink JobManagerCheckpointStorage, FileSystemCheckpointStorage.
 
 from typing import ClassVar, Final
 
-from headrace.checkpoint.options import DATA_INLINE_THRESHOLD, WRITE_BUFFER_SIZE
+from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.core.pyflink_refusals import jvm_only
+
+_WRITE_BUFFER_SIZE_MIN: Final = 4096
 
 
 class CheckpointStorage:
@@ -68,7 +70,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             raise ValueError(f"write_buffer_size must be -1, 0 or more, not {write_buffer_size}")
         self._checkpoint_path = _path(checkpoint_path)
         self._threshold = DATA_INLINE_THRESHOLD.default if threshold == -1 else threshold
-        self._write_buffer_size = max(write_buffer_size, WRITE_BUFFER_SIZE.default)
+        self._write_buffer_size = max(write_buffer_size, _WRITE_BUFFER_SIZE_MIN)
 
     def get_checkpoint_path(self) -> str:
         return self._checkpoint_path
@@ -79,7 +81,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def get_write_buffer_size(self) -> int:
         """At least 4096."""
-        return int(self._write_buffer_size)
+        return self._write_buffer_size
 
     def __repr__(self) -> str:
         return f"FileSystemCheckpointStorage({self._checkpoint_path!r})"

@@ -93,7 +93,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         """Milliseconds; -1 where only full buffers are sent."""
         if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
             return -1
-        return self._settings.get(BUFFER_TIMEOUT) // timedelta(milliseconds=1)
+        return self._settings.get_millis(BUFFER_TIMEOUT)
 
     def disable_operator_chaining(self) -> Self:
         """Make every operator a vertex of its own."""
@@ -107,7 +107,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self._settings.get(CHAIN_DIFFERENT_MAX_PARALLELISM)
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
-        """Keep the settings; a job that asks for checkpoints is refused, because they are not there yet."""
+        """Take a checkpoint every `interval` milliseconds, EXACTLY_ONCE unless `mode` says otherwise."""
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         config.set_checkpointing_mode(mode or CheckpointingMode.EXACTLY_ONCE)
         return self
@@ -131,7 +131,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Kept and given back; a job that has it on is told that nothing obeys it."""
+        """Accept False; ConfigurationError for True: changes of state are not logged."""
         self._settings.set(CHANGELOG, enabled)
         return self
 

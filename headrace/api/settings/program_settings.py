@@ -1,9 +1,7 @@
 """ProgramSettings: the settings of one environment while a program is being written.
 
-The one mutable set of settings: ExecutionConfig, CheckpointConfig and the environment are views of it. What the
-command line said (`-D`) wins over what a Configuration says; a setter called in the program wins over both.
-
-Python files that a job needs: kept as settings for the host, and importable here.
+They are the only mutable settings: ExecutionConfig, CheckpointConfig and the environment are views of them. The command
+line (`-D`) wins over a Configuration; a setter called in the program wins over both.
 """
 
 import sys
@@ -41,9 +39,20 @@ class ProgramSettings:
         return self.to_settings().is_set(option)
 
     def set(self, option: ConfigOption[T], value: T) -> None:
-        """Set a value from program code; it replaces older spellings of the key too."""
+        """Set a value from program code in place of all spellings of the key; ConfigurationError for a refused one."""
+        option.parse(value)
         self.unset(option)
         self._raw[option.key] = setting_text(value)
+
+    def get_millis(self, option: ConfigOption[timedelta]) -> int:
+        """Return a duration that was set, or the default, in milliseconds."""
+        return self.get(option) // timedelta(milliseconds=1)
+
+    def set_millis(self, option: ConfigOption[timedelta], millis: int, least: int = 0) -> None:
+        """Set a duration from program code; ValueError below `least`."""
+        if millis < least:
+            raise ValueError(f"{option.key} must be at least {least} ms, not {millis}")
+        self.set(option, timedelta(milliseconds=millis))
 
     def unset(self, option: ConfigOption[Any]) -> None:
         """Go back to the default."""

@@ -1,6 +1,6 @@
-"""Settings of PyFlink's for Java's serializers: importable, refused when used.
+"""Methods and classes of PyFlink's settings that mean nothing here: using one raises ProgramError.
 
-Also refuses methods of PyFlink 1.x that Flink 2 replaced by options: the error names the option.
+Some configure Java's serializers. Others are of PyFlink 1.x; Flink 2 replaced them by options, which the error names.
 """
 
 import enum
@@ -11,6 +11,7 @@ from headrace.core.pyflink_refusals import gone_class, gone_method, no_jvm
 _NO_SERIALIZERS: Final = (
     "records are Arrow columns or pickled; declare types, or leave the call out"
 )
+_NO_CLEANER: Final = "Python functions are pickled with what they refer to; leave the call out"
 
 
 class InputDependencyConstraint(enum.Enum):
@@ -49,6 +50,15 @@ class JvmExecutionSettings:
 
     def is_force_avro_enabled(self) -> NoReturn:
         raise no_jvm("is_force_avro_enabled", _NO_SERIALIZERS)
+
+    def enable_closure_cleaner(self) -> NoReturn:
+        raise no_jvm("enable_closure_cleaner", _NO_CLEANER)
+
+    def disable_closure_cleaner(self) -> NoReturn:
+        raise no_jvm("disable_closure_cleaner", _NO_CLEANER)
+
+    def is_closure_cleaner_enabled(self) -> NoReturn:
+        raise no_jvm("is_closure_cleaner_enabled", _NO_CLEANER)
 
     def get_default_kryo_serializer_classes(self) -> NoReturn:
         raise no_jvm("get_default_kryo_serializer_classes", _NO_SERIALIZERS)

@@ -20,6 +20,9 @@ INTERVAL = ConfigOption(
 )
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
 IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
+MISSING = ConfigOption(
+    "test.missing-feature", bool, False, "For this test.", refused="use test.flag"
+)
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
 COUNT = ConfigOption("test.count", int, -1, "For this test.")
 SHARE = ConfigOption("test.share", float, 0.5, "For this test.")
@@ -157,6 +160,14 @@ def test_what_can_be_switched_off_takes_that_and_nothing_else_below_the_least() 
 def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:
     settings = {"test.idle": "x", "test.flag": "true", "unknown": "y"}
     assert unobeyed_settings(settings) == ["setting 'test.idle' has no effect: use test.flag"]
+
+
+def test_an_option_of_a_missing_feature_accepts_only_its_default_and_is_never_suggested() -> None:
+    check_settings({"test.missing-feature": "false"}, ())
+    with pytest.raises(ConfigurationError, match=r"'true': use test\.flag$"):
+        check_settings({"test.missing-feature": "true"}, ())
+    with pytest.raises(ConfigurationError, match=r"there is no such option$"):
+        check_settings({"test.missing-feature.size": "1"}, ())
 
 
 def test_declared_options_are_listed_once() -> None:
