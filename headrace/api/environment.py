@@ -4,11 +4,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from headrace.api.client import left_behind
+from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
-from headrace.api.client.interruption import end_interrupted_job
 from headrace.api.client.job_client import JobClient, JobExecutionResult
-from headrace.api.dataframe_bridges import dataframe_source
 from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
@@ -28,7 +26,7 @@ from headrace.api.transformations import (
     producers_of,
     united,
 )
-from headrace.core.entry_points import load_entry_point
+from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import (
     CachedStreamLostError,
     HeadraceError,
@@ -54,6 +52,7 @@ from headrace.functions.specs.operator_specs import (
     SourceSpec,
 )
 from headrace.functions.watermarks import WatermarkStrategy
+from headrace.graph.execution_plan import explain, plan_json
 from headrace.graph.job_graph_generator import (
     check_program,
     check_stream_graph,
@@ -64,12 +63,13 @@ from headrace.graph.pipeline_options import (
     DEFAULT_JOB_NAME,
     PIPELINE_NAME,
 )
-from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _LOG: Final = logging.getLogger(__name__)
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
+_DATAFRAME_BRIDGES: Final = "headrace.dataframe_bridges"
+"""Entry points of libraries whose DataFrames become sources."""
 
 _FORGOTTEN: Final = (
     "The last execute() started no job and has forgotten the sinks made before it, as every execute() does: attach "
@@ -184,7 +184,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         `event_time` names the column whose time is each row's timestamp. Without a watermark strategy event time
         passes when the stream ends.
         """
-        source, type_info = dataframe_source(df, event_time)
+        source, type_info = _dataframe_source(df, event_time)
         return self._add_source(source, watermark_strategy, name or "DataFrame", type_info)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -212,7 +212,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._cached_streams.ended_without_result(client.get_job_id())
             raise
         except KeyboardInterrupt:
-            end_interrupted_job(client)
+            program_end.end_interrupted_job(client)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
@@ -224,7 +224,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
         """
         client, graph = self._execute_async(job_name)
-        left_behind.remember_job(client, graph.job_name)
+        program_end.remember_job(client, graph.job_name)
         return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
@@ -299,7 +299,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
         """Make the graph; operators that were made before any parallelism was set have the executor's."""
-        left_behind.plan_made()
+        program_end.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -326,8 +326,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         It is what `execute` would submit now. Where operators take as many subtasks as there are slots, and nobody
         knows these before the cluster has started, the second line says so.
         """
-        from headrace.graph.explain import explain
-
         return explain(self.get_stream_graph(), self._settings.to_settings())
 
     def close(self) -> None:
@@ -353,7 +351,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources do nothing that anybody would see, so they run only where somebody reads them.
         if inputs:
             self._operators.append(operator)
-            left_behind.operator_added(operator)
+            program_end.operator_added(operator)
         return operator
 
     def add_to_producers(
@@ -467,3 +465,21 @@ def _check_targets(graph: StreamGraph) -> None:
                 node.spec.sink.check_target()
             except ProgramError as error:
                 raise ProgramError(f"{error} ('{node.display_name}', {node.location})") from None
+
+
+def _dataframe_source(df: Any, event_time_column: str | None) -> tuple[Source, TypeInformation]:
+    """Return the source of a DataFrame's rows, and their type; ProgramError for DataFrames of an unknown library.
+
+    Bridges from DataFrames are found through entry points, so that programs need not import their host.
+    """
+    library = type(df).__module__.partition(".")[0]
+    names = entry_point_names(_DATAFRAME_BRIDGES)
+    # A bridge is named after the library whose DataFrames it takes; Spark's library is called pyspark.
+    name = next((each for each in (library, library.removeprefix("py")) if each in names), None)
+    if name is None:
+        known = ", ".join(names) or "none"
+        raise ProgramError(
+            f"from_dataframe does not know DataFrames of type {type(df).__module__}.{type(df).__qualname__}; "
+            f"bridges are installed for: {known}"
+        )
+    return load_entry_point(_DATAFRAME_BRIDGES, name)(df, event_time_column=event_time_column)

@@ -9,15 +9,14 @@ from typing import Final
 import click
 
 from headrace.core.error_text import describe, wants_details
-from headrace.core.private_values import DiscreetFormatter
+from headrace.core.redaction import DiscreetFormatter
 
 ALWAYS_HEARD: Final = (
     "headrace.api.streams.cached_streams",
     "headrace.api.settings.checkpoint_config",
     "headrace.api.environment",
-    "headrace.api.client.interruption",
+    "headrace.api.client.program_end",
     "headrace.api.settings.slot_sharing_group",
-    "headrace.api.client.left_behind",
     "headrace.api.streams.window_settings",
     "headrace.cluster.job_master.checkpointing.job_lineage",
     "headrace.cluster.resource_manager.workers",

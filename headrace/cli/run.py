@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from headrace.api.client.left_behind import (
+from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
     end_in_order_when_terminated,

@@ -1,11 +1,8 @@
-"""Options: declared once next to the code that reads them, read by option and never by string.
+"""Options: settings that are declared once, next to the code that reads them, and read by option instead of by string.
 
-Values come from `-D key=value`, from a program's Configuration or from defaults, in this order. Durations accept
-`250 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes accept `32kb`, `10mb`, `1g` or bytes.
-
-Words for an option's type and default, as the list of options shows them.
-
-Sizes as people read them.
+Values come from `-D key=value`, a program's Configuration or the default, in this order. Durations are written as `250
+ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes as `32kb`, `10mb`, `1g` or bytes; ports as a port, a
+range or a list of both. Types, defaults and sizes are also written as text here, for lists of options and for errors.
 """
 
 import difflib
@@ -17,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.private_values import shown_settings
+from headrace.core.redaction import shown_settings
 
 T = TypeVar("T")
 
@@ -26,6 +23,27 @@ _REGISTRY: dict[str, "ConfigOption[Any]"] = {}
 
 class SizeBytes(int):
     """A number of bytes; the type of options such as `pekko.framesize`."""
+
+
+_DURATION_UNITS_MS: Final = {
+    "": 1.0, "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "milli": 1.0, "millis": 1.0, "millisecond": 1.0,
+    "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3, "second": 1e3, "seconds": 1e3, "m": 6e4, "min": 6e4,
+    "minute": 6e4, "minutes": 6e4, "h": 3.6e6, "hour": 3.6e6, "hours": 3.6e6, "d": 8.64e7, "day": 8.64e7,
+    "days": 8.64e7,
+}  # fmt: skip
+_SIZE_UNITS: Final = {
+    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30,
+    "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
+}  # fmt: skip
+_QUANTITY: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
+_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
+_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
+_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
+_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+_ZEROS: Final[dict[type, Any]] = {
+    timedelta: timedelta(0), SizeBytes: SizeBytes(0), int: 0, float: 0.0,
+}  # fmt: skip
+PORT_MAX: Final = 65535
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +88,13 @@ class ConfigOption(Generic[T]):
         least = self._least()
         # Not `<`, which a number that is none passes.
         if least is not None and not value >= least and value not in (*self.off, self.default):
-            others = "".join(f" or {_shown(one)}" for one in self.off)
-            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}{others}")
+            others = "".join(f" or {default_text(one)}" for one in self.off)
+            raise ConfigurationError(
+                self.key, raw, f"it must be at least {default_text(least)}{others}"
+            )
         most: Any = self.most
         if most is not None and value > most:
-            raise ConfigurationError(self.key, raw, f"it must be at most {_shown(most)}")
+            raise ConfigurationError(self.key, raw, f"it must be at most {default_text(most)}")
         return cast(T, value)
 
     def _word(self, text: str) -> str:
@@ -90,11 +110,6 @@ class ConfigOption(Generic[T]):
             return self.least
         zero = _ZEROS.get(self.value_type)
         return zero if zero is None or self.default is None else min(zero, cast(Any, self.default))
-
-
-_ZEROS: Final[dict[type, Any]] = {
-    timedelta: timedelta(0), SizeBytes: SizeBytes(0), int: 0, float: 0.0,
-}  # fmt: skip
 
 
 def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:
@@ -188,19 +203,6 @@ class Settings(Mapping[str, str]):
         return f"Settings({shown_settings(self._raw)!r})"
 
 
-_DURATION_UNITS_MS: Final = {
-    "": 1.0, "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "milli": 1.0, "millis": 1.0, "millisecond": 1.0,
-    "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3, "second": 1e3, "seconds": 1e3, "m": 6e4, "min": 6e4,
-    "minute": 6e4, "minutes": 6e4, "h": 3.6e6, "hour": 3.6e6, "hours": 3.6e6, "d": 8.64e7, "day": 8.64e7,
-    "days": 8.64e7,
-}  # fmt: skip
-_SIZE_UNITS: Final = {
-    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30,
-    "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
-}  # fmt: skip
-_QUANTITY: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
-
-
 def parse_duration_ms(key: str, raw: object) -> float:
     """Milliseconds of a duration text; ConfigurationError names `key`."""
     if isinstance(raw, timedelta):
@@ -218,15 +220,6 @@ def _quantity(key: str, text: str, units: Mapping[str, float], wanted: str) -> f
 def _spelling(word: str) -> str:
     """Write a word as all its spellings come to."""
     return word.strip().upper().replace("-", "_")
-
-
-def _shown(value: object) -> str:
-    """Write a bound as a setting would say it."""
-    if isinstance(value, timedelta):
-        return f"{value / timedelta(milliseconds=1):g} ms"
-    if isinstance(value, SizeBytes) and value >= 1 << 20 and value % (1 << 20) == 0:
-        return f"{value >> 20} mb"
-    return str(value)
 
 
 def _parse(key: str, value_type: type[Any], raw: object) -> object:
@@ -247,11 +240,6 @@ def _parse(key: str, value_type: type[Any], raw: object) -> object:
         return value_type(raw)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(key, raw, f"this is not of type {value_type.__name__}") from error
-
-
-_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
-_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
-_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
 
 
 def type_text(option: ConfigOption[Any]) -> str:
@@ -283,12 +271,23 @@ def _with_unit(value: int, units: tuple[tuple[int, str], ...], smallest: str) ->
     return f"{value} {smallest}"
 
 
-_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
-
-
 def bytes_text(size_bytes: int) -> str:
     """Bytes in the unit that people would choose."""
     value, unit = float(size_bytes), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def parse_ports(key: str, text: str) -> Iterator[int]:
+    """Ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
+    ranges: list[range] = []
+    for part in text.split(","):
+        first, separator, last = part.strip().partition("-")
+        try:
+            ranges.append(range(int(first), int(last if separator else first) + 1))
+        except ValueError:
+            raise ConfigurationError(key, text, "this is not a port, range or list") from None
+        if not ranges[-1] or ranges[-1][0] < 0 or ranges[-1][-1] > PORT_MAX:
+            raise ConfigurationError(key, text, "ports lie between 0 and 65535")
+    return (port for ports in ranges for port in ports)

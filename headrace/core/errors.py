@@ -19,7 +19,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
 +- JobCancelledError             the job was cancelled while its result was awaited
-|  +- api.client.left_behind: JobLeftBehindError  the program ended before it
+|  +- api.client.program_end: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
 +- RemoteError                   of another process, and of no class that is known here
 +- HostError                     Spark cannot host us, or something that we need is not there
@@ -52,10 +52,10 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError
-+- state.snapshots: StateNotStorableError
++- state.backend: StateNotStorableError
 +- cluster.job_master.checkpointing.protocol.plan: CheckpointRefusedError
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
-+- cluster.job_master.coordinators.collect: CollectBufferExceededError
++- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.shuffle.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
@@ -69,7 +69,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
-+- api.client.completable_future: ClusterClosedError
++- api.client.job_client: ClusterClosedError
 +- api.client.job_state: NoCommittedStateError
 
 Exceptions that decoders raise for bytes that hold no value of their type, however they are damaged.
@@ -86,7 +86,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.private_values import shown_uri, shown_value
+from headrace.core.redaction import shown_uri, shown_value
 
 
 class ErrorDomain(enum.Enum):

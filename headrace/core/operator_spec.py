@@ -1,8 +1,7 @@
-"""OperatorSpec: the contents of a graph node: a name for the operator, and the parts it is made of.
+"""OperatorSpec and OperatorTypes: the contents of a graph node, from which a worker makes the operator.
 
-OperatorTypes: the types at the borders of one operator, shipped beside its function.
-
-How an operator is found by what people call it: the same in a running job and in a snapshot.
+An OperatorSpec names the operator and holds its parts; OperatorTypes holds the types of its inputs and outputs and is
+shipped with it. `operators_called` finds operators by uid, id or name, in a running job as in a snapshot.
 """
 
 from collections.abc import Mapping, Sequence

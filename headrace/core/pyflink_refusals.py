@@ -1,12 +1,11 @@
-"""Names that PyFlink had in its 1.x releases: importable, and refused where a program uses them.
+"""Refusals of PyFlink's names that mean nothing here: each can be imported, and raises ProgramError when it is used.
 
-Names of PyFlink's that mean something with a JVM alone: importable, and refused where a program uses them.
-
-Flink's Table API and SQL, which are not here: their names are refused in one sentence when they are imported.
+Some stand for Java code, some were removed in Flink 2, and some belong to the Table API and SQL. The error says what to
+use instead.
 """
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from headrace.core.errors import ProgramError
 
@@ -89,3 +88,9 @@ def refuse_name(name: str) -> NoReturn:
         "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
         "in with from_dataframe"
     )
+
+
+LocalTimeTypeInfo: Final = jvm_only(
+    "LocalTimeTypeInfo", "use Types.SQL_DATE(), Types.SQL_TIME() or Types.SQL_TIMESTAMP()"
+)
+ExternalTypeInfo: Final = jvm_only("ExternalTypeInfo", "use the type that it would wrap")

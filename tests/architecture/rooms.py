@@ -73,7 +73,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("dataframes",),
     ),
     "api": (
-        ("transformations", "dataframe_bridges"),
+        ("transformations",),
         ("executors+client+settings", "function_checks"),
         ("streams+columns+environment+stream_graph_generator",),
     ),

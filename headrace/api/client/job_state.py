@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.api.client.completable_future import CompletableFuture
+from headrace.api.client.job_client import CompletableFuture
 from headrace.api.client.live_state import LiveState, OperatorFigures, SubtaskRead
 from headrace.checkpoint.errors import SnapshotSubsumedError, StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable

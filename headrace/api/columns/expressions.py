@@ -10,7 +10,7 @@ is null. An operator means what it means on a Python row, so that a filter may b
   zero as divisor fails the job, a floating one gives NaN;
 - `**` of integers is an integer and fails for a negative exponent: cast to floating first.
 
-Arrow's compute functions by name, and the divisions of Python, made of them.
+An expression also carries a condition on single columns that it implies, so that a source may skip rows by it.
 """
 
 import re
@@ -20,16 +20,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.api.columns.filter_push_down import (
-    implied_by_both,
-    implied_by_comparison,
-    implied_by_either,
-    implied_by_membership,
-)
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from headrace.functions.column_conditions import ColumnCondition
+from headrace.functions.column_conditions import VALUE_TYPES, And, ColumnCondition, Comparison, Or
 
 
 def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
@@ -129,7 +123,7 @@ class Expression:
             found = call_arrow("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
         return Expression(
             call_arrow("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
-            implied=implied_by_membership(self._column, known),
+            implied=_implied_by_membership(self._column, known),
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
@@ -224,37 +218,37 @@ class Expression:
         return Expression(call_arrow("negate_checked", self._arrow))
 
     def __eq__(self, other: object) -> "Expression":  # type: ignore[override]
-        implied = implied_by_comparison(self._column, "==", other)
+        implied = _implied_by_comparison(self._column, "==", other)
         return Expression(self._arrow == _arrow_of(other), implied=implied)
 
     def __ne__(self, other: object) -> "Expression":  # type: ignore[override]
         return Expression(self._arrow != _arrow_of(other))
 
     def __lt__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, "<", other)
+        implied = _implied_by_comparison(self._column, "<", other)
         return Expression(self._arrow < _arrow_of(other), implied=implied)
 
     def __le__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, "<=", other)
+        implied = _implied_by_comparison(self._column, "<=", other)
         return Expression(self._arrow <= _arrow_of(other), implied=implied)
 
     def __gt__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, ">", other)
+        implied = _implied_by_comparison(self._column, ">", other)
         return Expression(self._arrow > _arrow_of(other), implied=implied)
 
     def __ge__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, ">=", other)
+        implied = _implied_by_comparison(self._column, ">=", other)
         return Expression(self._arrow >= _arrow_of(other), implied=implied)
 
     def __and__(self, other: Any) -> "Expression":
-        implied = implied_by_both(self._implied, as_expression(other).implied)
+        implied = _implied_by_both(self._implied, as_expression(other).implied)
         return Expression(self._arrow & _arrow_of(other), implied=implied)
 
     def __rand__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) & self._arrow)
 
     def __or__(self, other: Any) -> "Expression":
-        implied = implied_by_either(self._implied, as_expression(other).implied)
+        implied = _implied_by_either(self._implied, as_expression(other).implied)
         return Expression(self._arrow | _arrow_of(other), implied=implied)
 
     def __ror__(self, other: Any) -> "Expression":
@@ -417,3 +411,31 @@ def _case(branches: tuple[tuple[Expression, Any], ...], default: Any) -> Any:
         is_true = call_arrow("coalesce", _arrow_of(condition), pc.scalar(False))
         chosen = call_arrow("if_else", is_true, _arrow_of(value), chosen)
     return chosen
+
+
+def _implied_by_comparison(column: str | None, operator: str, value: Any) -> ColumnCondition | None:
+    """Return the comparison of a column (None: of something else) with a value, which may be no plain one."""
+    if column is None or not isinstance(value, VALUE_TYPES):
+        return None
+    return Comparison(column, operator, value)
+
+
+def _implied_by_membership(column: str | None, values: Collection[Any]) -> ColumnCondition | None:
+    """Return that a column is equal to one of `values`, among which there is no None."""
+    equal = [_implied_by_comparison(column, "==", value) for value in values]
+    known = tuple(one for one in equal if one is not None)
+    return Or(known) if len(known) == len(equal) else None
+
+
+def _implied_by_both(
+    one: ColumnCondition | None, other: ColumnCondition | None
+) -> ColumnCondition | None:
+    """Return what is known to hold where two conditions do, of which one may not be known."""
+    return And((one, other)) if one is not None and other is not None else one or other
+
+
+def _implied_by_either(
+    one: ColumnCondition | None, other: ColumnCondition | None
+) -> ColumnCondition | None:
+    """Return what is known to hold where one of two conditions does: nothing where one is not known."""
+    return Or((one, other)) if one is not None and other is not None else None

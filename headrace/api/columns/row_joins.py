@@ -3,9 +3,8 @@
 from typing import Any
 
 from headrace.api.columns.expressions import columns_of
-from headrace.api.streams.data_stream import DataStream
+from headrace.api.streams.data_stream import DataStream, require_one_environment
 from headrace.api.streams.keyed_stream import KeyedStream
-from headrace.api.streams.united_streams import require_one_environment
 from headrace.api.streams.window_settings import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec

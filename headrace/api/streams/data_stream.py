@@ -1,9 +1,6 @@
-"""DataStream: a stream of records, and what can be done with it.
+"""DataStream: a stream of records, and its transformations, each of which returns a new stream.
 
-Every transformation returns a new stream. Start here, then read `keyed_stream`, `connected_streams` and
-`windowed_stream`.
-
-DataStreamSink: the end of a pipeline.
+DataStreamSink is the end of a pipeline. Read on in `keyed_stream`, `connected_streams` and `windowed_stream`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +15,7 @@ from headrace.api.columns.expressions import (
     check_predicate,
     selected_type,
 )
-from headrace.api.function_checks import (
-    check_function,
-    resolve_type,
-)
+from headrace.api.function_checks import call_site, check_function, resolve_type
 from headrace.api.streams.stream_properties import (
     OperatorProperties,
     PhysicalPartitioning,
@@ -35,6 +29,8 @@ from headrace.api.transformations import (
     batch_type_of,
     is_bounded,
     operator_behind,
+    united,
+    upstreams_of,
 )
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
@@ -48,7 +44,7 @@ from headrace.functions.record import (
     KeySelector,
     MapFunction,
 )
-from headrace.functions.sink import Sink
+from headrace.functions.sink import Sink, SupportsPreprocessing
 from headrace.functions.specs.operator_specs import (
     FilterExpressionSpec,
     FilterSpec,
@@ -70,9 +66,12 @@ from headrace.graph.stream_graph import NodeRole, Partitioning
 if TYPE_CHECKING:
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.settings.execution_config import ExecutionConfig
-    from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
     from headrace.api.streams.cached_streams import CachedDataStream
-    from headrace.api.streams.connected_streams import ConnectedStreams
+    from headrace.api.streams.connected_streams import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        ConnectedStreams,
+    )
     from headrace.api.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from headrace.api.streams.keyed_stream import KeyedStream
     from headrace.api.streams.windowed_stream import AllWindowedStream
@@ -234,10 +233,22 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         return key_stream(self, key_selector, columns, options)
 
     def union(self, *streams: "DataStream") -> "DataStream":
-        """Merge with streams of the same type; with itself a stream gives every record twice."""
-        from headrace.api.streams.united_streams import unite
+        """Merge with streams of the same type; with itself a stream gives every record twice.
 
-        return unite(self, streams)
+        ProgramError unless all have one type and one environment.
+        """
+        for other in streams:
+            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"union needs DataStreams, not {other!r}")
+            if other.get_type() != self.get_type():
+                raise ProgramError(
+                    f"union needs streams of one type, but these are of {self.get_type()} and {other.get_type()}"
+                )
+        require_one_environment("union", self, *streams)
+        inputs = [one.without_keys() for one in (self, *streams)]
+        if len(inputs) == 1:
+            return inputs[0]
+        return DataStream(self._environment, united([one.transformation for one in inputs]))
 
     @overload
     def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
@@ -247,8 +258,11 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         self, ds: "DataStream | BroadcastStream"
     ) -> "ConnectedStreams | BroadcastConnectedStream":
         """Pair with a stream of any type, to share one operator and its state; or with a BroadcastStream."""
-        from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
-        from headrace.api.streams.connected_streams import ConnectedStreams
+        from headrace.api.streams.connected_streams import (
+            BroadcastConnectedStream,
+            BroadcastStream,
+            ConnectedStreams,
+        )
 
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -286,7 +300,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> "DataStream | BroadcastStream":
         """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
-        from headrace.api.streams.broadcast_streams import BroadcastStream
+        from headrace.api.streams.connected_streams import BroadcastStream
 
         if broadcast_state_descriptor is not None:
             descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
@@ -320,9 +334,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         """End in a connector's Sink."""
         if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sink_to needs a Sink, not {sink!r}")
-        from headrace.api.streams.united_streams import sink_input
-
-        return sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
+        return _sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
 
     def add_sink(self, sink_func: Sink) -> DataStreamSink:
         """Older name of `sink_to`, for the sinks that PyFlink still gives to it, such as JdbcSink."""
@@ -394,3 +406,38 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         operator = operator_behind(self.transformation)
         made_by = "" if operator is None else f"'{operator.name}', "
         return f"{type(self).__name__}({made_by}{self.get_type()})"
+
+
+def require_one_environment(method: str, *streams: DataStream) -> None:
+    """Raise ProgramError, which says where the streams were made, if they belong to different environments.
+
+    `method` combines them. Each environment numbers its operators, so that the numbers of two would collide.
+    """
+    first, *others = streams
+    for other in others:
+        if other.get_execution_environment() is not first.get_execution_environment():
+            raise ProgramError(
+                f"{method} needs streams of one environment, but {_made_at(first)} and {_made_at(other)} belong to "
+                "two: make both streams from one get_execution_environment()"
+            )
+
+
+def _made_at(stream: DataStream) -> str:
+    operator = next(upstreams_of(stream.transformation)).operator
+    return f"the stream of '{operator.name}' ({operator.location})"
+
+
+def _sink_input(stream: DataStream, sink: Sink) -> DataStream:
+    """Return what the sink writes; ProgramError, with the stream's operator, where it cannot write such records."""
+    transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+    written = stream if transformer is None else transformer.apply(stream)
+    if not isinstance(written, DataStream):
+        raise TypeError(f"{transformer!r} must give a DataStream to {sink!r}, not {written!r}")
+    written = written.without_keys()
+    try:
+        sink.check_input(written.get_type())
+    except ProgramError as error:
+        made_by = operator_behind(written.transformation)
+        source = "a union" if made_by is None else f"operator '{made_by.name}'"
+        raise ProgramError(f"{error} (the stream of {source}, {call_site()})") from None
+    return written

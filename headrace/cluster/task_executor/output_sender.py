@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HeadraceError
-from headrace.core.process.event_loop_thread import EventLoopThread
-from headrace.core.threads import start_thread
+from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.messages import WorkerOutputGateway
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from headrace.core.process.event_loop_thread import EventLoopThread
-from headrace.core.threads import spawn
+from headrace.core.threads import EventLoopThread, spawn
 
 
 class AsyncCall:

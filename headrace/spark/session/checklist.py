@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HostError
-from headrace.core.private_values import PRIVATE_KEYS
+from headrace.core.redaction import PRIVATE_KEYS
 from headrace.spark.session.authentication import (
     AUTHENTICATION,
     REDACTION,

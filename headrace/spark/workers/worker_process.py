@@ -19,7 +19,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
-from headrace.core.private_values import DiscreetFormatter
+from headrace.core.redaction import DiscreetFormatter
 
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Where Spark names the scratch directories of an executor, separated by commas."""

@@ -5,8 +5,8 @@ import pytest
 from headrace import Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.number_sequence.source import NumberSequenceSource
-from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ProgramError
+from headrace.core.operator_events import ALIGNED_COORDINATOR
 from tests.unit.api.recording import RecordingExecutor, operators, spec_of
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()

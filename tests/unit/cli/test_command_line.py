@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.api import executors
-from headrace.api.client.left_behind import JobLeftBehindError
+from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import cli, main
 from headrace.cli.run import run, run_settings

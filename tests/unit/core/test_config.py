@@ -102,7 +102,7 @@ def test_a_value_below_the_least_is_refused() -> None:
     [
         ("test.interval", "-5", "0 ms"),
         ("test.old-interval", "-1 s", "0 ms"),
-        ("test.size", "-1b", "0"),
+        ("test.size", "-1b", "0 bytes"),
         ("test.count", "-2", "-1"),
         ("test.share", "-0.1", "0.0"),
         ("test.share", "nan", "0.0"),

@@ -21,9 +21,9 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import (
 from headrace.cluster.job_master.coordinators.source_coordinator import create_source_coordinator
 from headrace.cluster.job_master.coordinators.watermark_alignment import AlignedCoordinators
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
+from headrace.core.operator_events import ALIGNED_COORDINATOR
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.source import SPLIT_COORDINATOR
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex

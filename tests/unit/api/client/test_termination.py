@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.api.client.left_behind import (
+from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
     end_in_order_when_terminated,

@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from headrace.api.client import left_behind
+from headrace.api.client import program_end
 from headrace.api.environment import StreamExecutionEnvironment
 from tests.unit.api.recording import RecordingExecutor
 
 
 @pytest.fixture(autouse=True)
 def new_program() -> None:
-    left_behind.program_begins()
+    program_end.program_begins()
 
 
 def test_a_job_without_a_sink_is_told_that_its_results_go_nowhere(
@@ -38,7 +38,7 @@ def test_a_plain_python_program_is_told_at_its_exit_of_the_sink_that_it_never_ra
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     at_exit: list[object] = []
-    monkeypatch.setattr(left_behind.atexit, "register", at_exit.append)
+    monkeypatch.setattr(program_end.atexit, "register", at_exit.append)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection([1]).print()
     (log_unexecuted,) = set(at_exit)

@@ -65,7 +65,9 @@ def test_setters_of_features_that_are_not_there_accept_only_the_default(
     assert env.is_changelog_state_backend_enabled() is False
     with pytest.raises(ConfigurationError, match=r"use task\.cancellation\.timeout"):
         config.set_task_cancellation_interval(5)
-    with pytest.raises(ConfigurationError, match=r"use execution\.checkpointing\.unaligned\.enabled"):
+    with pytest.raises(
+        ConfigurationError, match=r"use execution\.checkpointing\.unaligned\.enabled"
+    ):
         checkpoints.set_force_unaligned_checkpoints()
     assert not checkpoints.set_force_unaligned_checkpoints(False).is_force_unaligned_checkpoints()
     assert config.set_use_snapshot_compression(True).is_use_snapshot_compression()

@@ -10,9 +10,8 @@ from headrace.cluster.output_receiver import OutputReceiver
 from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import run_in_thread
+from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.rpc.loopback import LoopbackNetwork
 
 

@@ -12,9 +12,9 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import cut, mark_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
+from headrace.core.operator_events import cut, mark_of
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults

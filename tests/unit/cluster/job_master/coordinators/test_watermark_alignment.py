@@ -12,7 +12,10 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import Coordi
 from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import (
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
+from headrace.core.operator_events import (
     ALIGNED_COORDINATOR,
     AlignedSource,
     ReaderProgress,
@@ -23,9 +26,6 @@ from headrace.core.coordinator_events import (
     encode_alignment_event,
     wrap_own_event,
 )
-from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.graph.job_graph import JobVertex
 from tests.unit.cluster.cluster_samples import attempt, job_graph, vertex, vertex_id
