@@ -72,8 +72,8 @@ _DATAFRAME_BRIDGES: Final = "headrace.dataframe_bridges"
 """Entry points of libraries whose DataFrames become sources."""
 
 _FORGOTTEN: Final = (
-    "The last execute() started no job and has forgotten the sinks made before it, as every execute() does: attach "
-    "them anew. Streams may be used again."
+    "The last execute() started no job, and like every execute() it removed the sinks from the environment: add the "
+    "sinks again before the next execute()."
 )
 
 
@@ -153,7 +153,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             raise no_jvm("create_input", NO_INPUT_FORMATS)
         if input_format.boundedness is not Boundedness.BOUNDED:
             raise ProgramError(
-                "create_input reads to an end: give an endless source to from_source"
+                "create_input needs a bounded source: pass an unbounded one to from_source"
             )
         no_watermarks = WatermarkStrategy.no_watermarks()
         return self.from_source(input_format, no_watermarks, "Custom Source", type_info)
@@ -451,7 +451,7 @@ def _tell_of_no_sink(graph: StreamGraph) -> None:
     ):
         last = graph.nodes[-1]
         _LOG.warning(
-            "job '%s' has no sink: what '%s' (%s) makes goes nowhere; print() shows it, sink_to(...) keeps it",
+            "job '%s' has no sink: the results of '%s' (%s) are discarded; add print() or sink_to(...)",
             graph.job_name,
             last.name,
             last.location,

@@ -35,13 +35,13 @@ def check_collection(collection: object) -> None:
     """
     if isinstance(collection, Mapping):
         raise TypeError(
-            f"from_collection would stream the keys of {_described(collection)}: give it list(d.items()), or list(d) "
-            "for the keys"
+            f"from_collection would read the keys of {_described(collection)}: pass list(d.items()), or list(d) for "
+            "the keys"
         )
     if hasattr(collection, "columns") and not isinstance(collection, Sequence):
         raise TypeError(
-            f"from_collection would not stream the rows of {_described(collection)}: use env.from_dataframe, which "
-            "takes a DataFrame of Spark's (spark.createDataFrame(df) makes one of pandas'), or give it a list of rows"
+            f"from_collection would not read the rows of {_described(collection)}: pass a Spark DataFrame to "
+            "env.from_dataframe (spark.createDataFrame(df) converts a pandas one), or pass a list of rows"
         )
     if not isinstance(collection, Iterable):
         raise TypeError(
@@ -171,7 +171,7 @@ def guarded_spec(
             "on_failure is for map, flat_map, filter and process"
         )
     if isinstance(spec.function, GuardedFunction | GuardedKeyedFunction):
-        raise ProgramError(f"operator '{operator_name}' has an on_failure already")
+        raise ProgramError(f"operator '{operator_name}' already has an on_failure policy")
     if is_keyed:
         return KeyedProcessSpec(GuardedKeyedFunction(spec.function, method, tag))
     return ProcessSpec(GuardedFunction(spec.function, method, tag))

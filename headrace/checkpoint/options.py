@@ -76,27 +76,28 @@ MODE: Final = ConfigOption(
 )  # fmt: skip
 TIMEOUT: Final = ConfigOption(
     _P + "timeout", timedelta, timedelta(minutes=10),
-    "Time after which a checkpoint is given up, at least 10 ms.", least=LEAST_INTERVAL,
+    "Time after which a checkpoint that is not complete is aborted, at least 10 ms.", least=LEAST_INTERVAL,
 )  # fmt: skip
 MIN_PAUSE: Final = ConfigOption(
-    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of one and the next.",
+    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of a checkpoint and the start of the next.",
 )  # fmt: skip
 MAX_CONCURRENT: Final = ConfigOption(
-    _P + "max-concurrent-checkpoints", int, 1, "How many may be under way.",
+    _P + "max-concurrent-checkpoints", int, 1, "How many checkpoints may be in progress at the same time.",
 )  # fmt: skip
 TOLERABLE_FAILURES: Final = ConfigOption(
     _P + "tolerable-failed-checkpoints", int, 0,
-    "Failed checkpoints in a row that the job survives.",
+    "Failed checkpoints in a row that a job tolerates; one more fails it.",
 )  # fmt: skip
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
-    "What becomes of the last checkpoints of a job that ends: RETAIN_ON_CANCELLATION keeps those of a cancelled job, "
+    "Which checkpoints are kept when a job ends: RETAIN_ON_CANCELLATION keeps those of a cancelled job, "
     "the other two delete them. Those of a job that FAILED, or whose driver ended, are always kept, those of one that "
     "FINISHED never.",
     choices=tuple(ExternalizedCheckpointRetention.__members__),
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
+    _P + "unaligned.enabled", bool, False,
+    "Whether checkpoints may be unaligned: barriers overtake records in flight, which become part of the checkpoint.",
     deprecated_keys=(_P + "unaligned",),
 )  # fmt: skip
 FORCE_UNALIGNED: Final = ConfigOption(
@@ -107,7 +108,7 @@ FORCE_UNALIGNED: Final = ConfigOption(
 )  # fmt: skip
 ALIGNED_TIMEOUT: Final = ConfigOption(
     _P + "aligned-checkpoint-timeout", timedelta, timedelta(0),
-    "Aligned at first, unaligned after this time.",
+    "Time for which an unaligned checkpoint waits as an aligned one before its barriers overtake records; 0: none.",
     deprecated_keys=(_P + "alignment-timeout",),
 )  # fmt: skip
 INTERRUPTIBLE_TIMERS: Final = ConfigOption(
@@ -116,17 +117,17 @@ INTERRUPTIBLE_TIMERS: Final = ConfigOption(
 )  # fmt: skip
 AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
-    "Whether checkpoints go on when some tasks have finished. If not, tasks finish without a last one: what sinks have "
-    "prepared since the one before is not committed.",
+    "Whether checkpoints continue after some tasks have finished. If not, tasks finish without a final checkpoint, and "
+    "output that sinks prepared since the last one is not committed.",
     deprecated_keys=(_P + "checkpoints-after-tasks-finish.enabled",),
 )  # fmt: skip
 INTERVAL_DURING_BACKLOG: Final = ConfigOption(
     _P + "interval-during-backlog", timedelta, timedelta(milliseconds=-1),
-    "Time between checkpoints while a source works off a backlog; 0: none meanwhile; unset: as ever.",
+    "Time between checkpoints while a source reads a backlog; 0: no checkpoints then; unset: the usual interval.",
 )  # fmt: skip
 INCREMENTAL: Final = ConfigOption(
     _P + "incremental", bool, False,
-    "Whether a checkpoint refers to files of older ones, where the state backend can.",
+    "Whether a checkpoint reuses files of earlier ones, where the state backend can.",
     deprecated_keys=("state.backend.incremental",),
 )  # fmt: skip
 
@@ -143,7 +144,7 @@ CHECKPOINT_DIRECTORY: Final = ConfigOption(
     deprecated_keys=("state.checkpoints.dir",),
 )  # fmt: skip
 SAVEPOINT_DIRECTORY: Final = ConfigOption(
-    _P + "savepoint-dir", str, "", "Where savepoints go that are asked for without a path.",
+    _P + "savepoint-dir", str, "", "Folder of savepoints that are requested without a path.",
     deprecated_keys=("state.savepoints.dir",),
 )  # fmt: skip
 CREATE_SUBDIR: Final = ConfigOption(
@@ -176,21 +177,22 @@ LOCAL_BACKUP: Final = ConfigOption(
 )  # fmt: skip
 LOCAL_BACKUP_SIZE: Final = ConfigOption(
     "headrace.checkpoint.local-backup-size", SizeBytes, SizeBytes(4 << 30),
-    "How many bytes of such copies a TaskManager keeps.",
+    "Bytes of such copies that a TaskManager keeps at most.",
 )  # fmt: skip
 RECOVERY_FROM_LOCAL: Final = ConfigOption(
     _R + "from-local", bool, False,
-    "Whether a restore looks for such copies before it reads from the checkpoint storage.",
+    "Whether a restore reads such copies where they exist, instead of the checkpoint storage.",
 )  # fmt: skip
 RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
-    "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",
+    "Whether the snapshot that a job starts from belongs to the job from then on, which deletes it when it is not "
+    "needed any longer (CLAIM), or is left alone (NO_CLAIM).",
     deprecated_keys=("execution.savepoint-restore-mode",),
     choices=tuple(ClaimMode.__members__),
 )  # fmt: skip
 IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     _R + "ignore-unclaimed-state", bool, False,
-    "Whether state of operators that the job does not have is left behind instead of refused.",
+    "Whether a job starts although the snapshot has state of operators that the job lacks: that state is ignored.",
     deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
 )  # fmt: skip
 WITHOUT_CHANNEL_STATE: Final = ConfigOption(
@@ -200,8 +202,8 @@ WITHOUT_CHANNEL_STATE: Final = ConfigOption(
 )  # fmt: skip
 FORK: Final = ConfigOption(
     "headrace.state-recovery.fork", bool, False,
-    "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
-    "the other what was prepared for sinks and not yet committed.",
+    "Whether the job that made the snapshot goes on by itself: this job is then another one with the same state, and "
+    "leaves output that was prepared but not committed to the other.",
 )  # fmt: skip
 SHARED_FILES: Final = ConfigOption(
     "headrace.security.shared-files", bool, False,
@@ -287,7 +289,7 @@ def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E
         return enum_class[text.upper().replace("-", "_")]
     except KeyError:
         names = ", ".join(member.name for member in enum_class)
-        raise ConfigurationError(option.key, text, f"known are {names}") from None
+        raise ConfigurationError(option.key, text, f"it must be one of {names}") from None
 
 
 def storage_kind(settings: Settings) -> CheckpointStorageKind:

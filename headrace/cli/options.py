@@ -1,8 +1,6 @@
-"""`headrace options`: the settings that `-D` and a program's Configuration take.
+"""`headrace options`: lists the settings that `-D` and a program's Configuration take.
 
-Settings given on the command line are checked before anything starts: a typo must not be silent.
-
-KeyValue: how a setting is written on the command line.
+Settings on the command line (`KeyValue`) are checked before anything starts, so that a typo is an error.
 """
 
 import contextlib
@@ -68,14 +66,14 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 _HELP: Final = """\
 List the settings that -D takes.
 
-Each is shown with its type, default and meaning. With WORDS, those whose key or meaning has every word. Settings of
-Spark (spark.…) go to Spark and are not listed.
+Each is shown with its type, default and meaning. With WORDS, only those whose key or meaning contains every word.
+Settings of Spark (spark.…) go to Spark and are not listed.
 
 \b
 Try it:
   headrace options                       all
-  headrace options checkpointing         those about checkpoints
-  headrace options restart delay         those that have both words
+  headrace options checkpointing         those about checkpointing
+  headrace options restart delay         those with both words
 """
 _WIDTH: Final = 100
 

@@ -99,22 +99,22 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
 def verification_lines(verification: Verification) -> list[str]:
     """Return the lines that report the result of a verification."""
     if verification.is_sound:
-        return ["every file is as it was written"]
+        return ["every file is unchanged"]
     return [
         *(f"{one.place}: {one.reason}" for one in verification.damaged),
-        *(f"{place}: not looked at" for place in verification.unverified),
+        *(f"{place}: not read" for place in verification.unverified),
     ]
 
 
 def verified_line(snapshot: InspectedSnapshot) -> str:
-    """That a snapshot is whole, and how much was read to know it."""
+    """Return the line that reports a snapshot as whole, with the amount that was read."""
     metadata = snapshot.metadata
     assert metadata is not None, "what cannot be read is not verified"
     file_count = len({file.uri for file in metadata.files()})
     return (
         f"{_kind(metadata)} {metadata.checkpoint_id} of job '{metadata.job_name}' is whole: "
         f"{bytes_text(metadata.size_bytes)} of {len(metadata.operators)} operator(s) in {file_count} file(s) and in "
-        "the metadata itself are as they were written"
+        "the metadata itself are unchanged"
     )
 
 

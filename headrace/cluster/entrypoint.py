@@ -148,7 +148,7 @@ class Cluster:
             try:
                 await part.close()
             except Exception:
-                _LOG.exception("%r did not end in order", part)
+                _LOG.exception("%r failed while it was closed", part)
 
     def failed(self, error: BaseException) -> None:
         """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""

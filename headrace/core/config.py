@@ -102,7 +102,7 @@ class ConfigOption(Generic[T]):
         for word in (*self.choices, *self.synonyms, str(self.default)):
             if _spelling(word) == _spelling(text):
                 return word
-        raise ConfigurationError(self.key, text, f"known are {', '.join(self.choices)}")
+        raise ConfigurationError(self.key, text, f"it must be one of {', '.join(self.choices)}")
 
     def _least(self) -> Any:
         """Return the bound that is set, or that of the type; None where nothing obeys the option or no order is."""
@@ -230,11 +230,11 @@ def _parse(key: str, value_type: type[Any], raw: object) -> object:
             wanted = "a size such as '32kb' or '10mb'"
             return SizeBytes(_quantity(key, str(raw), _SIZE_UNITS, wanted))
     except OverflowError as error:
-        raise ConfigurationError(key, raw, "this is more than there can be") from error
+        raise ConfigurationError(key, raw, "this is too large") from error
     if value_type is bool:
         text = str(raw).strip().lower()
         if text not in ("true", "false"):
-            raise ConfigurationError(key, raw, "this is neither true nor false")
+            raise ConfigurationError(key, raw, "it must be true or false")
         return text == "true"
     try:
         return value_type(raw)
@@ -287,7 +287,9 @@ def parse_ports(key: str, text: str) -> Iterator[int]:
         try:
             ranges.append(range(int(first), int(last if separator else first) + 1))
         except ValueError:
-            raise ConfigurationError(key, text, "this is not a port, range or list") from None
+            raise ConfigurationError(
+                key, text, "it must be a port, a range or a list of both"
+            ) from None
         if not ranges[-1] or ranges[-1][0] < 0 or ranges[-1][-1] > PORT_MAX:
-            raise ConfigurationError(key, text, "ports lie between 0 and 65535")
+            raise ConfigurationError(key, text, "ports must be between 0 and 65535")
     return (port for ports in ranges for port in ports)

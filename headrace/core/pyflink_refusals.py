@@ -38,9 +38,7 @@ def jvm_only(name: str, instead: str) -> JvmOnlyType:
 
 def no_jvm(what: str, instead: str) -> ProgramError:
     """Return the error for a use of `what`."""
-    return ProgramError(
-        f"{what} stands for Java code of Flink's, and there is no JVM here that runs it: {instead}"
-    )
+    return ProgramError(f"{what} stands for Java code of Flink, which cannot run here: {instead}")
 
 
 class GoneType(JvmOnlyType):
@@ -74,9 +72,7 @@ def gone_method(name: str, instead: str) -> Callable[..., NoReturn]:
 
 def name_is_gone(what: str, instead: str) -> ProgramError:
     """Return the error for a use of `what`."""
-    return ProgramError(
-        f"{what} is of Flink 1.x and gone since Flink 2, which is followed here: {instead}"
-    )
+    return ProgramError(f"{what} belongs to Flink 1.x and was removed in Flink 2: {instead}")
 
 
 def refuse_name(name: str) -> NoReturn:
@@ -84,9 +80,9 @@ def refuse_name(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"there is no attribute '{name}'")
     raise ProgramError(
-        f"{name} belongs to Flink's Table API and SQL, which are not here: say it with streams (which have "
-        "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
-        "in with from_dataframe"
+        f"{name} belongs to Flink's Table API and SQL, which Headrace does not have: use streams, which have filters, "
+        "joins, windows and aggregates of columns, or run DataFrames and SQL in Spark and read the result with "
+        "from_dataframe"
     )
 
 

@@ -232,7 +232,7 @@ def _answer_of(outcome: SubtaskState | BaseException) -> SubtaskState:
 def _table_named(name: str) -> StateTable:
     table = LIVE_TABLES.get(name)
     if table is None:
-        raise UnknownStateError(f"running jobs show no table '{name}'", sorted(LIVE_TABLES))
+        raise UnknownStateError(f"a running job has no table '{name}'", sorted(LIVE_TABLES))
     return table
 
 
@@ -280,19 +280,19 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
     try:
         column = pa.table({"key": pa.array(list(keys))})
     except (pa.ArrowException, OverflowError) as error:
-        raise StateKeyMismatchError(state, f"they are of no one type ({error})") from None
+        raise StateKeyMismatchError(state, f"they are not all of one type ({error})") from None
     return stream_bytes(column.schema, [column])
 
 
 def _milliseconds(duration: timedelta) -> int:
     if duration <= timedelta(0):
-        raise ProgramError(f"time_limit is {duration}: a read needs some time, more than none")
+        raise ProgramError(f"time_limit is {duration}, and must be longer than 0")
     return max(1, round(duration.total_seconds() * 1000))
 
 
 def _row_count(limit: int) -> int:
     if limit < 0:
-        raise ProgramError(f"row_limit is {limit}: name how many rows of each subtask, 0 or more")
+        raise ProgramError(f"row_limit is {limit}, and must be 0 or more rows of each subtask")
     return limit
 
 

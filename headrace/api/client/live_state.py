@@ -297,7 +297,7 @@ def _lines(one: StateTotals) -> Iterator[str]:
         said += f", {one.expired_count / one.row_count:.0%} expired"
     if one.oldest_window_ms is not None:
         said += f", oldest window {one.oldest_window_ms}"
-    yield said + (", not all of it was looked at" if one.is_partial else "")
+    yield said + (", only part of it was read" if one.is_partial else "")
     keys = [f"{key['key']} {key['rows']} rows" for key in one.top_keys[:_SHOWN_KEYS]]
     if keys:
         yield f"    largest keys: {', '.join(keys)}"

@@ -51,7 +51,7 @@ def end_interrupted_job(client: JobClient, patience_s: float = PATIENCE_S) -> No
             return
         waited_for = unfinished_tasks(client.get_job_details().result(_ANSWER_S))
         if not waited_for:
-            _LOG.warning("the job is cancelled as soon as it has committed its output")
+            _LOG.warning("the job is cancelled; it ends once its output is committed")
             _ends_within(client, _COMMIT_S)
             return
         _LOG.warning(
@@ -244,7 +244,7 @@ def ignore_termination() -> Callable[[], None]:
 
 def _raise_once(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, _ends_already)
-    _LOG.warning("terminated: jobs are given up, and what they can go on from is kept")
+    _LOG.warning("terminated: the jobs end, and their last checkpoints are kept")
     raise Terminated
 
 

@@ -138,7 +138,7 @@ def aggregated_type(
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise ProgramError(
-            f"the column '{sorted(repeated)[0]}' of the aggregation would stand twice: name one with .alias('...')"
+            f"the aggregation would have two columns '{sorted(repeated)[0]}': rename one with .alias('...')"
         )
     return Types.ROW_NAMED(names, types)
 
@@ -162,7 +162,9 @@ def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
     if function in ("min", "max", "first", "last"):
         return type_info_of_arrow(arrow_type)
     if not is_number:
-        raise ProgramError(f"{aggregate!r}: the column is of type {arrow_type}, which is no number")
+        raise ProgramError(
+            f"{aggregate!r} needs a column of numbers, and this one is of type {arrow_type}"
+        )
     if function == "sum" and not pa.types.is_floating(arrow_type):
         return Types.LONG()
     return Types.DOUBLE()

@@ -261,8 +261,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the expression {self} has a value per row and no truth of its own: "
-            "use &, | and ~ instead of and, or and not, and brackets around comparisons"
+            f"the expression {self} has a value for each row and cannot be used as one true or false: "
+            "use &, | and ~ instead of and, or and not, with parentheses around comparisons"
         )
 
     def __repr__(self) -> str:
@@ -367,7 +367,7 @@ def columns_of(stream_type: TypeInformation, purpose: str) -> pa.Schema:
     if isinstance(stream_type, PickledBytesTypeInfo):
         raise ProgramError(
             f"{purpose} needs a stream with columns, but the type of this one is not declared: "
-            "pass output_type=Types.ROW_NAMED([...], [...]) to the operator before"
+            "pass output_type=Types.ROW_NAMED([...], [...]) to the operator before it"
         )
     return data_schema(stream_type)
 

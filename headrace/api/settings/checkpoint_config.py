@@ -196,9 +196,9 @@ def check_checkpoints(graph: JobGraph, settings: Settings) -> None:
     ]
     if committing and not settings.get_option(AFTER_TASKS_FINISH):
         _LOG.warning(
-            "%s is false: the tasks of job '%s' finish without a last checkpoint, so what %s wrote since the one "
-            "before will not be committed, although the job ends as FINISHED. Unset the setting, or end the job by "
-            "stop-with-savepoint",
+            "%s is false: the tasks of job '%s' finish without a final checkpoint, so that output of %s since the last "
+            "checkpoint will not be committed, although the job ends as FINISHED. Unset the setting, or end the job "
+            "with stop_with_savepoint()",
             AFTER_TASKS_FINISH.key,
             graph.name,
             " and ".join(f"'{name}'" for name in committing),

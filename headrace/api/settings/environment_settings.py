@@ -205,13 +205,13 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     def add_jars(self, *jars_path: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""
         raise ProgramError(
-            "add_jars: user code runs in Python here, Java archives have no place in it"
+            "add_jars: user code runs in Python here, which cannot load Java archives; leave the call out"
         )
 
     def add_classpaths(self, *classpaths: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""
         raise ProgramError(
-            "add_classpaths: user code runs in Python here, Java classes have no place in it"
+            "add_classpaths: user code runs in Python here, which cannot load Java classes; leave the call out"
         )
 
     def _parallelism_set(self) -> int | None:
@@ -222,6 +222,6 @@ class EnvironmentSettings(GoneEnvironmentMethods):
             raise ConfigurationError(
                 PARALLELISM.key,
                 parallelism,
-                "it must be at least 1, or -1 for as many as there are slots",
+                "it must be at least 1, or -1 for the number of slots",
             )
         return parallelism

@@ -73,14 +73,12 @@ class JvmExecutionSettings:
 _BACKEND: Final = "set state.backend.type to hashmap or rocksdb in a Configuration, or with -D"
 _STORAGE: Final = "set execution.checkpointing.dir in a Configuration, or with -D"
 _RESTARTS: Final = "set restart-strategy.type in a Configuration, or with -D"
-_TIME: Final = (
-    "leave it out: watermark strategies make event time, and windows say which time they go by"
-)
+_TIME: Final = "leave it out: watermark strategies define event time, and window assigners choose the kind of time"
 _KRYO: Final = "leave it out: records are Arrow columns or pickled, so declare types"
 _CLEANUP: Final = (
     "use set_externalized_checkpoint_retention with an ExternalizedCheckpointRetention"
 )
-_MODE: Final = "leave it out: batch exchanges are no setting of a streaming job"
+_MODE: Final = "leave it out: execution.batch-shuffle-mode sets the exchanges of a bounded job"
 
 TimeCharacteristic: Final = gone_class("TimeCharacteristic", _TIME)
 ExternalizedCheckpointCleanup: Final = gone_class("ExternalizedCheckpointCleanup", _CLEANUP)

@@ -72,15 +72,15 @@ class MemorySize:
 
 _LOG: Final = logging.getLogger(__name__)
 _TOLD: Final[set["SlotSharingGroup"]] = set()
-"""Groups whose resources were said not to be obeyed."""
+"""Groups of which a warning has said that their resources have no effect."""
 
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
     """A name and resources; equal where both are.
 
-    The name is obeyed: operators of different groups never share a slot. Resources are kept and shown, and said not to
-    be obeyed where a group that names some is used: all slots are alike here.
+    Operators of different groups never share a slot. Resources can be set and read, but have no effect, because all
+    slots are alike: a warning says so when a group with resources is used.
 
     Example:
         >>> group = SlotSharingGroup.builder("models").set_cpu_cores(2.0).set_task_heap_memory_mb(100).build()
@@ -189,14 +189,14 @@ SlotSharingGroup.Builder = SlotSharingGroupBuilder
 
 
 def name_of_group(group: "str | SlotSharingGroup") -> str:
-    """Return the name; say once of each group that its resources are not obeyed."""
+    """Return the name; warn once for each group with resources that they have no effect."""
     if not isinstance(group, SlotSharingGroup):
         return group
     if group.has_resources and group not in _TOLD:
         _TOLD.add(group)
         _LOG.warning(
-            "the resources of the slot sharing group '%s' are not obeyed: all slots are alike, and the taskmanager.* "
-            "settings say how much each has",
+            "the resources of the slot sharing group '%s' have no effect: all slots have the resources that the "
+            "taskmanager.* settings give them",
             group.name,
         )
     return group.name

@@ -64,8 +64,8 @@ class CachedDataStream(DataStream):
 
     def _operator(self) -> NoReturn:
         raise ProgramError(
-            "a cached stream is stored as it is, and has no side outputs: call this on the stream before cache(), or "
-            "on what follows it"
+            "a cached stream is stored unchanged and has no side outputs: call this on the stream before cache(), or "
+            "on a stream that follows it"
         )
 
 
@@ -79,13 +79,13 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
             producer = origin.input
         case _:
             raise ProgramError(
-                "cache() keeps what one operator gives: call it before rebalance(), broadcast() and the like, and on "
-                "each of several streams before union()"
+                "cache() stores the output of one operator: call it before rebalance(), broadcast() and the like, and "
+                "on each stream before union()"
             )
     if not is_bounded(origin):
         raise ProgramError(
-            f"cache() keeps the whole of a stream for later jobs, but a source behind '{producer.name}' has no end: "
-            "bound that source, or write the stream to a sink and let the next job read it from there"
+            f"cache() stores the whole stream for later jobs, but a source before '{producer.name}' has no end: "
+            "use a bounded source, or write the stream to a sink from which the next job reads"
         )
     environment = stream.get_execution_environment()
     operator = environment.add_operator(
@@ -134,7 +134,10 @@ class CachedStreams:
                 if info.is_complete
             }
         except (HeadraceError, TimeoutError) as error:
-            _LOG.warning("cached streams are made anew, as the cluster does not tell: %s", error)
+            _LOG.warning(
+                "cached streams are computed again, because the cluster did not list them: %s",
+                error,
+            )
         for cache in self._caches.values():
             there = [data_set for data_set in cache.made_by_jobs if data_set in stored]
             cache.stored = StoredStream(there[0], stored[there[0]]) if there else None
@@ -153,7 +156,7 @@ class CachedStreams:
                 # It ended too long ago to know how: what it made is listed, or is not there.
                 status = JobStatus.FINISHED
             except (HeadraceError, TimeoutError) as error:
-                _LOG.warning("the cluster does not tell how job %s goes on: %s", job_id, error)
+                _LOG.warning("the cluster did not report the status of job %s: %s", job_id, error)
                 return
             if status in (JobStatus.FAILED, JobStatus.CANCELED):
                 self.ended_without_result(job_id)
@@ -200,7 +203,7 @@ class CachedStreams:
                 return
         known = [str(each) for cache in self._caches.values() for each in cache.made_by_jobs]
         raise ValueError(
-            f"{data_set} is no data set of a cached stream of this environment; it has: "
+            f"{data_set} is not a cached stream of this environment; its cached streams are: "
             f"{', '.join(known) or 'none'}"
         )
 
@@ -227,5 +230,5 @@ class CachedStreams:
             except (HeadraceError, TimeoutError) as error:
                 self._undropped.append(data_set)
                 _LOG.warning(
-                    "the cluster was not told to drop the cached data set %s: %s", data_set, error
+                    "could not tell the cluster to delete the cached stream %s: %s", data_set, error
                 )

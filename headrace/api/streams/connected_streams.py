@@ -119,7 +119,9 @@ class BroadcastStream:
         names = [_name_of(descriptor) for descriptor in broadcast_state_descriptors]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ProgramError(f"two broadcast states are called '{twice[0]}': give each a name")
+            raise ProgramError(
+                f"two broadcast states are called '{twice[0]}': give each its own name"
+            )
         self.input_stream = input_stream
         self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
 

@@ -174,7 +174,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
             raise TypeError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
         if watermark_strategy.alignment is not None:
             raise ProgramError(
-                "watermark alignment holds sources back: give a strategy with alignment to from_source"
+                "watermark alignment pauses sources: pass a strategy with alignment to from_source"
             )
         spec = TimestampsAndWatermarksSpec(watermark_strategy, is_bounded(self.transformation))
         return self._then(spec, self.get_type(), is_function=True)

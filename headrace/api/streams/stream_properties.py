@@ -72,8 +72,8 @@ class OperatorProperties(ABC):
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         """Put the operator into a group, by its name; operators of different groups never share a slot.
 
-        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group are not
-        obeyed, which is told once for each group.
+        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group have no
+        effect, and a warning says so once for each group.
         """
         name = name_of_group(slot_sharing_group)
         self._operator().slot_sharing_group = check_name(name, "a slot sharing group")

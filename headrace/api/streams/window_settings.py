@@ -74,8 +74,8 @@ class WindowSettings:
         has_end = isinstance(self._assigner, TimeWindowAssigner | SessionWindows)
         if has_end and _is_silent_at_the_end(trigger):
             _LOG.warning(
-                "%r does not fire when a window of %r ends: what came since it fired last is dropped then without a "
-                "result. A ProcessingTimeoutTrigger around it, or a continuous trigger, lets out the rest",
+                "%r does not fire when a window of %r ends: records since its last firing are dropped without a "
+                "result. Wrap it in a ProcessingTimeoutTrigger, or use a continuous trigger, to get them",
                 trigger,
                 self._assigner,
             )

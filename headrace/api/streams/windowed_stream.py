@@ -303,7 +303,7 @@ def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:
     placed = dict(zip(keywords, more, strict=False))
     for name in placed:
         if keywords[name] is not None:
-            raise TypeError(f"aggregate was given {name} twice, by its place and by its name")
+            raise TypeError(f"aggregate was given {name} twice, by position and by name")
     return {**keywords, **placed}
 
 

@@ -153,7 +153,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             await self._services.blob_server.release_job(job_id)
         except HeadraceError as error:
             # They go with the cluster, at the latest.
-            _LOG.warning("the blobs of job %s are not deleted: %s", job_id, error)
+            _LOG.warning("the blobs of job %s were not deleted: %s", job_id, error)
 
     async def request_blob_server_address(self) -> str:
         return gateway_address(self._services.blob_server)
@@ -288,7 +288,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             try:
                 job.job_master.fail_for_good(error)
             except Exception:
-                _LOG.exception("job '%s' does not fail in order", job.graph.name)
+                _LOG.exception("job '%s' could not be ended after a fatal error", job.graph.name)
                 job.job_master.on_fatal_error(error)
 
     async def fail_all_jobs_and_wait(self, error: BaseException) -> None:

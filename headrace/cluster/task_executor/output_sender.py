@@ -64,7 +64,7 @@ class OutputSender:
                 self._control.run(self._deliver(lines[begin : begin + _PIECE_SIZE_BYTES]))
             except HeadraceError as error:
                 self._is_refused = True
-                _LOG.warning("what is printed here does not reach the driver any more: %s", error)
+                _LOG.warning("printed lines no longer reach the driver: %s", error)
                 return
 
     async def _deliver(self, lines: bytes) -> None:

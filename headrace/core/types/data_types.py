@@ -28,7 +28,7 @@ class _NoOtherTypes(type):
         if name.startswith("_"):
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
         known = ", ".join(sorted(one for one in vars(cls) if one.isupper()))
-        raise ProgramError(f"DataTypes.{name} stands for nothing here: columns are one of {known}")
+        raise ProgramError(f"DataTypes.{name} is not supported: columns are one of {known}")
 
 
 class DataTypes(metaclass=_NoOtherTypes):

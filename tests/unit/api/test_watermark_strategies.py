@@ -49,5 +49,5 @@ def test_an_aligned_source_has_a_coordinator(
 
 
 def test_alignment_is_for_sources_alone(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(ProgramError, match="give a strategy with alignment to from_source"):
+    with pytest.raises(ProgramError, match="pass a strategy with alignment to from_source"):
         _bounded(env).assign_timestamps_and_watermarks(ALIGNED)

@@ -144,7 +144,7 @@ def test_a_word_is_taken_however_it_is_spelt(text: str, word: str) -> None:
 def test_a_word_that_is_none_of_the_choices_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         ConfigurationError,
-        match=r"'test\.word' has the value 'onething': known are one-thing, other$",
+        match=r"'test\.word' has the value 'onething': it must be one of one-thing, other$",
     ):
         check_settings({"test.word": "onething"}, ())
 

@@ -416,9 +416,9 @@ class CheckpointCoordinator:
             return ""
         if self.commits.is_backlog_full:
             names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
-            return f"what earlier ones prepared is not committed by the sink(s) {names}"
+            return f"the sink(s) {names} have not committed the output of earlier checkpoints yet"
         if self._calls.cleaning_count > self._rules.max_concurrent:
-            return "what earlier ones have stored is not deleted"
+            return "files of obsolete checkpoints are not deleted yet"
         return ""
 
     def _timed_out(self, checkpoint_id: int) -> None:
@@ -478,7 +478,7 @@ class CheckpointCoordinator:
         checkpoint = action.checkpoint
         checkpoint_id = checkpoint.checkpoint_id
         _LOG.info(
-            "checkpoint %d of job %s came to nothing: %s",
+            "checkpoint %d of job %s failed: %s",
             checkpoint_id, self._job_id, action.text,
         )  # fmt: skip
         self._statistics.failed(checkpoint, action.reason, action.text, self._now_ms)

@@ -69,7 +69,7 @@ class CheckpointNotifier:
         """Say once that no checkpoint can be taken before tasks restart."""
         if why not in self._given_up:
             self._given_up.add(why)
-            text = f"job '{self._job_name}' takes no checkpoint any more: {why}"
+            text = f"job '{self._job_name}' takes no more checkpoints: {why}"
             self._job_notices.tell("checkpoints given up", text)
 
     def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:

@@ -229,7 +229,7 @@ def _create(
         raise ConfigurationError(
             "execution.target",
             operator.coordinator,
-            f"operator '{operator.name}' needs a coordinator of this name, which this host does not bring",
+            f"operator '{operator.name}' needs this coordinator, which is not installed on the driver",
         )
     return factory(context, operator.coordinator_payload)
 

@@ -83,7 +83,7 @@ class AlignedCoordinators:
             raise ConfigurationError(
                 "execution.target",
                 name,
-                f"operator '{context.operator_name}' needs a coordinator of this name, which this host does not bring",
+                f"operator '{context.operator_name}' needs this coordinator, which is not installed on the driver",
             )
 
         def send(subtask_index: int, event: bytes) -> None:

@@ -14,13 +14,13 @@ def new_program() -> None:
     program_end.program_begins()
 
 
-def test_a_job_without_a_sink_is_told_that_its_results_go_nowhere(
+def test_a_job_without_a_sink_warns_that_its_results_are_discarded(
     env: StreamExecutionEnvironment, executor: RecordingExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     env.from_collection([1]).map(str).name("Texts")
     env.execute_async("idle")
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("job 'idle' has no sink: what 'Texts' (")
+    assert told.startswith("job 'idle' has no sink: the results of 'Texts' (")
     assert "test_unexecuted.py, line" in told
 
 

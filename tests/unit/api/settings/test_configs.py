@@ -122,7 +122,7 @@ def test_checkpoint_config_refuses_what_cannot_be() -> None:
         CheckpointConfig().set_tolerable_checkpoint_failure_number(-1)
     from headrace.api.settings.program_settings import ProgramSettings
 
-    with pytest.raises(ConfigurationError, match="known are EXACTLY_ONCE, AT_LEAST_ONCE"):
+    with pytest.raises(ConfigurationError, match="it must be one of EXACTLY_ONCE, AT_LEAST_ONCE"):
         ProgramSettings({"execution.checkpointing.mode": "sometimes"})
 
 

@@ -49,7 +49,7 @@ def test_groups_put_their_operators_into_slots_of_their_own_and_say_what_is_not_
     assert groups == {"default", group.get_name()}
     told = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert [one.getMessage().split(":")[0] for one in told] == [
-        "the resources of the slot sharing group 'models of this test' are not obeyed"
+        "the resources of the slot sharing group 'models of this test' have no effect"
     ]
 
 
@@ -155,7 +155,7 @@ def test_data_types_are_the_types_of_streams() -> None:
     assert row == Types.ROW_NAMED(["id", "tags"], [Types.INT(), Types.LIST(Types.STRING())])
     assert DataTypes.ROW([DataTypes.BIGINT()]) == Types.ROW([Types.LONG()])
     other: Any = DataTypes
-    with pytest.raises(ProgramError, match=r"DataTypes\.MULTISET stands for nothing here: .*ARRAY"):
+    with pytest.raises(ProgramError, match=r"DataTypes\.MULTISET is not supported: .*ARRAY"):
         other.MULTISET()
 
 

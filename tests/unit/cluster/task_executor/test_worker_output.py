@@ -80,5 +80,5 @@ def test_where_nobody_takes_lines_printing_goes_on_and_it_is_logged_once(
     for _ in range(100):
         os.write(world.writing, b"to nobody\n" * 1_000)
     world.sender.close()
-    (told,) = [one.getMessage() for one in caplog.records if "printed here" in one.getMessage()]
-    assert told.startswith("what is printed here does not reach the driver any more: ")
+    (told,) = [one.getMessage() for one in caplog.records if "printed lines" in one.getMessage()]
+    assert told.startswith("printed lines no longer reach the driver: ")

@@ -248,7 +248,7 @@ def test_checkpoints_are_those_of_the_sources_own_coordinator() -> None:
 
 
 def test_an_unknown_own_coordinator_is_an_error_that_names_the_operator() -> None:
-    with pytest.raises(ConfigurationError, match="'operator 1' needs a coordinator of this name"):
+    with pytest.raises(ConfigurationError, match="'operator 1' needs this coordinator"):
         OperatorCoordinators(
             job_graph((_vertex(1, "g", ("nobody's", b"")), vertex(2, 2))),
             {},
