@@ -192,7 +192,7 @@ def _print_json(shown: Any) -> None:
     click.echo(json.dumps(shown, indent=2))
 
 
-@click.group(help="Work with savepoints.")
+@click.group(help="Delete savepoints.")
 def savepoint() -> None:
     """The group."""
 

@@ -100,7 +100,7 @@ def _suggestion(path: Path) -> str:
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
 
-The program is plain Python. Its jobs run on Spark; what it prints appears here.
+The program is plain Python. Its jobs run on Spark; everything that it prints appears here.
 
 \b
 Examples:

@@ -47,7 +47,7 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
     "headrace.cluster.shutdown-jobs-timeout",
     timedelta,
     timedelta(seconds=10),
-    "How long a cluster that ends waits for its jobs to be cancelled.",
+    "Time for which a cluster that ends waits for its jobs to be cancelled.",
 )
 
 
