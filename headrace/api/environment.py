@@ -92,7 +92,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._has_forgotten = False
-        """Whether the last execute() failed before there was a job: its sinks are gone, which the next one tells."""
+        """Whether the last execute() failed before there was a job: its sinks are gone, and the next error says so."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 
@@ -228,7 +228,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
-        """Submit; return the program too, which depends on what it reads of cached streams."""
+        """Submit; also return the program, which depends on the cached streams that it reads."""
         had_operators = bool(self._operators)
         if not had_operators and self._has_forgotten:
             raise ProgramError(f"No operators defined in streaming topology. {_FORGOTTEN}")
@@ -266,11 +266,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return executor_for(self._settings.to_settings())
 
     def list_completed_cluster_datasets(self) -> set[ClusterDataSetId]:
-        """Return what the cluster keeps of cached streams, of this environment and others, complete as it is now."""
+        """Return the complete cached streams that the cluster keeps, of this environment and others."""
         return {info.data_set for info in self._executor().list_data_sets() if info.is_complete}
 
     def invalidate_cluster_dataset(self, dataset_id: ClusterDataSetId) -> None:
-        """Have the cluster drop a cached stream of this environment; ValueError for what is none."""
+        """Delete a cached stream of this environment in the cluster; ValueError if it has no such stream."""
         self._cached_streams.invalidate_data_set(dataset_id)
 
     def execute_and_collect_stream(
@@ -298,7 +298,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._stream_graph(job_name, known_parallelism(self._settings.to_settings()))
 
     def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
-        """Make the graph; operators that were made before any parallelism was set have the executor's."""
+        """Make the graph; operators that were made before a parallelism was set have that of the executor."""
         program_end.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
@@ -361,7 +361,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         output_type: BatchType,
         **properties: Any,
     ) -> Transformation:
-        """Add an operator to each one that makes the stream, with its parallelism, so that the two are chained.
+        """Add an operator after each operator that makes the stream, with its parallelism, so that they are chained.
 
         It runs where somebody reads it. A partitioning before it has no effect, as the last of several holds.
         """
@@ -381,7 +381,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _read(
         self, stream: Transformation, key_removers: list[OperatorTransformation]
     ) -> Transformation:
-        """Return `stream` for an operator that is to read it; what takes keys off for it is added to the list."""
+        """Return the input of an operator that reads `stream`; an operator that removes keys is added to the list."""
         match stream:
             case PartitionTransformation():
                 return PartitionTransformation(

@@ -1,4 +1,4 @@
-"""Executors run jobs. They are found by name through entry points, so that programs do not import their host."""
+"""PipelineExecutor: runs jobs. It is found by name through entry points, so that programs do not import their host."""
 
 import atexit
 import threading
@@ -37,19 +37,19 @@ class PipelineExecutor(Protocol):
         ...
 
     def default_parallelism(self) -> int:
-        """Parallelism of programs that set none: how many slots there are; may start the cluster to find out."""
+        """Return the parallelism of programs that set none: the number of slots. May start the cluster to find out."""
         ...
 
     def known_parallelism(self) -> int | None:
-        """The same without starting anything; None where it is not known before."""
+        """Return the default parallelism without starting a cluster; None if it is not known before."""
         ...
 
     def list_data_sets(self) -> "tuple[DataSetInfo, ...]":
-        """Return what jobs left to the cluster; none where no cluster was started."""
+        """Return the data sets that jobs left to the cluster; none if no cluster was started."""
         ...
 
     def release_data_set(self, data_set: "ClusterDataSetId") -> None:
-        """Have the cluster drop what a job left, or is going to leave."""
+        """Delete a data set that a job left, or is going to leave, in the cluster."""
         ...
 
     def close(self) -> None:

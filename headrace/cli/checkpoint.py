@@ -1,7 +1,4 @@
-"""`headrace checkpoint`: look at checkpoints and savepoints. No job and no Spark is needed.
-
-`headrace savepoint`: what is done with savepoints that exist.
-"""
+"""`headrace checkpoint` and `headrace savepoint`: list, show, verify and delete snapshots, without a job or Spark."""
 
 import json
 import sys

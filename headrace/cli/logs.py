@@ -34,11 +34,11 @@ MILESTONES: Final = (
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",
 )
-"""Loggers that say what takes long as it begins: shown without `--verbose`, else there is nothing to see for long."""
+"""Loggers that report the beginning of steps that take long; shown without `--verbose`."""
 
 
 class _StandardError(logging.Handler):
-    """Writes to standard error as it is at that moment: above the live display while there is one."""
+    """Writes to the current standard error, which is above the live display while there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

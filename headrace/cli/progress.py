@@ -1,6 +1,6 @@
-"""The live display of a running job: a table on a terminal, plain lines elsewhere; fed by the Dispatcher.
+"""The live display of a running job: a table on a terminal, plain lines elsewhere.
 
-Also computes the content of the live display from two snapshots of a job's details. Pure.
+It asks the Dispatcher for the job's details. The content is computed from two snapshots of them by pure functions.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`headrace shuffle-service`: keep the results of blocking exchanges in this process, for any number of clusters."""
+"""`headrace shuffle-service`: keeps the results of blocking exchanges in this process, for any number of clusters."""
 
 import contextlib
 import errno
@@ -35,7 +35,7 @@ _OPTIONS: Final = {
     RPC_PORT.key: "--port",
     DATA_PORT.key: "--data-port",
 }
-"""What sets them in this command, unless -D does."""
+"""Options of this command by the setting that they stand for, unless -D sets it."""
 
 _HELP: Final = """\
 Run a remote shuffle service until it is interrupted.
@@ -182,7 +182,7 @@ def _told_by_option(given: Collection[str]) -> Generator[None, None, None]:
 
 
 def _identity(settings: Settings, host: str, known_as: str) -> TlsIdentity | None:
-    """Return what it speaks TLS with, None for clear text. ConfigurationError.
+    """Return the TLS identity of the service, or None for clear text. ConfigurationError.
 
     A listener of this host alone that others reach all the same, by a tunnel or as a container, is treated like theirs.
     """

@@ -119,7 +119,7 @@ def verified_line(snapshot: InspectedSnapshot) -> str:
 
 
 def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> list[str]:
-    """Why a snapshot is not whole: each line names a file."""
+    """Return the lines that say why a snapshot is not whole; each names a file."""
     lines: list[str] = []
     uri = f"{snapshot.uri}/{METADATA_NAME}"
     if snapshot.condition is SnapshotCondition.UNPUBLISHED:
@@ -132,7 +132,7 @@ def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> l
 def snapshot_json(
     snapshot: InspectedSnapshot, verification: Verification | None = None
 ) -> dict[str, Any]:
-    """The same for programs; with what verifying has found, where that was asked for.
+    """Return a snapshot as JSON, with the result of its verification, if there is one.
 
     `damaged` is null where nothing could be looked at; `unverified` says what was not, and why.
     """
@@ -178,7 +178,7 @@ def snapshot_json(
 
 
 def time_text(timestamp_ms: int) -> str:
-    """In UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -213,7 +213,7 @@ def _row_count(operator: OperatorSnapshot) -> int:
 
 
 def _states(operator: OperatorSnapshot) -> str:
-    """The tables and names of its states, and how much of each has expired; a finished operator says so."""
+    """Return the tables and names of its states with their expired share; a finished operator says so."""
     if operator.is_finished:
         return "finished"
     expired: Counter[str] = Counter()
@@ -229,5 +229,5 @@ def _states(operator: OperatorSnapshot) -> str:
 
 
 def _expired_rows(chunk: StateChunk) -> int:
-    """Rows that had expired, and that nobody had cleaned away yet."""
+    """Return the number of rows that had expired and were not cleaned up yet."""
     return int(chunk.attributes.get(EXPIRED_ROWS, "0"))

@@ -1,6 +1,6 @@
-"""`headrace trace exchange`: watch flow control work, on a real exchange of a few rows in one process.
+"""`headrace trace exchange`: shows flow control at work, on a real exchange of a few rows in one process.
 
-Each step of a traced exchange is shown as a line for its event, one per frame sent, and the accounts.
+Each step of the exchange is shown as a line for its event, one line per frame sent, and the credit accounts.
 """
 
 import math
@@ -46,9 +46,9 @@ FIGURES_WIDTH: Final = (
     _NUMBER_WIDTH + _LAW_WIDTH + sum(width for _, width, _ in COLUMNS) + len(COLUMNS) + 2
 )
 WIDTH_MAX: Final = FIGURES_WIDTH + _TEXT_WIDTH_MAX
-"""More is not made use of; what is piped gets as much."""
+"""Largest width of the output, and its width in a pipe."""
 STACKED: Final = 0
-"""Instead of the width of the first column: what happened stands above its figures."""
+"""Width of the first column that puts the text of a step above its figures."""
 
 HOW_TO_READ: Final = """\
 Each line is one step; below it are the frames that it sent, and to the right the segments of each kind after the step.
@@ -175,7 +175,7 @@ def _count(
 
 
 class _Seconds(click.FloatRange):
-    """A range whose bounds hold for what is no number too, which compares with none."""
+    """A range of numbers that also refuses NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -237,7 +237,7 @@ def exchange(
     as_json: bool,
     seed: int | None,
 ) -> int:
-    """Trace an exchange; the help text is `_HELP`. The exit code is 1 where the law was broken."""
+    """Trace an exchange; the help text is `_HELP`. The exit code is 1 if the invariant was broken."""
     settings = TraceSettings(rows, exclusive, floating, channels, slow_consumer, seed)
     steps = trace_exchange(settings)
     paced = _paced(steps, delay, steps_by_key=steps_by_key)

@@ -1,4 +1,4 @@
-"""Elements of a checkpoint in a stream: the barrier, its cancellation, and the kind of snapshot that is wanted.
+"""Elements of a checkpoint in a stream: the barrier, its options, and its cancellation.
 
 Source: Flink CheckpointBarrier, CancelCheckpointMarker, CheckpointOptions, SnapshotType.
 """
@@ -19,11 +19,11 @@ class SnapshotKind(enum.Enum):
     """
 
     CHECKPOINT = 0
-    """May use files of older checkpoints, and newer ones may use its."""
+    """May refer to files of earlier checkpoints, and later ones may refer to its files."""
     FULL_CHECKPOINT = 1
-    """Uses no older files; newer ones may use its."""
+    """Refers to no earlier files; later checkpoints may refer to its files."""
     SAVEPOINT = 2
-    """Stands alone, in the canonical format; nothing follows."""
+    """Stands alone, in the canonical format; the job goes on."""
     SAVEPOINT_SUSPEND = 3
     """A savepoint after which the job stops, to be resumed."""
     SAVEPOINT_TERMINATE = 4
@@ -47,7 +47,7 @@ class AlignmentMode(enum.Enum):
     ALIGNED = 1
     UNALIGNED = 2
     FORCED_ALIGNED = 3
-    """Unaligned was asked for, but this edge does not let barriers overtake; behind it, it is unaligned again."""
+    """Aligned on an edge where barriers cannot overtake, although unaligned was requested; unaligned again after it."""
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):

@@ -53,7 +53,7 @@ class NamedOperator(Protocol):
 
     @property
     def operator_id(self) -> OperatorId:
-        """Its id, people write it in hexadecimal digits."""
+        """Return its id; people write it as hexadecimal digits."""
         ...
 
     @property
@@ -66,7 +66,7 @@ OperatorT = TypeVar("OperatorT", bound=NamedOperator)
 
 
 def operators_called(operators: Sequence[OperatorT], named: str) -> list[OperatorT]:
-    """Return those of this uid, else of this id, else of this name; more than one where they cannot be told apart."""
+    """Return the operators with this uid, else with this id, else with this name; several if they are ambiguous."""
     return (
         [one for one in operators if one.uid == named]
         or [one for one in operators if one.operator_id.hex() == named]

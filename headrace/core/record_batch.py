@@ -1,10 +1,9 @@
 """RecordBatch: rows of one type as they pass through operators, in columns or as Python objects.
 
-Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked
-for and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch
-is never changed after it was handed on: operators make new ones.
-
-Rows as the bytes of an Arrow IPC stream: what messages, committables and programs carry them in.
+Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked for
+and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch is never
+changed after it was handed on: operators make new ones. `stream_bytes` writes batches as an Arrow IPC stream, the form
+in which rows travel in messages and committables.
 """
 
 from collections.abc import Iterable, Sequence

@@ -49,7 +49,7 @@ class ReleaseBy(enum.Enum):
 
 
 class ResultPartitionTraits(msgspec.Struct, frozen=True):
-    """One row of the table of kinds.
+    """Traits of one type of result partition.
 
     `is_bounded`: its network memory has a maximum of its own; `is_reconsumable`: it may be read again, by a consumer
     that was restarted; `is_compressible`: its batches may be compressed where they are stored; `is_persistent`: once
@@ -136,7 +136,7 @@ class ShuffleDescriptor(msgspec.Struct, frozen=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody can say yet where to read."""
+        """Whether the place of the partition is not known yet."""
         return self.location is None
 
     @property

@@ -1,12 +1,8 @@
 """JobGraph: the submitted form of a job: chains of operators joined by edges, frozen and ready for the wire.
 
-User functions are opaque bytes here: only the task that runs them unpickles them.
-Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge.
-
-VertexPayloads: the opaque bytes of a vertex, apart from its description, so that they can travel by reference.
-
-Functions, collections and types are a few bytes or many megabytes. Beyond a bound they leave the graph and become
-blobs; what stays behind is the graph with their keys. Source: Flink TaskInformation, JobInformation (offloaded).
+User functions are opaque bytes here: only the task that runs them unpickles them. Functions, collections and types may
+have a few bytes or many megabytes: above a bound these VertexPayloads leave the graph and become blobs, and the graph
+keeps their keys. Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge, TaskInformation (offloaded).
 """
 
 import enum

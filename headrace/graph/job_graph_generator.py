@@ -1,6 +1,6 @@
-"""StreamGraph -> JobGraph: chains become vertices, functions become bytes, and mistakes become errors.
+"""Makes the JobGraph of a StreamGraph: chains become vertices, functions become bytes, mistakes become errors.
 
-Everything that can be wrong with a graph is said here, before submission, with the operator's name.
+All mistakes in a graph are found here, before submission, and name the operator.
 Source: Flink StreamingJobGraphGenerator.
 """
 

@@ -17,7 +17,7 @@ GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
 """Each global job parameter is one setting under this prefix."""
 
 FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX)
-"""Keys that begin so are not ours: Spark's own, and the program's."""
+"""Prefixes of keys that Headrace does not declare: those of Spark and of the program."""
 
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",

@@ -19,7 +19,7 @@ DEFAULT_SLOT_SHARING_GROUP: Final = "default"
 
 
 class ChainingStrategy(enum.Enum):
-    """Whether an operator may stand in one chain with its neighbours. Source: Flink ChainingStrategy."""
+    """Ways in which an operator may be chained with its neighbours. Source: Flink ChainingStrategy."""
 
     ALWAYS = "ALWAYS"
     HEAD = "HEAD"

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _SLICE_S: Final = 0.5
 _WAIT_MAX_MS: Final = 5_000
-"""How long one ask may wait for the end of the job: less than any ask's timeout."""
+"""Longest wait of one request for the end of the job: shorter than the timeout of any request."""
 _PAUSE_AFTER_FAILURE_S: Final = 0.1
 _FAILED_ASKS_MAX: Final = 10
 
@@ -46,7 +46,7 @@ class ClusterClosedError(HeadraceError):
 
 
 class CompletableFuture(Generic[T]):
-    """Completed by the cluster's control thread; used from any thread, and awaitable on any event loop.
+    """An answer that the cluster's control thread completes; usable in any thread, awaitable on any event loop.
 
     Example:
         >>> future = concurrent.futures.Future()
@@ -145,7 +145,7 @@ class JobExecutionResult:
 
 
 class JobClient:
-    """Every answer is a CompletableFuture: `result()` waits for it, `await` does too.
+    """A submitted job. Every answer is a CompletableFuture: `result()` waits for it, and so does `await`.
 
     `dispatcher` is called on `loop` only; the methods here may be called from any other thread.
     """
@@ -275,7 +275,7 @@ class JobClient:
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 
     async def _await_result(self) -> JobResult:
-        """Ask until the job has ended. It may run for months, but no ask may wait so long: each waits for a while.
+        """Ask until the job has ended. It may run for months, but no request may wait so long: each waits for a while.
 
         Asks that fail are repeated, at most `_FAILED_ASKS_MAX` in a row: a busy driver is no end of a job.
         """

@@ -148,7 +148,7 @@ class StateTotals:
 
     @property
     def expired_count(self) -> int | None:
-        """Rows past their time to live that are kept still; None without one."""
+        """Return the number of rows whose time to live is over; None without a time to live."""
         counts = [one.expired_count for one in self._present if one.expired_count is not None]
         return sum(counts) if counts else None
 

@@ -31,7 +31,7 @@ from headrace.graph.stream_graph import NodeRole
 _LOG: Final = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 2.0
-"""How long cancelled tasks may take to return before their processes are ended."""
+"""Time in which cancelled tasks must return before their processes are ended."""
 _SILENT_S: Final = 0.5
 _COMMIT_S: Final = 10.0
 _ANSWER_S: Final = 2.0
@@ -130,7 +130,7 @@ def remember_job(client: JobClient, job_name: str) -> None:
 
 
 def forget_jobs() -> None:
-    """Begin anew: what was submitted so far belongs to another program."""
+    """Forget all jobs: those submitted so far belong to another program."""
     _Submitted.jobs = []
 
 
@@ -170,13 +170,13 @@ class _LeftOver:
 
 
 def program_begins() -> None:
-    """Begin anew: what was said so far belongs to another program."""
+    """Forget all operators: those made so far belong to another program."""
     _LeftOver.sink = _LeftOver.operator = None
     _LeftOver.has_plan = False
 
 
 def operator_added(operator: OperatorTransformation) -> None:
-    """An operator waits for its job."""
+    """Record an operator that no job has yet."""
     if operator.role is NodeRole.SINK:
         _LeftOver.sink = operator
     else:
@@ -201,7 +201,7 @@ def unexecuted_operator() -> OperatorTransformation | None:
 
 
 def unexecuted_text(operator: OperatorTransformation) -> str:
-    """Say what was forgotten, and where."""
+    """Return the text that names the operator and its place in the program."""
     return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
 
 
@@ -213,14 +213,14 @@ def _log_unexecuted() -> None:
 
 
 class Terminated(SystemExit):
-    """SIGTERM has come: raised in the main thread, once."""
+    """Raised once in the main thread when SIGTERM has come."""
 
     def __init__(self) -> None:
         super().__init__(EXIT_TERMINATED)
 
 
 def end_in_order_when_terminated() -> Callable[[], None]:
-    """Raise Terminated at the first SIGTERM from now on, unless somebody else handles it; return what takes that back.
+    """Raise Terminated at the first SIGTERM, unless the program handles it; return a function that undoes this.
 
     Later ones change nothing: the program ends already. Without effect outside of the main thread.
     """
@@ -231,7 +231,7 @@ def end_in_order_when_terminated() -> Callable[[], None]:
 
 
 def ignore_termination() -> Callable[[], None]:
-    """Let SIGTERM change nothing from now on, where it would end the program in order; return what takes that back.
+    """Ignore SIGTERM, if it would end the program in order; return a function that undoes this.
 
     For whoever ends jobs, workers or Spark already, and must not be left half-way. Without effect outside of the main
     thread: no signal leaves another one half-way.

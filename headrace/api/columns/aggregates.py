@@ -1,6 +1,7 @@
 """Built-in aggregates of windows: `agg.mean("delay").alias("mean_delay")`, computed on whole batches.
 
-Conditions of aggregates: what they leave out becomes null before, and no aggregate counts a null.
+The condition of an aggregate becomes a column that is null where the condition does not hold, because no aggregate
+counts a null.
 """
 
 from collections.abc import Iterable, Sequence

@@ -38,7 +38,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class CheckpointConfig(GoneCheckpointSettings):
-    """Setters return the object. Times are milliseconds.
+    """Settings of checkpoints. Setters return the object; times are milliseconds.
 
     Example:
         >>> CheckpointConfig().set_checkpoint_timeout(60_000).get_checkpoint_timeout()

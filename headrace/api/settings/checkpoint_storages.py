@@ -1,7 +1,7 @@
-"""Checkpoint storages as PyFlink's objects: what a program sets on them is kept and readable.
+"""Checkpoint storages as PyFlink's objects: a program can set and read their values.
 
-They choose nothing, as in Flink 2: where checkpoints of a job go is `execution.checkpointing.storage` and
-`execution.checkpointing.dir`, in a Configuration or with `-D`.
+As in Flink 2 they have no effect: `execution.checkpointing.storage` and `execution.checkpointing.dir`, in a
+Configuration or with `-D`, say where the checkpoints of a job are stored.
 Source: Flink JobManagerCheckpointStorage, FileSystemCheckpointStorage.
 """
 
@@ -14,7 +14,7 @@ _WRITE_BUFFER_SIZE_MIN: Final = 4096
 
 
 class CheckpointStorage:
-    """Base class of checkpoint storages, which say where checkpoints are stored.
+    """Base class of checkpoint storages: places in which checkpoints are stored.
 
     Savepoints go to the folder named in their request, or else to `execution.checkpointing.savepoint-dir`.
     """

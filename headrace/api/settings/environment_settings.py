@@ -26,7 +26,7 @@ from headrace.graph.pipeline_options import (
 
 
 class EnvironmentSettings(GoneEnvironmentMethods):
-    """The settings half of StreamExecutionEnvironment. Setters return the environment."""
+    """Base class of StreamExecutionEnvironment with its settings. Setters return the environment."""
 
     _default_local_parallelism: ClassVar[int | None] = None
 
@@ -145,7 +145,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Kept in `pipeline.cached-files`; functions in Python have no getter for it, so they open files by path.
+        """Set `pipeline.cached-files`, which has no effect: Python functions open files by their paths.
 
         ValueError for a name that another file has.
         """

@@ -21,7 +21,7 @@ from headrace.metrics.latency import LATENCY_INTERVAL
 
 
 class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
-    """Setters return the object; changes hold for operators that are made afterwards.
+    """Settings of execution. Setters return the object; they apply to operators that are made afterwards.
 
     Example:
         >>> config = ExecutionConfig()

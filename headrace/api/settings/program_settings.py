@@ -55,12 +55,12 @@ class ProgramSettings:
         self.set(option, timedelta(milliseconds=millis))
 
     def unset(self, option: ConfigOption[Any]) -> None:
-        """Go back to the default."""
+        """Reset an option to its default."""
         for key in (option.key, *option.deprecated_keys):
             self._raw.pop(key, None)
 
     def merge(self, values: Mapping[str, str]) -> None:
-        """Take over a Configuration, if all its values can be: ConfigurationError. The command line still wins."""
+        """Add the settings of a Configuration, below the command line's; ConfigurationError for invalid values."""
         check_values(values)
         self._raw.update({k: v for k, v in values.items() if k not in self._command_line})
 
@@ -69,12 +69,12 @@ class ProgramSettings:
         self._raw[key] = value
 
     def remove_prefix(self, prefix: str) -> None:
-        """Forget every key that begins so."""
+        """Remove every key that begins with `prefix`."""
         for key in [key for key in self._raw if key.startswith(prefix)]:
             del self._raw[key]
 
     def to_settings(self) -> Settings:
-        """Return what is set now, immutable."""
+        """Return the current settings, immutable."""
         return Settings(self._raw)
 
 

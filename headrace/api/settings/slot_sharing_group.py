@@ -1,8 +1,6 @@
-"""SlotSharingGroup: a named group of operators that may share slots, with the resources that its slots should have.
+"""SlotSharingGroup: a named group of operators that may share slots, with the resources of its slots as MemorySizes.
 
-Source: Flink SlotSharingGroup (FLIP-169).
-
-MemorySize: a number of bytes that compares, adds up in words and prints in the largest unit that fits exactly.
+Source: Flink SlotSharingGroup (FLIP-169), MemorySize.
 """
 
 import logging
@@ -10,12 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import total_ordering
 from typing import ClassVar, Final
 
+_LOG: Final = logging.getLogger(__name__)
+_TOLD: Final[set["SlotSharingGroup"]] = set()
+"""Groups of which a warning has said that their resources have no effect."""
 _UNITS: Final = (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10))
 
 
 @total_ordering
 class MemorySize:
-    """A number of bytes.
+    """A number of bytes that compares, and prints in the largest unit that fits exactly.
 
     Example:
         >>> print(MemorySize.of_mebi_bytes(3), MemorySize(bytes_size=1024), MemorySize(bytes_size=1500))
@@ -70,11 +71,6 @@ class MemorySize:
         return f"MemorySize({self._bytes})"
 
 
-_LOG: Final = logging.getLogger(__name__)
-_TOLD: Final[set["SlotSharingGroup"]] = set()
-"""Groups of which a warning has said that their resources have no effect."""
-
-
 @dataclass(frozen=True)
 class SlotSharingGroup:
     """A name and resources; equal where both are.
@@ -105,7 +101,7 @@ class SlotSharingGroup:
 
     @property
     def has_resources(self) -> bool:
-        """Whether it says what its slots should have."""
+        """Whether it sets resources of its slots."""
         return self != SlotSharingGroup(self.name)
 
     def get_name(self) -> str:

@@ -1,4 +1,4 @@
-"""AsyncDataStream: functions that ask the outside, many records at a time, on a stream."""
+"""AsyncDataStream: calls asynchronous functions, such as requests to a service, for many records at once."""
 
 import inspect
 from datetime import timedelta

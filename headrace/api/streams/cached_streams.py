@@ -1,7 +1,7 @@
 """CachedDataStream: a stream whose records the cluster keeps for later jobs, and the cached streams of an environment.
 
 The first job that reaches the stream stores it on the TaskManagers that make it; later jobs of the same environment
-read it there, and run nothing of what is before it. What is lost is made anew by the next job that needs it.
+read it there, and run no operator before it. A lost data set is computed again by the next job that needs it.
 Source: Flink CachedDataStream, CacheTransformation, StreamExecutionEnvironment (FLIP-205).
 """
 
@@ -102,27 +102,27 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
 
 
 class CachedStreams:
-    """Those of one environment. `executor`: gives who runs its jobs, which may start a cluster."""
+    """The cached streams of one environment. `executor` returns the executor of its jobs, and may start a cluster."""
 
     def __init__(self, executor: Callable[[], PipelineExecutor]) -> None:
         self._executor: Final = executor
         self._caches: dict[int, Cache] = {}
         self._makers: dict[JobId, JobClient] = {}
-        """Jobs of which it is not known how they ended."""
+        """Jobs that make cached streams and whose end is not known yet."""
         self._undropped: list[ClusterDataSetId] = []
 
     @property
     def has_made_any(self) -> bool:
-        """Whether jobs made any, or were to."""
+        """Whether jobs made cached streams, or should have made some."""
         return any(cache.made_by_jobs for cache in self._caches.values())
 
     def add(self, operator: OperatorTransformation) -> None:
-        """One more."""
+        """Add a cached stream."""
         assert operator.cache is not None
         self._caches[operator.transformation_id] = operator.cache
 
     def look(self, executor: PipelineExecutor) -> None:
-        """Find out which of them the next job can read. Where that cannot be known, it makes them anew."""
+        """Find out which cached streams the next job can read; without an answer it computes all of them again."""
         if not self.has_made_any:
             return
         self._forget_failed_jobs()
@@ -148,7 +148,7 @@ class CachedStreams:
             self._release(surplus, executor)
 
     def _forget_failed_jobs(self) -> None:
-        """Ask how jobs went on that were submitted only: nobody has said how they ended."""
+        """Ask for the status of jobs whose end the program was not told."""
         for job_id, client in list(self._makers.items()):
             try:
                 status = client.get_job_status().result()
@@ -164,7 +164,7 @@ class CachedStreams:
                 del self._makers[job_id]
 
     def submitted(self, graph: JobGraph, program: StreamGraph, client: "JobClient") -> None:
-        """The job of a program was submitted, which makes what it does not read."""
+        """Record that a job was submitted, which makes the cached streams that it does not read."""
         if not self._caches:
             return
         ids = operator_ids(program)
@@ -180,23 +180,23 @@ class CachedStreams:
                 self._makers[graph.job_id] = client
 
     def lost(self, data_set: ClusterDataSetId, executor: PipelineExecutor) -> None:
-        """A job could not read it: nobody is to read it again."""
+        """Record that a job could not read a data set, so that no job reads it again."""
         for cache in self._caches.values():
             if data_set in cache.made_by_jobs:
                 self._drop(cache, executor)
 
     def ended_without_result(self, job_id: JobId) -> None:
-        """A job has failed: what it was to make will never be there."""
+        """Record that a job has failed, so that its data sets will never be complete."""
         self._makers.pop(job_id, None)
         for cache in self._caches.values():
             cache.made_by_jobs = [each for each in cache.made_by_jobs if each.job_id != job_id]
 
     def invalidate(self, operator: OperatorTransformation) -> None:
-        """Drop what is kept of one of them."""
+        """Delete the data sets of a cached stream."""
         self._drop_if_made(self._caches[operator.transformation_id])
 
     def invalidate_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Drop the one that is kept as this data set; ValueError where none is."""
+        """Delete the cached stream with this data set; ValueError if there is none."""
         for cache in self._caches.values():
             if data_set in cache.made_by_jobs:
                 self._drop(cache, self._executor())
@@ -208,12 +208,12 @@ class CachedStreams:
         )
 
     def close(self) -> None:
-        """Drop all of them. A stream that is used afterwards is stored anew, and dropped by the next call."""
+        """Delete all of them. A stream that is used afterwards is stored again, and deleted by the next call."""
         for cache in self._caches.values():
             self._drop_if_made(cache)
 
     def _drop_if_made(self, cache: Cache) -> None:
-        """Ask for the executor, which may start a cluster, only where there is anything to drop."""
+        """Delete data sets; the executor, which may start a cluster, is asked for only if there are any."""
         if cache.made_by_jobs or self._undropped:
             self._drop(cache, self._executor())
 
@@ -222,7 +222,7 @@ class CachedStreams:
         self._release(made, executor)
 
     def _release(self, data_sets: Sequence[ClusterDataSetId], executor: PipelineExecutor) -> None:
-        """Have the cluster drop them. Tidying up fails nothing: what cannot be dropped now is tried with the next."""
+        """Delete data sets in the cluster. An error fails nothing: the deletion is tried again with the next."""
         pending, self._undropped = [*self._undropped, *data_sets], []
         for data_set in pending:
             try:

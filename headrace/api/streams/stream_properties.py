@@ -1,6 +1,6 @@
-"""Setters that change the operator behind a stream or a sink; each returns the stream it was called on.
+"""Setters that change the operator behind a stream or a sink, and physical partitioning; each returns its stream.
 
-Physical partitioning: to which subtasks of the next operator records go. Source: Flink DataStream.
+Source: Flink SingleOutputStreamOperator, DataStream.
 """
 
 import re
@@ -149,7 +149,7 @@ def _check_policy(policy: object) -> None:
 
 
 class PhysicalPartitioning(ABC):
-    """The ways that any stream has; by key goes `DataStream.key_by`, to everybody `DataStream.broadcast`."""
+    """Physical partitioning of any stream. See also `DataStream.key_by` and `DataStream.broadcast`."""
 
     @abstractmethod
     def _partitioned(self, partitioning: Partitioning) -> "DataStream":

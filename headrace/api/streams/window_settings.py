@@ -1,7 +1,6 @@
-"""Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness.
+"""Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness, late side output.
 
-Also checks the tags under which late records go to a side output, names them in specs and declares them on operators;
-and converts event-time windows to the form of columnar operators, refusing windows that those cannot compute.
+Operators on columns take event-time windows in a form of their own; windows that they cannot compute are refused here.
 """
 
 import logging
@@ -42,7 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class WindowSettings:
-    """Base of everything that has been given a window assigner; each call returns the same object."""
+    """Base class of windowed streams, which have a window assigner; each call returns the same object."""
 
     def __init__(self, environment: "StreamExecutionEnvironment", window_assigner: Any) -> None:
         if not isinstance(window_assigner, WindowAssigner):

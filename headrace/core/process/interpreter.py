@@ -1,7 +1,4 @@
-"""Warms up pyarrow and freezes the garbage collector of a long-lived process once it has loaded everything.
-
-Also puts the user's modules, packages and archives on the import path of the process.
-"""
+"""Prepares the interpreter of a process: warms up pyarrow, freezes garbage collection, extends the import path."""
 
 import gc
 import importlib

@@ -1,4 +1,4 @@
-"""Between records as Python values and the Arrow columns in which they travel: the hot path of per-record functions."""
+"""Converts records between Python values and Arrow columns: the hot path of per-record functions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -136,7 +136,7 @@ def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Arr
 
 
 def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
-    """Return the Python values of what `values_to_array` made."""
+    """Return the Python values of an array of `values_to_array`."""
     codec = _codec_of(type_info)
     return codec.decode(cast_column(array, codec.arrow_type))
 

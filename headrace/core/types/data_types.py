@@ -32,7 +32,7 @@ class _NoOtherTypes(type):
 
 
 class DataTypes(metaclass=_NoOtherTypes):
-    """Types by the names of SQL. They are the type informations that `Types` makes; every type holds nulls.
+    """Types under the names of SQL: the same type informations that `Types` makes. Every type is nullable.
 
     Example:
         >>> DataTypes.ROW([DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("name", DataTypes.STRING())])

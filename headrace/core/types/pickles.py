@@ -1,9 +1,9 @@
-"""Pickles of undeclared values, one `bytes` per value, and of code; the only module that unpickles, which runs code.
+"""Pickles of undeclared values, one `bytes` per value, and of code.
 
-So whoever calls it can be listed, and asked how it knows who wrote what it reads: a lint rule keeps it so.
-
-Plain pickle is several times faster than cloudpickle but stores classes by name. Classes of the user's main program
-and of inner scopes have no name that another process can look up, so values of such classes go by cloudpickle.
+Unpickling runs code. Only this module unpickles, and a lint rule keeps it so: each caller can be listed, and must know
+who wrote the bytes that it reads. Plain pickle is several times faster than cloudpickle but stores classes by name.
+Classes of the user's main program and of inner scopes have no name that another process can look up, so values of such
+classes are pickled by cloudpickle.
 """
 
 import io
@@ -44,7 +44,7 @@ def pickle_values(values: Sequence[Any]) -> list[bytes]:
 
 
 def pickle_without_memory(value: Any) -> bytes:
-    """Return a pickle in which what came before has no part: one object twice and two equal ones have one form."""
+    """Return a pickle without references to earlier objects: equal values have equal pickles."""
     sink = io.BytesIO()
     pickler = pickle.Pickler(sink, PICKLE_PROTOCOL)
     pickler.fast = True

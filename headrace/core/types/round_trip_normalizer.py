@@ -54,7 +54,7 @@ _CLASSES: Final = {
     BasicType.BIG_DEC: Decimal,
 }
 _FLOAT: Final = struct.Struct("<f")
-"""Not the native form, which makes infinities of floats that are too large."""
+"""Struct of a 32-bit float in standard form; the native form turns floats that are too large into infinities."""
 _NANOS_PER_SECOND: Final = 1_000_000_000
 
 
