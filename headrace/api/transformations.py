@@ -204,7 +204,7 @@ def batch_type_of(transformation: Transformation) -> BatchType:
 
 
 def is_bounded(transformation: Transformation) -> bool:
-    """Whether every source behind the stream has an end."""
+    """Return whether every source behind the stream has an end."""
     pending, seen = [transformation], set[int]()
     while pending:
         for upstream in upstreams_of(pending.pop()):

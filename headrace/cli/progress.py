@@ -36,7 +36,7 @@ _LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVE
 
 @dataclass(frozen=True)
 class VertexView:
-    """One line: figures of the whole vertex; no watermark before every subtask has one.
+    """Figures of a vertex in one line; no watermark before every subtask has one.
 
     Shares are in [0, 1], of the subtasks that run now; None before they have told any, and once all have ended.
     """

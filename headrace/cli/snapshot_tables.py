@@ -18,7 +18,7 @@ from headrace.state_processor.verification import DamagedFile, Verification
 
 
 def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
-    """One line for each snapshot."""
+    """Return a table with a line for each snapshot."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "time", "kind", "job"):
         table.add_column(name)
@@ -32,7 +32,7 @@ def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
 
 
 def operators_table(metadata: CheckpointMetadata) -> Table:
-    """One line for each operator of a snapshot."""
+    """Return a table with a line for each operator of a snapshot."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("operator", "uid"):
         table.add_column(name, overflow="fold")

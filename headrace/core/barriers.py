@@ -31,12 +31,12 @@ class SnapshotKind(enum.Enum):
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether a user asked for it and keeps it."""
+        """Return whether a user asked for it and keeps it."""
         return self.value >= SnapshotKind.SAVEPOINT.value
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether tasks wait for its completion and then stop."""
+        """Return whether tasks wait for its completion and then stop."""
         return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
 
 
@@ -66,17 +66,17 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether channels are blocked, or what is in flight is stored."""
+        """Return whether channels are blocked, or what is in flight is stored."""
         return self.alignment is not AlignmentMode.AT_LEAST_ONCE
 
     @property
     def is_unaligned(self) -> bool:
-        """Whether barriers overtake."""
+        """Return whether barriers overtake."""
         return self.alignment is AlignmentMode.UNALIGNED
 
     @property
     def is_timeoutable(self) -> bool:
-        """Whether an aligned barrier may become unaligned."""
+        """Return whether an aligned barrier may become unaligned."""
         return (
             self.alignment is AlignmentMode.ALIGNED and self.aligned_timeout_ms != NEVER_UNALIGNED
         )

@@ -179,7 +179,7 @@ class Settings(Mapping[str, str]):
         return self.get_option(option).total_seconds() * 1000
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Whether a value was given rather than defaulted."""
+        """Return whether a value was given rather than defaulted."""
         return any(key in self._raw for key in (option.key, *option.deprecated_keys))
 
     def with_values(self, changes: Mapping[str, str]) -> "Settings":

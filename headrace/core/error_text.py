@@ -19,7 +19,7 @@ _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
 def wants_details() -> bool:
-    """Whether the user has asked for whole tracebacks."""
+    """Return whether the user has asked for whole tracebacks."""
     return os.environ.get(DETAILS_VARIABLE) == "1"
 
 
@@ -96,7 +96,7 @@ def _of_user(lines: list[str]) -> list[str]:
 
 
 def _is_told(line: str, before: list[str]) -> bool:
-    """Whether a line of a traceback repeats the message; tracebacks name classes with their modules."""
+    """Return whether a line of a traceback repeats the message; tracebacks name classes with their modules."""
     name, colon, text = line.partition(":")
     if name.startswith("headrace.") and text:
         # A class of ours says nothing to a user that its text does not.

@@ -371,7 +371,7 @@ _STANDARD_LIBRARY: Final = Path(sysconfig.get_path("stdlib")).as_posix() + "/"
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
+    """Return whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
     name = filename.replace("\\", "/")
     if name.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen")) or "site-packages" in name:
         return False
@@ -425,7 +425,7 @@ def wrap_user_error(
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether waiting may mend it: a service does not answer, or the error says so of itself (`recoverable = True`)."""
+    """Return whether waiting may help: a service does not answer, or the error has `recoverable = True`."""
     if isinstance(error, HeadraceError):
         return not error.repeats and error.domain is ErrorDomain.EXTERNAL
     return isinstance(error, (ConnectionError, TimeoutError)) or _recoverable(error) is True

@@ -355,7 +355,7 @@ def _hash_of_object(value: Any, origin: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _compares_by_fields(cls: type) -> bool:
-    """Whether a class has the `__eq__` that `dataclass` writes, which has no file of its own."""
+    """Return whether a class has the `__eq__` that `dataclass` writes, which has no file of its own."""
     code = getattr(cls.__eq__, "__code__", None)
     return dataclasses.is_dataclass(cls) and code is not None and code.co_filename == "<string>"
 
@@ -391,4 +391,4 @@ _ARROW_TYPES: Final[dict[type, pa.DataType]] = {
 }
 
 _OF_LIBRARIES: Final = (Number, datetime, date, time, UUID, PurePath)
-"""What compares by Python code that is not the user's: fractions, time stamps of pandas, ids, paths."""
+"""Classes of libraries whose values compare by Python code: fractions, time stamps of pandas, ids, paths."""

@@ -124,7 +124,7 @@ def marked_checkpoint(event: bytes) -> int | None:
 
 
 def is_last_piece(event: bytes) -> bool:
-    """Whether a batch is complete with this event."""
+    """Return whether a batch is complete with this event."""
     return event[:1] == _LAST
 
 

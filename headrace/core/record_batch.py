@@ -109,17 +109,17 @@ class RecordBatch:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the columns exist already."""
+        """Return whether the columns exist already."""
         return self._columns is not None
 
     @property
     def has_keys_array(self) -> bool:
-        """Whether the keys exist as an Arrow array already; only on a keyed batch."""
+        """Return whether the keys exist as an Arrow array already; only on a keyed batch."""
         return self._keys_array is not None
 
     @property
     def is_keyed(self) -> bool:
-        """Whether rows carry keys."""
+        """Return whether rows carry keys."""
         return self.key_hashes is not None
 
     def keys(self) -> Sequence[Any]:

@@ -29,7 +29,7 @@ class DiscreetFormatter(logging.Formatter):
 
 
 def is_private(key: str) -> bool:
-    """Whether the value of the setting `key` is secret; the name of a file with a secret is not."""
+    """Return whether the value of the setting `key` is secret; the name of a file with a secret is not."""
     return bool(_PRIVATE.search(key)) and not _NAMES_A_FILE.search(key)
 
 

@@ -65,12 +65,12 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
 
     @property
     def is_blocking(self) -> bool:
-        """Whether consumers wait for the end of the producer."""
+        """Return whether consumers wait for the end of the producer."""
         return self.consuming is ConsumingConstraint.BLOCKING
 
     @property
     def joins_regions(self) -> bool:
-        """Whether producer and consumers must run at the same time."""
+        """Return whether producer and consumers must run at the same time."""
         return self.consuming is ConsumingConstraint.MUST_BE_PIPELINED
 
 
@@ -136,7 +136,7 @@ class ShuffleDescriptor(msgspec.Struct, frozen=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the place of the partition is not known yet."""
+        """Return whether the place of the partition is not known yet."""
         return self.location is None
 
     @property

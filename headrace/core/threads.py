@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a thread that computes may keep the interpreter from one that has bytes to move; CPython's own is 5 ms."""
+"""Longest time for which a computing thread keeps the interpreter from others; CPython's own is 5 ms."""
 
 
 class BlockingRunner(Protocol):

@@ -97,7 +97,7 @@ def chain_breaks(
 
 
 def is_chainable(graph: StreamGraph, edge: StreamEdge, rules: ChainingRules) -> bool:
-    """Whether `edge` becomes a call inside one task."""
+    """Return whether `edge` becomes a call inside one task."""
     return not chain_breaks(graph, edge, rules)
 
 

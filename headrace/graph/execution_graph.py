@@ -96,7 +96,7 @@ class ExecutionVertex:
 
     @property
     def subtask_index(self) -> int:
-        """From 0."""
+        """Return the index of the subtask, from 0."""
         return self.vertex_id.subtask_index
 
 

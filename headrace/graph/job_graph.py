@@ -35,12 +35,12 @@ class PartitionerKind(enum.Enum):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether a producer reaches only some of the consumers."""
+        """Return whether a producer reaches only some of the consumers."""
         return self in (PartitionerKind.FORWARD, PartitionerKind.RESCALE)
 
     @property
     def lets_barriers_overtake(self) -> bool:
-        """Whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
+        """Return whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
 
         Pointwise and broadcast edges would lose order or sameness, and a user's partitioner is not at the receivers.
         """
@@ -172,7 +172,7 @@ class JobGraph(msgspec.Struct, frozen=True):
 
     @property
     def has_cached_streams(self) -> bool:
-        """Whether it reads results of earlier jobs, or leaves some to later ones."""
+        """Return whether it reads results of earlier jobs, or leaves some to later ones."""
         return any(vertex.cached_input is not None for vertex in self.vertices) or any(
             edge.result_type.traits.is_persistent for edge in self.edges
         )
@@ -230,7 +230,7 @@ class VertexPayloads:
         return sum(len(part) for part in (*self.specs, *self.types, *self.partitioners))
 
     def encode(self) -> bytes:
-        """One blob; equal payloads make equal bytes."""
+        """Return one blob; equal payloads make equal bytes."""
         return _ENCODER.encode((self.specs, self.types, self.partitioners))
 
     @classmethod

@@ -51,7 +51,7 @@ class CommittedState:
 
     @property
     def is_own(self) -> bool:
-        """Whether this job took it. Otherwise it is what the job started from, and none of its own is complete yet."""
+        """Return whether this job took it. If not, the job started from it and has completed none of its own yet."""
         return self._snapshot.metadata.job_id == self._job_id
 
     @property

@@ -126,7 +126,7 @@ class JobExecutionResult:
         return self._net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """One accumulator, None where it is unknown."""
+        """Return an accumulator, or None if it is unknown."""
         return self._accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
@@ -161,12 +161,12 @@ class JobClient:
 
     @property
     def has_told_end(self) -> bool:
-        """Whether the program has seen the job's end here."""
+        """Return whether the program has seen the job's end here."""
         return self._has_told_end
 
     @property
     def is_cancel_wanted(self) -> bool:
-        """Whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
+        """Return whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
         return self._is_cancel_wanted
 
     def get_job_id(self) -> JobId:

@@ -263,7 +263,7 @@ def _take_back() -> None:
 
 
 def _is_main_thread() -> bool:
-    """Whether handlers of signals can be set here: Python allows it in no other thread."""
+    """Return whether handlers of signals can be set here: Python allows it in no other thread."""
     return threading.current_thread() is threading.main_thread()
 
 

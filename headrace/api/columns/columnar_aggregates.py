@@ -169,7 +169,7 @@ class AskedWindows:
 
     @property
     def drop_late_rows(self) -> bool:
-        """Whether rows that come after their window has fired are only counted."""
+        """Return whether rows that come after their window has fired are only counted."""
         return self.late_tag is None and self.allowed_lateness_ms == 0
 
 

@@ -108,15 +108,15 @@ class Expression:
         return Expression(self._arrow.cast(target_type), self._name)
 
     def is_null(self) -> "Expression":
-        """Whether the value is null; never null itself, and False for NaN."""
+        """Test whether the value is null; never null itself, and False for NaN."""
         return Expression(self._arrow.is_null())
 
     def is_not_null(self) -> "Expression":
-        """Whether the value is not null; never null itself."""
+        """Test whether the value is not null; never null itself."""
         return Expression(self._arrow.is_valid())
 
     def is_in(self, values: Collection[Any]) -> "Expression":
-        """Whether the value is one of `values`: SQL's IN. Null for null, and for no match where `values` has None."""
+        """Test whether the value is in `values`: SQL's IN. Null for null, and without a match if `values` has None."""
         known = [value for value in values if value is not None]
         found = self._arrow.isin(known) if known else pc.scalar(False)
         if len(known) < len(values):
@@ -127,7 +127,7 @@ class Expression:
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
-        """Whether `low <= value <= high`. With a null bound it is False where the other one says so, else null."""
+        """Test whether `low <= value <= high`. With a null bound it is False if the other one decides so, else null."""
         return (self >= low) & (self <= high)
 
     def fill_null(self, value: Any) -> "Expression":
@@ -161,15 +161,15 @@ class Expression:
         return Expression(call_arrow("utf8_length", self._arrow))
 
     def starts_with(self, prefix: str) -> "Expression":
-        """Whether a text begins with `prefix`; letters count as they are, as in the next two."""
+        """Test whether a text begins with `prefix`; letters count as they are, as in the next two."""
         return Expression(call_arrow("starts_with", self._arrow, prefix))
 
     def ends_with(self, suffix: str) -> "Expression":
-        """Whether a text ends with `suffix`."""
+        """Test whether a text ends with `suffix`."""
         return Expression(call_arrow("ends_with", self._arrow, suffix))
 
     def contains(self, part: str) -> "Expression":
-        """Whether `part` occurs in a text; no pattern."""
+        """Test whether `part` occurs in a text; no pattern."""
         return Expression(call_arrow("match_substring", self._arrow, part))
 
     def __add__(self, other: Any) -> "Expression":

@@ -55,7 +55,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         self._settings = ProgramSettings() if settings is None else settings
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval above 0 is set."""
+        """Return whether an interval above 0 is set."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -102,7 +102,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether no failed checkpoint is tolerated."""
+        """Return whether no failed checkpoint is tolerated."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(
@@ -138,7 +138,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return member_of(ExternalizedCheckpointRetention, self._settings.to_settings(), RETENTION)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
+        """Return whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
         is_exact = self.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
         return is_exact and self._settings.get(UNALIGNED)
 

@@ -25,7 +25,7 @@ class CheckpointStorage:
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """In the memory of the driver: `execution.checkpointing.storage: jobmanager`. Sizes are bytes."""
+    """Storage in the memory of the driver: `execution.checkpointing.storage: jobmanager`. Sizes are bytes."""
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
 
@@ -49,7 +49,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """In a folder, or at a URI that pyarrow knows: `execution.checkpointing.dir`. Sizes are bytes."""
+    """Storage in a folder, or at a URI that pyarrow knows: `execution.checkpointing.dir`. Sizes are bytes."""
 
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024
 

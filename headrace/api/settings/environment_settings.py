@@ -52,7 +52,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_parallelism(self) -> int:
-        """That value, or what the executor offers where none was set: `headrace run` starts its cluster for that."""
+        """Return that value. If none was set, return the executor's, for which `headrace run` starts its cluster."""
         known = self._parallelism_set() or known_parallelism(self._settings.to_settings())
         if known is not None:
             return known

@@ -35,7 +35,7 @@ class ProgramSettings:
         return self.to_settings().get_option(option)
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Whether a value was given rather than defaulted."""
+        """Return whether a value was given rather than defaulted."""
         return self.to_settings().is_set(option)
 
     def set(self, option: ConfigOption[T], value: T) -> None:

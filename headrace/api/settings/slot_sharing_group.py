@@ -101,7 +101,7 @@ class SlotSharingGroup:
 
     @property
     def has_resources(self) -> bool:
-        """Whether it sets resources of its slots."""
+        """Return whether it sets resources of its slots."""
         return self != SlotSharingGroup(self.name)
 
     def get_name(self) -> str:

@@ -113,7 +113,7 @@ class CachedStreams:
 
     @property
     def has_made_any(self) -> bool:
-        """Whether jobs made cached streams, or should have made some."""
+        """Return whether jobs made cached streams, or should have made some."""
         return any(cache.made_by_jobs for cache in self._caches.values())
 
     def add(self, operator: OperatorTransformation) -> None:

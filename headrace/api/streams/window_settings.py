@@ -166,7 +166,7 @@ def one_slice_windows(assigner: Any, called: str) -> EventTimeWindows:
 
 
 def ends_with_input(assigner: Any) -> bool:
-    """Whether there is one window, which fires when all input has ended."""
+    """Return whether there is one window, which fires when all input has ended."""
     return isinstance(assigner, GlobalWindows) and isinstance(
         assigner.default_trigger, EndOfStreamTrigger
     )

@@ -103,7 +103,7 @@ def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> Non
 
 
 def is_armed() -> bool:
-    """Whether anything may happen at some failpoint."""
+    """Return whether anything may happen at some failpoint."""
     return bool(_armed or _files)
 
 

@@ -35,10 +35,10 @@ def put_on_path(files: Iterable[Path]) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether Python imports from the file itself."""
+    """Return whether Python imports from the file itself."""
     return path.suffix in ARCHIVES
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Whether it is a folder of modules, and no package."""
+    """Return whether it is a folder of modules, and no package."""
     return path.is_dir() and not (path / "__init__.py").exists()

@@ -52,7 +52,7 @@ class HmacHandshake:
         return self._digest(b"proof", self._role, own_hello, peer_hello)
 
     def accepts(self, proof: bytes, own_hello: bytes, peer_hello: bytes) -> bool:
-        """Whether only somebody who knows the secret can have sent `proof`; takes as long whatever is wrong."""
+        """Return whether only somebody who knows the secret can have sent `proof`; takes as long whatever is wrong."""
         expected = self._digest(b"proof", self._role.other, own_hello, peer_hello)
         return hmac.compare_digest(proof, expected)
 
@@ -92,7 +92,7 @@ class FrameSeal:
         return digest.digest()
 
     def holds(self, frame: bytes, seal: bytes) -> bool:
-        """Whether `frame` is the next one that the peer sent."""
+        """Return whether `frame` is the next one that the peer sent."""
         return hmac.compare_digest(seal, self.seal(frame))
 
 

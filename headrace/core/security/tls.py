@@ -120,7 +120,7 @@ def _context(protocol: int, identity: TlsIdentity) -> ssl.SSLContext:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this host can reach a socket bound to `host`. Names other than `localhost` count as reachable."""
+    """Return whether only this host can reach a socket bound to `host`; names but `localhost` count as reachable."""
     if host == "localhost":
         return True
     try:
@@ -130,7 +130,7 @@ def is_loopback(host: str) -> bool:
 
 
 def needs_tls(settings: Settings, host: str) -> bool:
-    """Whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
+    """Return whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
     is_enabled = settings.get_option(SSL_ENABLED)
     if is_enabled is None:
         return not is_loopback(host)

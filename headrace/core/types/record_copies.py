@@ -90,7 +90,7 @@ def as_it_is(record: Any) -> Any:
 
 
 def are_unchanging(records: Sequence[Any]) -> bool:
-    """Whether all are plain immutable values, or all tuples of such: decided for many at once."""
+    """Return whether all are plain immutable values, or all tuples of such: decided for many at once."""
     classes = set(map(type, records))
     if classes == {tuple}:
         return UNCHANGING.issuperset(map(type, chain.from_iterable(records)))
@@ -131,7 +131,7 @@ def _usual_class(value_type: TypeInformation) -> type | None:
 
 
 def is_unchanging_type(value_type: TypeInformation) -> bool:
-    """Whether values of the type, as they are read from columns, cannot be changed."""
+    """Return whether values of the type, as they are read from columns, cannot be changed."""
     if isinstance(value_type, TupleTypeInfo):
         return all(map(is_unchanging_type, value_type.field_types))
     return _is_plain(value_type)

@@ -328,7 +328,7 @@ class RoundTripNormalizer:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether any value is kept as it is: the type is not declared."""
+        """Return whether any value is kept as it is: the type is not declared."""
         return self.keep is _keep_anything
 
 
