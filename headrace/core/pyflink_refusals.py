@@ -60,13 +60,21 @@ def gone_class(name: str, instead: str) -> GoneType:
 
 
 def gone_method(name: str, instead: str) -> Callable[..., NoReturn]:
-    """Make the method of that name, which refuses every call."""
+    """Make a removed method of that name, which refuses every call."""
+    return _refusing(name, f"PyFlink 1.x's; gone: {instead}.", name_is_gone(name, instead))
 
+
+def jvm_method(name: str, instead: str) -> Callable[..., NoReturn]:
+    """Make a method of that name that stands for Java code, and refuses every call."""
+    return _refusing(name, f"PyFlink's; refused here: {instead}.", no_jvm(name, instead))
+
+
+def _refusing(name: str, doc: str, error: ProgramError) -> Callable[..., NoReturn]:
     def refuse(self: object, *args: Any, **options: Any) -> NoReturn:
-        raise name_is_gone(name, instead)
+        raise ProgramError(*error.args)
 
     refuse.__name__ = name
-    refuse.__doc__ = f"PyFlink 1.x's; gone: {instead}."
+    refuse.__doc__ = doc
     return refuse
 
 

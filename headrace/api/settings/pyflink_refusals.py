@@ -4,9 +4,9 @@ Some configure Java's serializers. Others are of PyFlink 1.x; Flink 2 replaced t
 """
 
 import enum
-from typing import Final, NoReturn
+from typing import Final
 
-from headrace.core.pyflink_refusals import gone_class, gone_method, no_jvm
+from headrace.core.pyflink_refusals import gone_class, gone_method, jvm_method
 
 _NO_SERIALIZERS: Final = (
     "records are Arrow columns or pickled; declare types, or leave the call out"
@@ -24,50 +24,23 @@ class InputDependencyConstraint(enum.Enum):
 class JvmExecutionSettings:
     """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
 
-    def enable_force_kryo(self) -> NoReturn:
-        raise no_jvm("enable_force_kryo", _NO_SERIALIZERS)
-
-    def disable_force_kryo(self) -> NoReturn:
-        raise no_jvm("disable_force_kryo", _NO_SERIALIZERS)
-
-    def is_force_kryo_enabled(self) -> NoReturn:
-        raise no_jvm("is_force_kryo_enabled", _NO_SERIALIZERS)
-
-    def enable_generic_types(self) -> NoReturn:
-        raise no_jvm("enable_generic_types", _NO_SERIALIZERS)
-
-    def disable_generic_types(self) -> NoReturn:
-        raise no_jvm("disable_generic_types", _NO_SERIALIZERS)
-
-    def has_generic_types_disabled(self) -> NoReturn:
-        raise no_jvm("has_generic_types_disabled", _NO_SERIALIZERS)
-
-    def enable_force_avro(self) -> NoReturn:
-        raise no_jvm("enable_force_avro", _NO_SERIALIZERS)
-
-    def disable_force_avro(self) -> NoReturn:
-        raise no_jvm("disable_force_avro", _NO_SERIALIZERS)
-
-    def is_force_avro_enabled(self) -> NoReturn:
-        raise no_jvm("is_force_avro_enabled", _NO_SERIALIZERS)
-
-    def enable_closure_cleaner(self) -> NoReturn:
-        raise no_jvm("enable_closure_cleaner", _NO_CLEANER)
-
-    def disable_closure_cleaner(self) -> NoReturn:
-        raise no_jvm("disable_closure_cleaner", _NO_CLEANER)
-
-    def is_closure_cleaner_enabled(self) -> NoReturn:
-        raise no_jvm("is_closure_cleaner_enabled", _NO_CLEANER)
-
-    def get_default_kryo_serializer_classes(self) -> NoReturn:
-        raise no_jvm("get_default_kryo_serializer_classes", _NO_SERIALIZERS)
-
-    def get_registered_kryo_types(self) -> NoReturn:
-        raise no_jvm("get_registered_kryo_types", _NO_SERIALIZERS)
-
-    def get_registered_pojo_types(self) -> NoReturn:
-        raise no_jvm("get_registered_pojo_types", _NO_SERIALIZERS)
+    enable_force_kryo = jvm_method("enable_force_kryo", _NO_SERIALIZERS)
+    disable_force_kryo = jvm_method("disable_force_kryo", _NO_SERIALIZERS)
+    is_force_kryo_enabled = jvm_method("is_force_kryo_enabled", _NO_SERIALIZERS)
+    enable_generic_types = jvm_method("enable_generic_types", _NO_SERIALIZERS)
+    disable_generic_types = jvm_method("disable_generic_types", _NO_SERIALIZERS)
+    has_generic_types_disabled = jvm_method("has_generic_types_disabled", _NO_SERIALIZERS)
+    enable_force_avro = jvm_method("enable_force_avro", _NO_SERIALIZERS)
+    disable_force_avro = jvm_method("disable_force_avro", _NO_SERIALIZERS)
+    is_force_avro_enabled = jvm_method("is_force_avro_enabled", _NO_SERIALIZERS)
+    enable_closure_cleaner = jvm_method("enable_closure_cleaner", _NO_CLEANER)
+    disable_closure_cleaner = jvm_method("disable_closure_cleaner", _NO_CLEANER)
+    is_closure_cleaner_enabled = jvm_method("is_closure_cleaner_enabled", _NO_CLEANER)
+    get_default_kryo_serializer_classes = jvm_method(
+        "get_default_kryo_serializer_classes", _NO_SERIALIZERS
+    )
+    get_registered_kryo_types = jvm_method("get_registered_kryo_types", _NO_SERIALIZERS)
+    get_registered_pojo_types = jvm_method("get_registered_pojo_types", _NO_SERIALIZERS)
 
 
 _BACKEND: Final = "set state.backend.type to hashmap or rocksdb in a Configuration, or with -D"
