@@ -176,7 +176,7 @@ class RefusalLog:
         if len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
         self._logger.warning(
-            "%s from %s refused: %s (the same from there is not told again)",
+            "%s from %s refused: %s (repeats are not reported)",
             self._what,
             host,
             reason,
