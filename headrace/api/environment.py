@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
 from headrace.api.client.job_client import JobClient, JobExecutionResult
-from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
+from headrace.api.executors import PipelineExecutor, executor_for, job_submitted, known_parallelism
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
@@ -218,10 +218,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.
 
-        A job that is not waited for is cancelled as the program ends, which is told then: the cluster ends with it.
+        A job that is not waited for is cancelled when the program ends, with an error: the cluster ends with it.
 
-        The sinks made so far are forgotten whether or not this succeeds: in a notebook, a cell that is corrected and
-        run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
+        The environment loses its sinks whether or not this succeeds: in a notebook, a cell that is corrected and run
+        again must not find the wrong sink of its last run as well. Its streams can still be used.
         """
         client, graph = self._execute_async(job_name)
         program_end.remember_job(client, graph.job_name)
@@ -259,6 +259,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)
+        job_submitted(client)
         self._cached_streams.submitted(job_graph, graph, client)
         return client, graph
 
@@ -292,7 +293,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return cache_stream(stream, self._cached_streams)
 
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
-        """Return the frozen graph of what was said so far, as it would run now; the environment keeps it."""
+        """Return the frozen graph of the program so far, as it would run now; the environment keeps the program."""
         if self._operators and self._cached_streams.has_made_any:
             self._cached_streams.look(self._executor())
         return self._stream_graph(job_name, known_parallelism(self._settings.to_settings()))

@@ -2,7 +2,7 @@
 
 import atexit
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
@@ -62,6 +62,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self.active: PipelineExecutor | None = None
+        self.on_submitted: Callable[[JobClient], None] | None = None
         self.made: dict[str, PipelineExecutor] = {}
         self.default_settings: dict[str, str] = {}
         # Two threads of a program may submit their first jobs at once, and must find the same executor.
@@ -71,14 +72,25 @@ class _Registry:
 _registry: Final = _Registry()
 
 
-def set_active_executor(executor: PipelineExecutor | None) -> None:
-    """Run every job of this process on `executor` from now on; None goes back to look-up by name."""
-    _registry.active = executor
+def set_active_executor(
+    executor: PipelineExecutor | None, on_submitted: "Callable[[JobClient], None] | None" = None
+) -> None:
+    """Run every job of this process on `executor` from now on; None goes back to look-up by name.
+
+    `on_submitted` is called with each job that is submitted then.
+    """
+    _registry.active, _registry.on_submitted = executor, on_submitted
 
 
 def active_executor() -> PipelineExecutor | None:
     """Return the executor that was set for this process, if any."""
     return _registry.active
+
+
+def job_submitted(client: "JobClient") -> None:
+    """Tell the listener of `set_active_executor`, if there is one, that a job was submitted."""
+    if _registry.on_submitted is not None:
+        _registry.on_submitted(client)
 
 
 def set_default_settings(settings: Mapping[str, str]) -> None:

@@ -37,7 +37,7 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.storage.file_systems import absolute_uri
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, report_failure
 from headrace.cli.options import KeyValue, refuse_unusable
-from headrace.cli.progress import ProgressDisplay, WatchedExecutor
+from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
@@ -187,9 +187,7 @@ def run(
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    if display is not None:
-        executor = WatchedExecutor(executor, display)
-    set_active_executor(executor)
+    set_active_executor(executor, on_submitted=None if display is None else display.watch)
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()
@@ -210,7 +208,7 @@ def run(
     finally:
         ignore_termination()
         try:
-            _close(executor)
+            _close(executor, display)
         finally:
             take_back()
 
@@ -303,11 +301,13 @@ def _exit_code(ended: SystemExit) -> int:
     return 1
 
 
-def _close(executor: PipelineExecutor) -> None:
-    """End the cluster; a second Ctrl-C during this does not leave it half ended."""
+def _close(executor: PipelineExecutor, display: ProgressDisplay | None) -> None:
+    """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
     set_active_executor(None)
     while True:
         try:
+            if display is not None:
+                display.stop()
             executor.close()
             return
         except KeyboardInterrupt:

@@ -152,6 +152,9 @@ def test_the_display_shows_the_last_state_before_the_cluster_ends(
     was_closed: list[bool] = []
 
     class Display:
+        def watch(self, client: object) -> None:
+            raise AssertionError("no job was submitted")
+
         def stop(self) -> None:
             was_closed.append(made[0].is_closed)
 
