@@ -92,7 +92,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._has_forgotten = False
-        """Whether the last execute() failed before there was a job: its sinks are gone, and the next error says so."""
+        """True after an execute() that failed before there was a job: its sinks are gone; the next error says so."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 NEVER_UNALIGNED: Final = -1
-"""`aligned_timeout_ms` of a barrier that stays aligned however long that takes."""
+"""Value of `aligned_timeout_ms` for a barrier that always stays aligned."""
 
 
 class SnapshotKind(enum.Enum):
@@ -19,11 +19,11 @@ class SnapshotKind(enum.Enum):
     """
 
     CHECKPOINT = 0
-    """May refer to files of earlier checkpoints, and later ones may refer to its files."""
+    """A checkpoint that may refer to files of earlier ones, and later ones to its files."""
     FULL_CHECKPOINT = 1
-    """Refers to no earlier files; later checkpoints may refer to its files."""
+    """A checkpoint that refers to no earlier files; later ones may refer to its files."""
     SAVEPOINT = 2
-    """Stands alone, in the canonical format; the job goes on."""
+    """A snapshot that stands alone, in the canonical format; the job goes on."""
     SAVEPOINT_SUSPEND = 3
     """A savepoint after which the job stops, to be resumed."""
     SAVEPOINT_TERMINATE = 4

@@ -63,15 +63,15 @@ class ConfigOption(Generic[T]):
     unobeyed: str = ""
     refused: str = ""
     least: T | None = None
-    """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
+    """Smallest value accepted. None: zero for numbers, sizes and durations, or a default below zero."""
     most: T | None = None
-    """The largest value that is taken; None: any."""
+    """Largest value accepted; None: any."""
     off: tuple[T, ...] = ()
-    """Values below `least` that are taken too, as the default is: they switch off what the option is about."""
+    """Values below `least` that are accepted too, as the default is: they switch the feature off."""
     choices: tuple[str, ...] = ()
-    """The words that a text option takes, in any case and with `-` for `_`; none: any text."""
+    """Words that a text option accepts, in any case and with `-` for `_`; none: any text."""
     synonyms: tuple[str, ...] = ()
-    """Words that are taken too, and not told of."""
+    """Further words that are accepted, and not listed."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):

@@ -9,7 +9,7 @@ from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.ids import OperatorId
 
 MIN_TIMESTAMP: Final = -(2**63)
-"""No timestamp; also the watermark before the first one."""
+"""Value for a missing timestamp, and the watermark before the first one."""
 
 MAX_WATERMARK: Final = 2**63 - 1
 """The end of event time: every event-time timer fires."""

@@ -8,7 +8,7 @@ from typing import Final
 from headrace.core.errors import ErrorDomain, HeadraceError, is_user_file
 
 DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
-"""Set to 1 to see whole tracebacks."""
+"""Environment variable that shows whole tracebacks when it is 1."""
 _HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _LINKS: Final = (

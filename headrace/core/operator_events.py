@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 ALIGNED_COORDINATOR: Final = "aligned"
-"""Name of the coordinator that aligns a source, with the source's own inside it."""
+"""Name of the coordinator that aligns a source, and contains the coordinator of the source."""
 
 _OWN: Final = b"\x00"
 _ALIGNMENT: Final = b"\x01"

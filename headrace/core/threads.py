@@ -107,7 +107,7 @@ class EventLoopThread:
     def __init__(self, name: str) -> None:
         self.loop: Final[asyncio.AbstractEventLoop] = new_event_loop()
         self.on_fatal_error: Callable[[BaseException], None] | None = None
-        """Called on the thread with what would have ended the loop."""
+        """Callback on the thread, with the exception that would have ended the loop."""
         self._is_stopping = False
         self._is_running = threading.Event()
         self._thread: Final = start_thread(name, self._body)

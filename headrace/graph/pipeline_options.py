@@ -14,7 +14,7 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
-"""Each global job parameter is one setting under this prefix."""
+"""Prefix of global job parameters, each of which is one setting."""
 
 FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX)
 """Prefixes of keys that Headrace does not declare: those of Spark and of the program."""

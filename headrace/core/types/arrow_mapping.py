@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 ROW_KIND_COLUMN: Final = "$row_kind"
-"""Name of the int8 column of RowKind numbers that follows the data where some row is not a plain insert."""
+"""Name of the int8 column of RowKind numbers that follows the data if a row is not a plain insert."""
 
 
 def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.Array]:

@@ -15,8 +15,11 @@ import cloudpickle
 
 PICKLE_PROTOCOL: Final = 5
 unpickle_value: Final[Callable[[bytes | bytearray | memoryview], Any]] = pickle.loads
-"""Returns the value of a pickle, by running it: of a process of this job, inside the task that owns what comes out; or
-of a snapshot whose metadata and digests were compared. The function itself, as state calls it for every row."""
+"""Return the value of a pickle, which runs code.
+
+Call it only for pickles of a process of this job, in the task that owns the value, or of a snapshot whose metadata and
+digests were compared. It is the function itself because state calls it for every row.
+"""
 _MAIN_MODULE: Final = b"__main__"
 
 

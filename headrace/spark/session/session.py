@@ -81,7 +81,9 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
         try:
             action()
         except Exception:
-            _LOG.exception("the jobs in the SparkSession could not be ended before the session stops")
+            _LOG.exception(
+                "the jobs in the SparkSession could not be ended before the session stops"
+            )
         finally:
             stop()
 
