@@ -15,12 +15,14 @@ from headrace.api.columns.expressions import (
     check_predicate,
     selected_type,
 )
-from headrace.api.function_checks import call_site, check_function, resolve_type
-from headrace.api.streams.stream_properties import (
-    OperatorProperties,
-    PhysicalPartitioning,
-    StreamProperties,
+from headrace.api.function_checks import (
+    call_site,
+    check_function,
+    check_key_selector,
+    check_partitioner,
+    resolve_type,
 )
+from headrace.api.streams.stream_properties import OperatorProperties, StreamProperties
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -43,6 +45,7 @@ from headrace.functions.record import (
     FlatMapFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
 )
 from headrace.functions.sink import Sink, SupportsPreprocessing
 from headrace.functions.specs.operator_specs import (
@@ -93,7 +96,7 @@ class DataStreamSink(OperatorProperties):
 TypeLike = TypeInformation | Sequence[TypeInformation] | None
 
 
-class DataStream(StreamProperties, PhysicalPartitioning):
+class DataStream(StreamProperties):
     """A stream of records.
 
     Example:
@@ -285,6 +288,32 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         from headrace.api.streams.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self.without_keys(), window_assigner)
+
+    def shuffle(self) -> "DataStream":
+        """Send each record to a random subtask."""
+        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
+
+    def rescale(self) -> "DataStream":
+        """Go round robin inside groups of neighbouring subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
+
+    def rebalance(self) -> "DataStream":
+        """Go round robin over all subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
+
+    def forward(self) -> "DataStream":
+        """Send to the subtask of the same index; needs equal parallelism."""
+        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> "DataStream":
+        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
+        check_partitioner(partitioner)
+        check_key_selector(key_selector)
+        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))
 
     @overload
     def broadcast(self) -> "DataStream": ...

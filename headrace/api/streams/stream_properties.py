@@ -1,17 +1,14 @@
-"""Setters that change the operator behind a stream or a sink, and physical partitioning; each returns its stream.
+"""Setters that change the operator behind a stream or a sink; each returns the stream it was called on.
 
-Source: Flink SingleOutputStreamOperator, DataStream.
+Source: Flink SingleOutputStreamOperator, DataStreamSink.
 """
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from headrace.api.function_checks import (
-    check_key_selector,
     check_name,
-    check_partitioner,
     guarded_spec,
 )
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
@@ -19,12 +16,10 @@ from headrace.api.transformations import OperatorTransformation, batch_type_of
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
-from headrace.functions.record import KeySelector, Partitioner
-from headrace.graph.job_graph import PartitionerKind
-from headrace.graph.stream_graph import ChainingStrategy, Partitioning
+from headrace.graph.stream_graph import ChainingStrategy
 
 if TYPE_CHECKING:
-    from headrace.api.streams.data_stream import DataStream
+    pass
 
 
 _UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
@@ -146,37 +141,3 @@ def _check_policy(policy: object) -> None:
         raise TypeError(
             f"on_failure takes FailurePolicy.FAIL, FailurePolicy.SKIP or an OutputTag, not {policy!r}"
         )
-
-
-class PhysicalPartitioning(ABC):
-    """Physical partitioning of any stream. See also `DataStream.key_by` and `DataStream.broadcast`."""
-
-    @abstractmethod
-    def _partitioned(self, partitioning: Partitioning) -> "DataStream":
-        """Return the stream whose records go where `partitioning` says."""
-
-    def shuffle(self) -> "DataStream":
-        """Send each record to a random subtask."""
-        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
-
-    def rescale(self) -> "DataStream":
-        """Go round robin inside groups of neighbouring subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
-
-    def rebalance(self) -> "DataStream":
-        """Go round robin over all subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
-
-    def forward(self) -> "DataStream":
-        """Send to the subtask of the same index; needs equal parallelism."""
-        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
-
-    def partition_custom(
-        self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
-    ) -> "DataStream":
-        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
-        check_partitioner(partitioner)
-        check_key_selector(key_selector)
-        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))
