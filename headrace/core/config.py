@@ -149,6 +149,10 @@ def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
 
 
 def _suggestion(key: str) -> str:
+    for one, option in _REGISTRY.items():
+        feature = one.removesuffix("enabled")
+        if option.refused and feature != one and key.startswith(feature):
+            return f"; {option.refused}"
     known = sorted(one for one, option in _REGISTRY.items() if not option.refused)
     near = difflib.get_close_matches(key, known, n=3, cutoff=0.7)
     # `slots` for `headrace.spark.slots`: a part of a key is no typo, and is as easily meant.

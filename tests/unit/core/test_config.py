@@ -21,7 +21,7 @@ INTERVAL = ConfigOption(
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
 IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
 MISSING = ConfigOption(
-    "test.missing-feature", bool, False, "For this test.", refused="use test.flag"
+    "test.missing.enabled", bool, False, "For this test.", refused="use test.flag"
 )
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
 COUNT = ConfigOption("test.count", int, -1, "For this test.")
@@ -162,12 +162,14 @@ def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:
     assert unobeyed_settings(settings) == ["setting 'test.idle' has no effect: use test.flag"]
 
 
-def test_an_option_of_a_missing_feature_accepts_only_its_default_and_is_never_suggested() -> None:
-    check_settings({"test.missing-feature": "false"}, ())
+def test_options_of_a_missing_feature_say_what_to_use_and_only_its_default_is_accepted() -> None:
+    check_settings({"test.missing.enabled": "false"}, ())
     with pytest.raises(ConfigurationError, match=r"'true': use test\.flag$"):
-        check_settings({"test.missing-feature": "true"}, ())
+        check_settings({"test.missing.enabled": "true"}, ())
+    with pytest.raises(ConfigurationError, match=r"there is no such option; use test\.flag$"):
+        check_settings({"test.missing.size": "1"}, ())
     with pytest.raises(ConfigurationError, match=r"there is no such option$"):
-        check_settings({"test.missing-feature.size": "1"}, ())
+        check_settings({"test-missing-enabled": "true"}, ())
 
 
 def test_declared_options_are_listed_once() -> None:
