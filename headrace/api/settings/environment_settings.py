@@ -8,7 +8,11 @@ from headrace.api.executors import active_executor, default_settings, known_para
 from headrace.api.settings import program_settings
 from headrace.api.settings.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.settings.execution_config import ExecutionConfig
-from headrace.api.settings.program_settings import ProgramSettings, configuration_values
+from headrace.api.settings.program_settings import (
+    ProgramSettings,
+    check_buffer_timeout,
+    configuration_values,
+)
 from headrace.api.settings.pyflink_refusals import GoneEnvironmentMethods
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
 from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
@@ -82,11 +86,8 @@ class EnvironmentSettings(GoneEnvironmentMethods):
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound the wait before partly filled buffers are sent; 0: after every record, -1: only full ones."""
-        if timeout_millis < -1:
-            raise ValueError(
-                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
-            )
-        self._settings.set(BUFFER_TIMEOUT, timedelta(milliseconds=timeout_millis))
+        timeout = timedelta(milliseconds=check_buffer_timeout(timeout_millis))
+        self._settings.set(BUFFER_TIMEOUT, timeout)
         return self
 
     def get_buffer_timeout(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.api.settings.program_settings import ProgramSettings
+from headrace.api.settings.program_settings import ProgramSettings, check_max_parallelism
 from headrace.api.settings.pyflink_refusals import GoneExecutionSettings, JvmExecutionSettings
 from headrace.core.errors import ProgramError
 from headrace.graph.job_graph_generator import AUTO_GENERATE_UIDS
@@ -56,9 +56,7 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
 
     def set_max_parallelism(self, max_parallelism: int) -> "ExecutionConfig":
         """Set the number of key groups, 1..32768."""
-        if not 1 <= max_parallelism <= 32768:
-            raise ValueError(f"max parallelism must be within 1..32768, not {max_parallelism}")
-        self._settings.set(MAX_PARALLELISM, max_parallelism)
+        self._settings.set(MAX_PARALLELISM, check_max_parallelism(max_parallelism))
         return self
 
     def get_auto_watermark_interval(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from headrace.core.config import ConfigOption, Settings, check_values
 from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.graph.pipeline_options import PYTHON_FILES
 
 T = TypeVar("T")
@@ -76,6 +77,24 @@ class ProgramSettings:
     def to_settings(self) -> Settings:
         """Return the current settings, immutable."""
         return Settings(self._raw)
+
+
+def check_max_parallelism(max_parallelism: int) -> int:
+    """Return a number of key groups; ValueError unless it is within 1..32768."""
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(
+            f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+        )
+    return max_parallelism
+
+
+def check_buffer_timeout(timeout_millis: int) -> int:
+    """Return a buffer timeout in milliseconds; ValueError below -1."""
+    if timeout_millis < -1:
+        raise ValueError(
+            f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+        )
+    return timeout_millis
 
 
 def setting_text(value: object) -> str:

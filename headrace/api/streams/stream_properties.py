@@ -11,9 +11,9 @@ from headrace.api.function_checks import (
     check_name,
     guarded_spec,
 )
+from headrace.api.settings.program_settings import check_buffer_timeout, check_max_parallelism
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
 from headrace.api.transformations import OperatorTransformation, batch_type_of
-from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
 from headrace.graph.stream_graph import ChainingStrategy
@@ -84,11 +84,7 @@ class StreamProperties(OperatorProperties):
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of this operator, 1..32768: the bound for rescaling it."""
-        if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-            raise ValueError(
-                f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
-            )
-        self._operator().max_parallelism = max_parallelism
+        self._operator().max_parallelism = check_max_parallelism(max_parallelism)
         return self
 
     def force_non_parallel(self) -> Self:
@@ -101,11 +97,7 @@ class StreamProperties(OperatorProperties):
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound the wait before partly filled buffers of this operator's output are sent; -1 never sends them early."""
-        if timeout_millis < -1:
-            raise ValueError(
-                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
-            )
-        self._operator().buffer_timeout_ms = timeout_millis
+        self._operator().buffer_timeout_ms = check_buffer_timeout(timeout_millis)
         return self
 
     def on_failure(self, policy: FailurePolicy | OutputTag) -> Self:
