@@ -1,4 +1,4 @@
-"""What Spark looks for by itself: modules named `pyspark_…` with a `DefaultSource`. Here it is `headrace-state`."""
+"""The data source `headrace-state`, in a module that Spark finds by itself: `pyspark_…` with a `DefaultSource`."""
 
 from headrace.spark.state_tables.state_source import HeadraceStateSource as DefaultSource
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headrace.api.client import left_behind
+from headrace.api.client import program_end
 
 # `make test` looks at few examples, `make test-slow` at many (`--hypothesis-profile thorough`), derandomised: a run
 # says the same today and tomorrow. `make test-random` draws new ones each time (`random`), from a seed that it prints.
@@ -69,7 +69,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     """Delete the temporary files; with `--leave-nothing` files that tests left fail the run."""
     yield
     # Tests make streams that no job runs, which a program is told at its end.
-    left_behind.program_begins()
+    program_end.program_begins()
     folder = session.config.stash.get(_TEMPORARY_FILES, None)
     if folder is None:
         return

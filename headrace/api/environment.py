@@ -4,12 +4,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from headrace.api.client import left_behind
+from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
-from headrace.api.client.interruption import end_interrupted_job
 from headrace.api.client.job_client import JobClient, JobExecutionResult
-from headrace.api.dataframe_bridges import dataframe_source
-from headrace.api.executors import PipelineExecutor, executor_for, known_parallelism
+from headrace.api.executors import PipelineExecutor, executor_for, job_submitted, known_parallelism
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
@@ -28,7 +26,7 @@ from headrace.api.transformations import (
     producers_of,
     united,
 )
-from headrace.core.entry_points import load_entry_point
+from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import (
     CachedStreamLostError,
     HeadraceError,
@@ -53,6 +51,7 @@ from headrace.functions.specs.operator_specs import (
     SourceSpec,
 )
 from headrace.functions.watermarks import WatermarkStrategy
+from headrace.graph.execution_plan import explain, plan_json
 from headrace.graph.job_graph_generator import (
     check_program,
     check_stream_graph,
@@ -63,16 +62,17 @@ from headrace.graph.pipeline_options import (
     DEFAULT_JOB_NAME,
     PIPELINE_NAME,
 )
-from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _LOG: Final = logging.getLogger(__name__)
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
+_DATAFRAME_BRIDGES: Final = "headrace.dataframe_bridges"
+"""Entry points of libraries whose DataFrames become sources."""
 
 _FORGOTTEN: Final = (
-    "The last execute() started no job and has forgotten the sinks made before it, as every execute() does: attach "
-    "them anew. Streams may be used again."
+    "The last execute() started no job, and like every execute() it removed the sinks from the environment: add the "
+    "sinks again before the next execute()."
 )
 
 
@@ -91,7 +91,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._has_forgotten = False
-        """Whether the last execute() failed before there was a job: its sinks are gone, which the next one tells."""
+        """True after an execute() that failed before there was a job: its sinks are gone; the next error says so."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 
@@ -152,7 +152,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             raise no_jvm("create_input", NO_INPUT_FORMATS)
         if input_format.boundedness is not Boundedness.BOUNDED:
             raise ProgramError(
-                "create_input reads to an end: give an endless source to from_source"
+                "create_input needs a bounded source: pass an unbounded one to from_source"
             )
         no_watermarks = WatermarkStrategy.no_watermarks()
         return self.from_source(input_format, no_watermarks, "Custom Source", type_info)
@@ -183,7 +183,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         `event_time` names the column whose time is each row's timestamp. Without a watermark strategy event time
         passes when the stream ends.
         """
-        source, type_info = dataframe_source(df, event_time)
+        source, type_info = _dataframe_source(df, event_time)
         return self._add_source(source, watermark_strategy, name or "DataFrame", type_info)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -211,23 +211,23 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._cached_streams.ended_without_result(client.get_job_id())
             raise
         except KeyboardInterrupt:
-            end_interrupted_job(client)
+            program_end.end_interrupted_job(client)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.
 
-        A job that is not waited for is cancelled as the program ends, which is told then: the cluster ends with it.
+        A job that is not waited for is cancelled when the program ends, with an error: the cluster ends with it.
 
-        The sinks made so far are forgotten whether or not this succeeds: in a notebook, a cell that is corrected and
-        run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
+        The environment loses its sinks whether or not this succeeds: in a notebook, a cell that is corrected and run
+        again must not find the wrong sink of its last run as well. Its streams can still be used.
         """
         client, graph = self._execute_async(job_name)
-        left_behind.remember_job(client, graph.job_name)
+        program_end.remember_job(client, graph.job_name)
         return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
-        """Submit; return the program too, which depends on what it reads of cached streams."""
+        """Submit; also return the program, which depends on the cached streams that it reads."""
         had_operators = bool(self._operators)
         if not had_operators and self._has_forgotten:
             raise ProgramError(f"No operators defined in streaming topology. {_FORGOTTEN}")
@@ -258,6 +258,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)
+        job_submitted(client)
         self._cached_streams.submitted(job_graph, graph, client)
         return client, graph
 
@@ -265,11 +266,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return executor_for(self._settings.to_settings())
 
     def list_completed_cluster_datasets(self) -> set[ClusterDataSetId]:
-        """Return what the cluster keeps of cached streams, of this environment and others, complete as it is now."""
+        """Return the complete cached streams that the cluster keeps, of this environment and others."""
         return {info.data_set for info in self._executor().list_data_sets() if info.is_complete}
 
     def invalidate_cluster_dataset(self, dataset_id: ClusterDataSetId) -> None:
-        """Have the cluster drop a cached stream of this environment; ValueError for what is none."""
+        """Delete a cached stream of this environment in the cluster; ValueError if it has no such stream."""
         self._cached_streams.invalidate_data_set(dataset_id)
 
     def execute_and_collect_stream(
@@ -291,14 +292,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return cache_stream(stream, self._cached_streams)
 
     def get_stream_graph(self, job_name: str | None = None) -> StreamGraph:
-        """Return the frozen graph of what was said so far, as it would run now; the environment keeps it."""
+        """Return the frozen graph of the program so far, as it would run now; the environment keeps the program."""
         if self._operators and self._cached_streams.has_made_any:
             self._cached_streams.look(self._executor())
         return self._stream_graph(job_name, known_parallelism(self._settings.to_settings()))
 
     def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
-        """Make the graph; operators that were made before any parallelism was set have the executor's."""
-        left_behind.plan_made()
+        """Make the graph; operators that were made before a parallelism was set have that of the executor."""
+        program_end.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -325,8 +326,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         It is what `execute` would submit now. Where operators take as many subtasks as there are slots, and nobody
         knows these before the cluster has started, the second line says so.
         """
-        from headrace.graph.explain import explain
-
         return explain(self.get_stream_graph(), self._settings.to_settings())
 
     def close(self) -> None:
@@ -352,7 +351,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources do nothing that anybody would see, so they run only where somebody reads them.
         if inputs:
             self._operators.append(operator)
-            left_behind.operator_added(operator)
+            program_end.operator_added(operator)
         return operator
 
     def add_to_producers(
@@ -362,7 +361,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         output_type: BatchType,
         **properties: Any,
     ) -> Transformation:
-        """Add an operator to each one that makes the stream, with its parallelism, so that the two are chained.
+        """Add an operator after each operator that makes the stream, with its parallelism, so that they are chained.
 
         It runs where somebody reads it. A partitioning before it has no effect, as the last of several holds.
         """
@@ -382,7 +381,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _read(
         self, stream: Transformation, key_removers: list[OperatorTransformation]
     ) -> Transformation:
-        """Return `stream` for an operator that is to read it; what takes keys off for it is added to the list."""
+        """Return the input of an operator that reads `stream`; an operator that removes keys is added to the list."""
         match stream:
             case PartitionTransformation():
                 return PartitionTransformation(
@@ -452,7 +451,7 @@ def _tell_of_no_sink(graph: StreamGraph) -> None:
     ):
         last = graph.nodes[-1]
         _LOG.warning(
-            "job '%s' has no sink: what '%s' (%s) makes goes nowhere; print() shows it, sink_to(...) keeps it",
+            "job '%s' has no sink: the results of '%s' (%s) are discarded; add print() or sink_to(...)",
             graph.job_name,
             last.name,
             last.location,
@@ -466,3 +465,21 @@ def _check_targets(graph: StreamGraph) -> None:
                 node.spec.sink.check_target()
             except ProgramError as error:
                 raise ProgramError(f"{error} ('{node.display_name}', {node.location})") from None
+
+
+def _dataframe_source(df: Any, event_time_column: str | None) -> tuple[Source, TypeInformation]:
+    """Return the source of a DataFrame's rows, and their type; ProgramError for DataFrames of an unknown library.
+
+    Bridges from DataFrames are found through entry points, so that programs need not import their host.
+    """
+    library = type(df).__module__.partition(".")[0]
+    names = entry_point_names(_DATAFRAME_BRIDGES)
+    # A bridge is named after the library whose DataFrames it takes; Spark's library is called pyspark.
+    name = next((each for each in (library, library.removeprefix("py")) if each in names), None)
+    if name is None:
+        known = ", ".join(names) or "none"
+        raise ProgramError(
+            f"from_dataframe does not know DataFrames of type {type(df).__module__}.{type(df).__qualname__}; "
+            f"bridges are installed for: {known}"
+        )
+    return load_entry_point(_DATAFRAME_BRIDGES, name)(df, event_time_column=event_time_column)

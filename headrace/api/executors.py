@@ -1,8 +1,8 @@
-"""Executors run jobs. They are found by name through entry points, so that programs do not import their host."""
+"""PipelineExecutor: runs jobs. It is found by name through entry points, so that programs do not import their host."""
 
 import atexit
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
@@ -37,19 +37,19 @@ class PipelineExecutor(Protocol):
         ...
 
     def default_parallelism(self) -> int:
-        """Parallelism of programs that set none: how many slots there are; may start the cluster to find out."""
+        """Return the parallelism of programs that set none: the number of slots. May start the cluster to find out."""
         ...
 
     def known_parallelism(self) -> int | None:
-        """The same without starting anything; None where it is not known before."""
+        """Return the default parallelism without starting a cluster; None if it is not known before."""
         ...
 
     def list_data_sets(self) -> "tuple[DataSetInfo, ...]":
-        """Return what jobs left to the cluster; none where no cluster was started."""
+        """Return the data sets that jobs left to the cluster; none if no cluster was started."""
         ...
 
     def release_data_set(self, data_set: "ClusterDataSetId") -> None:
-        """Have the cluster drop what a job left, or is going to leave."""
+        """Delete a data set that a job left, or is going to leave, in the cluster."""
         ...
 
     def close(self) -> None:
@@ -62,6 +62,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self.active: PipelineExecutor | None = None
+        self.on_submitted: Callable[[JobClient], None] | None = None
         self.made: dict[str, PipelineExecutor] = {}
         self.default_settings: dict[str, str] = {}
         # Two threads of a program may submit their first jobs at once, and must find the same executor.
@@ -71,14 +72,25 @@ class _Registry:
 _registry: Final = _Registry()
 
 
-def set_active_executor(executor: PipelineExecutor | None) -> None:
-    """Run every job of this process on `executor` from now on; None goes back to look-up by name."""
-    _registry.active = executor
+def set_active_executor(
+    executor: PipelineExecutor | None, on_submitted: "Callable[[JobClient], None] | None" = None
+) -> None:
+    """Run every job of this process on `executor` from now on; None goes back to look-up by name.
+
+    `on_submitted` is called with each job that is submitted then.
+    """
+    _registry.active, _registry.on_submitted = executor, on_submitted
 
 
 def active_executor() -> PipelineExecutor | None:
     """Return the executor that was set for this process, if any."""
     return _registry.active
+
+
+def job_submitted(client: "JobClient") -> None:
+    """Tell the listener of `set_active_executor`, if there is one, that a job was submitted."""
+    if _registry.on_submitted is not None:
+        _registry.on_submitted(client)
 
 
 def set_default_settings(settings: Mapping[str, str]) -> None:

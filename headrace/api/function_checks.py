@@ -1,7 +1,7 @@
-"""Checks user functions while the program is built: raises TypeErrors in PyFlink's words.
+"""Checks user functions while the program is built, and raises TypeErrors in PyFlink's words.
 
-Also decides which operators can handle records on which their function raises, and makes their specs. Finds the line
-of the user's program that called a stream method: errors of operators without user code point there.
+`guarded_spec` makes the specs of operators that skip records on which their function raises. `call_site` finds the line
+of the user's program that called a stream method, to which errors of operators without user code point.
 """
 
 import sys
@@ -35,13 +35,13 @@ def check_collection(collection: object) -> None:
     """
     if isinstance(collection, Mapping):
         raise TypeError(
-            f"from_collection would stream the keys of {_described(collection)}: give it list(d.items()), or list(d) "
-            "for the keys"
+            f"from_collection would read the keys of {_described(collection)}: pass list(d.items()), or list(d) for "
+            "the keys"
         )
     if hasattr(collection, "columns") and not isinstance(collection, Sequence):
         raise TypeError(
-            f"from_collection would not stream the rows of {_described(collection)}: use env.from_dataframe, which "
-            "takes a DataFrame of Spark's (spark.createDataFrame(df) makes one of pandas'), or give it a list of rows"
+            f"from_collection would not read the rows of {_described(collection)}: pass a Spark DataFrame to "
+            "env.from_dataframe (spark.createDataFrame(df) converts a pandas one), or pass a list of rows"
         )
     if not isinstance(collection, Iterable):
         raise TypeError(
@@ -50,7 +50,7 @@ def check_collection(collection: object) -> None:
 
 
 def _described(collection: object) -> str:
-    """Only for errors: the text of a large collection takes longer than streaming it."""
+    """Describe a collection in an error; for a large one this takes longer than streaming it."""
     return f"{short_repr(collection)} of type {type(collection).__name__}"
 
 
@@ -163,7 +163,7 @@ _METHODS: Final[dict[type[OperatorSpec], str]] = {
 def guarded_spec(
     spec: OperatorSpec, operator_name: str, tag: OutputTag | None, *, is_keyed: bool
 ) -> OperatorSpec:
-    """Return the spec whose function skips such records, or sends them to `tag`. ProgramError for other operators."""
+    """Return a spec that skips failing records, or sends them to `tag`. ProgramError for other operators."""
     method = _METHODS.get(type(spec))
     if method is None or not isinstance(spec, FunctionSpec):
         raise ProgramError(
@@ -171,7 +171,7 @@ def guarded_spec(
             "on_failure is for map, flat_map, filter and process"
         )
     if isinstance(spec.function, GuardedFunction | GuardedKeyedFunction):
-        raise ProgramError(f"operator '{operator_name}' has an on_failure already")
+        raise ProgramError(f"operator '{operator_name}' already has an on_failure policy")
     if is_keyed:
         return KeyedProcessSpec(GuardedKeyedFunction(spec.function, method, tag))
     return ProcessSpec(GuardedFunction(spec.function, method, tag))

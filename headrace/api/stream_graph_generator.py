@@ -1,19 +1,22 @@
-"""Transformations -> StreamGraph: virtual steps become edges, and what was left open is decided.
+"""Makes the StreamGraph of a program's transformations.
 
+Virtual steps become edges, settings that were left open get their defaults, and filters reach their sources.
 Source: Flink StreamGraphGenerator.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.api.columns.filter_push_down import pushed_down
 from headrace.api.transformations import (
     OperatorTransformation,
     Upstream,
     batch_type_of,
     upstreams_of,
 )
-from headrace.core.operator_spec import OperatorTypes
+from headrace.core.operator_spec import OperatorSpec, OperatorTypes
+from headrace.functions.column_conditions import ColumnCondition, Or
+from headrace.functions.specs.operator_specs import FilterExpressionSpec, SourceSpec
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
@@ -46,7 +49,7 @@ def generate_stream_graph(
     """Make the graph of `leaves` and all that feeds them, each operator once."""
     operators = _reachable(leaves)
     parallelisms = {one.transformation_id: _parallelism(one, defaults) for one in operators}
-    specs = pushed_down(operators)
+    specs = _sources_with_filters(operators)
     groups: dict[int, str] = {}
     nodes: list[StreamNode] = []
     edges: list[StreamEdge] = []
@@ -155,3 +158,39 @@ def _edge(
         side_output_tag=upstream.side_output_tag,
         is_kept=target.cache is not None,
     )
+
+
+def _sources_with_filters(operators: Sequence[OperatorTransformation]) -> dict[int, OperatorSpec]:
+    """Return new specs, by id of their operator, of the sources that only filters read: they skip rows if they can.
+
+    The filters stay, as a source may skip fewer rows. Skipped rows make no watermarks, so that event time may advance
+    later, never earlier. Source: Flink PushFilterIntoTableSourceScanRule.
+    """
+    readers: dict[int, list[OperatorTransformation]] = defaultdict(list)
+    sources: dict[int, SourceSpec] = {}
+    for operator in operators:
+        if isinstance(operator.spec, SourceSpec):
+            sources[operator.transformation_id] = operator.spec
+        for one in operator.needed_inputs:
+            for upstream in upstreams_of(one):
+                readers[upstream.operator.transformation_id].append(operator)
+    changed: dict[int, OperatorSpec] = {}
+    for number, spec in sources.items():
+        condition = _condition_of(readers[number])
+        if condition is not None:
+            source = spec.source.with_condition(condition)
+            if source is not spec.source:
+                changed[number] = SourceSpec(source, spec.strategy)
+    return changed
+
+
+def _condition_of(readers: Sequence[OperatorTransformation]) -> ColumnCondition | None:
+    """Return the condition of a row that any of the readers keeps, or None where it is not known."""
+    conditions: list[ColumnCondition] = []
+    for one in readers:
+        if not isinstance(one.spec, FilterExpressionSpec) or one.spec.implied is None:
+            return None
+        conditions.append(one.spec.implied)
+    if not conditions:
+        return None
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))

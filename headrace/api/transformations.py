@@ -77,7 +77,7 @@ class OperatorTransformation:
         """Set it; ProgramError on an operator that cannot be parallel."""
         if parallelism < 1:
             raise ProgramError(
-                f"operator '{self.name}' cannot have parallelism {parallelism}: the least is 1"
+                f"operator '{self.name}' cannot have parallelism {parallelism}: it must be at least 1"
             )
         if not self.is_parallel and parallelism != 1:
             raise ProgramError(
@@ -204,7 +204,7 @@ def batch_type_of(transformation: Transformation) -> BatchType:
 
 
 def is_bounded(transformation: Transformation) -> bool:
-    """Whether every source behind the stream has an end."""
+    """Return whether every source behind the stream has an end."""
     pending, seen = [transformation], set[int]()
     while pending:
         for upstream in upstreams_of(pending.pop()):

@@ -40,8 +40,8 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 _REMEDIES: Final = {
     errno.ENOSPC: "free space there, or set execution.checkpointing.dir to another place",
     errno.EDQUOT: "raise the quota, or set execution.checkpointing.dir to another place",
-    errno.EACCES: "let the user who runs driver and workers read and write there",
-    errno.EPERM: "let the user who runs driver and workers read and write there",
+    errno.EACCES: "allow the user who runs driver and workers to read and write there",
+    errno.EPERM: "allow the user who runs driver and workers to read and write there",
     errno.EROFS: "set execution.checkpointing.dir to a place that can be written",
     errno.ENOENT: "see whether it was deleted or moved, and whether every host sees the same folder",
     errno.ENOTDIR: "name a folder, or a path where one can be made",
@@ -104,8 +104,8 @@ class CheckpointCorruptedError(CheckpointError):
     def __init__(self, uri: str, what: str) -> None:
         super().__init__(
             f"{uri or 'state within the metadata'} is damaged: {what}; put the file back from a copy. An older "
-            "checkpoint (`headrace checkpoint list` names those that are kept) has less: what sinks have committed "
-            "since then would be written a second time, so that such a start is refused until you allow it"
+            "checkpoint (`headrace checkpoint list` shows those that are kept) can be restored too, but output that "
+            "sinks have committed since then would be written twice, so that such a start is refused until you allow it"
         )
         self.uri = uri
 
@@ -122,12 +122,12 @@ class SnapshotSubsumedError(CheckpointStorageError):
         remedy = (
             "name another snapshot"
             if oldest_id is None
-            else f"the oldest that is still there is {oldest_id}: read that or a later one, or take a savepoint"
+            else f"the oldest one left is {oldest_id}: read that or a later one, or take a savepoint"
         )
         super().__init__(
             "read",
             missing_uri or uri,
-            f"the snapshot {uri} was subsumed since, or disposed of",
+            f"the snapshot {uri} is gone: newer checkpoints have replaced it, or it was deleted",
             remedy,
         )
         self.snapshot_uri = uri
@@ -156,8 +156,8 @@ class RecordNotTrustedError(CheckpointError):
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(
-            f"{place} is not to be trusted: {reason}. Whoever wrote it could have files deleted, or put where they do "
-            "not belong; see who may write in that folder"
+            f"{place} is not to be trusted: {reason}. Its author could have files deleted, or moved to other places; "
+            "check who may write in that folder"
         )
         self.place = place
         self.reason = reason
@@ -217,8 +217,8 @@ class SnapshotDrainedError(MetadataError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"the savepoint {uri} was drained: its job had been told that no more data would come, and windows and "
-            "timers have fired for good; restore one that was taken without --drain"
+            f"the savepoint {uri} was taken with --drain: its job has ended its input, and all windows and timers have "
+            "fired, so that no job can go on from it; restore one that was taken without --drain"
         )
         self.uri = uri
 
@@ -263,8 +263,8 @@ class FinishedOperatorsError(CheckpointError):
 
     def __init__(self, finished: Sequence[str], others: Sequence[str]) -> None:
         super().__init__(
-            f"{', '.join(finished)} had finished and will do nothing more, but {', '.join(others)} in the same task "
-            "still wait for their output: take these out, or start without the snapshot"
+            f"{', '.join(finished)} had finished in the snapshot and will emit nothing more, but {', '.join(others)} "
+            "in the same task need their output: remove these from the program, or start without the snapshot"
         )
 
 
@@ -343,36 +343,36 @@ class StateNotShowableError(StateReadError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, state: str, reason: str) -> None:
-        super().__init__(f"state '{state}' holds what cannot be shown: {reason}")
+        super().__init__(f"state '{state}' holds values that cannot be shown: {reason}")
         self.state = state
         self.reason = reason
 
 
 class CheckpointFailureReason(enum.Enum):
-    """Reasons of failed checkpoints: Flink's names, with texts for people as values."""
+    """Reasons for which a checkpoint failed, by Flink's names; the values are texts for people."""
 
     PERIODIC_SCHEDULER_SHUTDOWN = "periodic checkpoints have been stopped"
     TOO_MANY_CHECKPOINT_REQUESTS = "too many checkpoints wait to be taken"
-    MINIMUM_TIME_BETWEEN_CHECKPOINTS = "the least pause between checkpoints is not over"
+    MINIMUM_TIME_BETWEEN_CHECKPOINTS = "the minimum pause between checkpoints is not over"
     NOT_ALL_REQUIRED_TASKS_RUNNING = "not all required tasks are running"
     BLOCKING_OUTPUT_EXIST = "the job has blocking exchanges"
     IO_EXCEPTION = "the checkpoint storage cannot be written"
     CHECKPOINT_ASYNC_EXCEPTION = "writing a task's state failed"
     CHECKPOINT_DECLINED = "a task declined"
-    CHECKPOINT_EXPIRED = "it was not complete in time"
+    CHECKPOINT_EXPIRED = "it was not completed in time"
     FINALIZE_CHECKPOINT_FAILURE = "its metadata could not be written"
     CHANNEL_STATE_SHARED_STREAM_EXCEPTION = "a file shared with another task failed"
-    CHECKPOINT_SUBSUMED = "a later one was complete first"
+    CHECKPOINT_SUBSUMED = "a later checkpoint was completed first"
     CHECKPOINT_DECLINED_TASK_NOT_READY = "a task was not ready"
     CHECKPOINT_DECLINED_TASK_CLOSING = "a task was ending"
     CHECKPOINT_DECLINED_SUBSUMED = "a later barrier came first"
-    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "a task upstream gave it up"
+    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "an upstream task aborted it"
     CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = "an input of a task ended"
     CHECKPOINT_COORDINATOR_SHUTDOWN = "the job has ended"
-    CHECKPOINT_COORDINATOR_SUSPEND = "the job does not run any more"
+    CHECKPOINT_COORDINATOR_SUSPEND = "the job is no longer running"
     JOB_FAILOVER_REGION = "a region of the job restarts"
     TASK_FAILURE = "a task failed"
-    TASK_CHECKPOINT_FAILURE = "a task failed while it took its part"
+    TASK_CHECKPOINT_FAILURE = "a task failed to take its part of the checkpoint"
     UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = "a task could not be notified"
     TRIGGER_CHECKPOINT_FAILURE = "it could not be triggered"
 

@@ -60,8 +60,6 @@ class TimerServiceFactory(enum.Enum):
     ROCKSDB = 1
 
 
-CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
-"""Remark on options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
 LEAST_INTERVAL: Final = timedelta(milliseconds=10)
@@ -78,42 +76,40 @@ MODE: Final = ConfigOption(
 )  # fmt: skip
 TIMEOUT: Final = ConfigOption(
     _P + "timeout", timedelta, timedelta(minutes=10),
-    "Time after which a checkpoint is given up, at least 10 ms.", least=LEAST_INTERVAL,
+    "Time after which a checkpoint that is not complete is aborted, at least 10 ms.", least=LEAST_INTERVAL,
 )  # fmt: skip
 MIN_PAUSE: Final = ConfigOption(
-    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of one and the next.",
+    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of a checkpoint and the start of the next.",
 )  # fmt: skip
 MAX_CONCURRENT: Final = ConfigOption(
-    _P + "max-concurrent-checkpoints", int, 1, "How many may be under way.",
+    _P + "max-concurrent-checkpoints", int, 1, "How many checkpoints may be in progress at the same time.",
 )  # fmt: skip
 TOLERABLE_FAILURES: Final = ConfigOption(
     _P + "tolerable-failed-checkpoints", int, 0,
-    "Failed checkpoints in a row that the job survives.",
+    "Failed checkpoints in a row that a job tolerates; one more fails it.",
 )  # fmt: skip
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
-    "What becomes of the last checkpoints of a job that ends: RETAIN_ON_CANCELLATION keeps those of a cancelled job, "
+    "Which checkpoints are kept when a job ends: RETAIN_ON_CANCELLATION keeps those of a cancelled job, "
     "the other two delete them. Those of a job that FAILED, or whose driver ended, are always kept, those of one that "
     "FINISHED never.",
     choices=tuple(ExternalizedCheckpointRetention.__members__),
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
+    _P + "unaligned.enabled", bool, False,
+    "Whether checkpoints may be unaligned: barriers overtake records in flight, which become part of the checkpoint.",
     deprecated_keys=(_P + "unaligned",),
 )  # fmt: skip
 FORCE_UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.forced", bool, False, "Unaligned also where it may not be rescaled.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
+    _P + "unaligned.forced", bool, False,
+    "Whether barriers overtake records also on exchanges that cannot be rescaled.",
+    refused="on forward, rescale, broadcast and custom exchanges barriers never overtake records; use "
+    f"{UNALIGNED.key}, which covers all others",
 )  # fmt: skip
 ALIGNED_TIMEOUT: Final = ConfigOption(
     _P + "aligned-checkpoint-timeout", timedelta, timedelta(0),
-    "Aligned at first, unaligned after this time.",
+    "Time for which an unaligned checkpoint waits as an aligned one before its barriers overtake records; 0: none.",
     deprecated_keys=(_P + "alignment-timeout",),
-)  # fmt: skip
-CHANNEL_STATE_FILE_SUBTASKS: Final = ConfigOption(
-    _P + "unaligned.max-subtasks-per-channel-state-file", int, 5,
-    "How many subtasks of a TaskManager write what is in flight into one file.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 INTERRUPTIBLE_TIMERS: Final = ConfigOption(
     _P + "unaligned.interruptible-timers.enabled", bool, False,
@@ -121,17 +117,17 @@ INTERRUPTIBLE_TIMERS: Final = ConfigOption(
 )  # fmt: skip
 AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
-    "Whether checkpoints go on when some tasks have finished. If not, tasks finish without a last one: what sinks have "
-    "prepared since the one before is not committed.",
+    "Whether checkpoints continue after some tasks have finished. If not, tasks finish without a final checkpoint, and "
+    "output that sinks prepared since the last one is not committed.",
     deprecated_keys=(_P + "checkpoints-after-tasks-finish.enabled",),
 )  # fmt: skip
 INTERVAL_DURING_BACKLOG: Final = ConfigOption(
     _P + "interval-during-backlog", timedelta, timedelta(milliseconds=-1),
-    "Time between checkpoints while a source works off a backlog; 0: none meanwhile; unset: as ever.",
+    "Time between checkpoints while a source reads a backlog; 0: no checkpoints then; unset: the usual interval.",
 )  # fmt: skip
 INCREMENTAL: Final = ConfigOption(
     _P + "incremental", bool, False,
-    "Whether a checkpoint refers to files of older ones, where the state backend can.",
+    "Whether a checkpoint reuses files of earlier ones, where the state backend can.",
     deprecated_keys=("state.backend.incremental",),
 )  # fmt: skip
 
@@ -148,7 +144,7 @@ CHECKPOINT_DIRECTORY: Final = ConfigOption(
     deprecated_keys=("state.checkpoints.dir",),
 )  # fmt: skip
 SAVEPOINT_DIRECTORY: Final = ConfigOption(
-    _P + "savepoint-dir", str, "", "Where savepoints go that are asked for without a path.",
+    _P + "savepoint-dir", str, "", "Folder of savepoints that are requested without a path.",
     deprecated_keys=("state.savepoints.dir",),
 )  # fmt: skip
 CREATE_SUBDIR: Final = ConfigOption(
@@ -164,12 +160,6 @@ DATA_INLINE_THRESHOLD: Final = ConfigOption(
     _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
     "State smaller than this lies within the metadata instead of a file of its own; at most 1mb.",
     deprecated_keys=("state.storage.fs.memory-threshold",), most=SizeBytes(1 << 20),
-)  # fmt: skip
-WRITE_BUFFER_SIZE: Final = ConfigOption(
-    _P + "write-buffer-size", SizeBytes, SizeBytes(4096),
-    "How much is handed to the file system at once.",
-    deprecated_keys=("state.storage.fs.write-buffer-size",),
-    unobeyed="state is written in whole pieces",
 )  # fmt: skip
 PARALLEL_CLEANER: Final = ConfigOption(
     _P + "cleaner.parallel-mode", bool, True,
@@ -187,21 +177,22 @@ LOCAL_BACKUP: Final = ConfigOption(
 )  # fmt: skip
 LOCAL_BACKUP_SIZE: Final = ConfigOption(
     "headrace.checkpoint.local-backup-size", SizeBytes, SizeBytes(4 << 30),
-    "How many bytes of such copies a TaskManager keeps.",
+    "Bytes of such copies that a TaskManager keeps at most.",
 )  # fmt: skip
 RECOVERY_FROM_LOCAL: Final = ConfigOption(
     _R + "from-local", bool, False,
-    "Whether a restore looks for such copies before it reads from the checkpoint storage.",
+    "Whether a restore reads such copies where they exist, instead of the checkpoint storage.",
 )  # fmt: skip
 RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
-    "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",
+    "Whether the snapshot that a job starts from belongs to the job from then on, which deletes it when it is not "
+    "needed any longer (CLAIM), or is left alone (NO_CLAIM).",
     deprecated_keys=("execution.savepoint-restore-mode",),
     choices=tuple(ClaimMode.__members__),
 )  # fmt: skip
 IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     _R + "ignore-unclaimed-state", bool, False,
-    "Whether state of operators that the job does not have is left behind instead of refused.",
+    "Whether a job starts although the snapshot has state of operators that the job lacks: that state is ignored.",
     deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
 )  # fmt: skip
 WITHOUT_CHANNEL_STATE: Final = ConfigOption(
@@ -211,8 +202,8 @@ WITHOUT_CHANNEL_STATE: Final = ConfigOption(
 )  # fmt: skip
 FORK: Final = ConfigOption(
     "headrace.state-recovery.fork", bool, False,
-    "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
-    "the other what was prepared for sinks and not yet committed.",
+    "Whether the job that made the snapshot goes on by itself: this job is then another one with the same state, and "
+    "leaves output that was prepared but not committed to the other.",
 )  # fmt: skip
 SHARED_FILES: Final = ConfigOption(
     "headrace.security.shared-files", bool, False,
@@ -265,54 +256,24 @@ ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
 FILE_MERGING: Final = ConfigOption(
     _P + "file-merging.enabled", bool, False,
     "Whether subtasks of a TaskManager write their state into few large files.",
-    unobeyed="small state lies in the metadata, everything else in files of its own",
-)  # fmt: skip
-FILE_MERGING_ACROSS: Final = ConfigOption(
-    _P + "file-merging.across-checkpoint-boundary", bool, False,
-    "Whether such a file holds state of several checkpoints.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_SIZE: Final = ConfigOption(
-    _P + "file-merging.max-file-size", SizeBytes, SizeBytes(32 << 20), "How large such a file grows.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_AMPLIFICATION: Final = ConfigOption(
-    _P + "file-merging.max-space-amplification", float, 2.0,
-    "How much larger such files may be than what of them is used.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-FILE_MERGING_BLOCKING: Final = ConfigOption(
-    _P + "file-merging.pool-blocking", bool, False,
-    "Whether subtasks wait for such a file instead of beginning another.",
-    unobeyed="files are not merged",
-)  # fmt: skip
-RECOVER_OUTPUT_DOWNSTREAM: Final = ConfigOption(
-    _P + "unaligned.recover-output-on-downstream.enabled", bool, False,
-    "Whether receivers restore what was in flight in outputs.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
+    refused="files are not merged; to have fewer, raise "
+    f"{DATA_INLINE_THRESHOLD.key}: state below it lies within the metadata",
 )  # fmt: skip
 DURING_RECOVERY: Final = ConfigOption(
     _P + "unaligned.during-recovery.enabled", bool, False,
     "Whether checkpoints are taken while records in flight are being restored.",
-    unobeyed="checkpoints begin when everything is restored",
+    refused="checkpoints begin once all tasks have restored their state; leave the option out",
 )  # fmt: skip
 REGIONAL: Final = ConfigOption(
     _P + "region.enabled", bool, False,
     "Whether a checkpoint may hold older state of regions that failed to take part.",
-    unobeyed="every checkpoint is of the whole job",
-)  # fmt: skip
-REGIONAL_RATIO: Final = ConfigOption(
-    _P + "region.max-failure-ratio", float, 0.3, "Which share of regions may fail to take part.",
-    unobeyed="every checkpoint is of the whole job",
-)  # fmt: skip
-REGIONAL_IN_A_ROW: Final = ConfigOption(
-    _P + "region.max-consecutive-failures", int, 2,
-    "After so many such checkpoints in a row the next one is of the whole job.",
-    unobeyed="every checkpoint is of the whole job",
+    refused="a checkpoint always covers the whole job; to go on after one that failed, raise "
+    f"{TOLERABLE_FAILURES.key}",
 )  # fmt: skip
 CHANGELOG: Final = ConfigOption(
     "state.changelog.enabled", bool, False, "Whether changes of state are logged as they happen.",
-    unobeyed="a checkpoint writes state, or with RocksDB its new files",
+    refused="changes of state are not logged; for short checkpoints of large state use "
+    f"{STATE_BACKEND_TYPE.key} rocksdb with {INCREMENTAL.key}",
     deprecated_keys=("state.backend.changelog.enabled",),
 )  # fmt: skip
 
@@ -328,7 +289,7 @@ def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E
         return enum_class[text.upper().replace("-", "_")]
     except KeyError:
         names = ", ".join(member.name for member in enum_class)
-        raise ConfigurationError(option.key, text, f"known are {names}") from None
+        raise ConfigurationError(option.key, text, f"it must be one of {names}") from None
 
 
 def storage_kind(settings: Settings) -> CheckpointStorageKind:

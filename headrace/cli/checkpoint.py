@@ -1,7 +1,4 @@
-"""`headrace checkpoint`: look at checkpoints and savepoints. No job and no Spark is needed.
-
-`headrace savepoint`: what is done with savepoints that exist.
-"""
+"""`headrace checkpoint` and `headrace savepoint`: list, show, verify and delete snapshots, without a job or Spark."""
 
 import json
 import sys
@@ -52,10 +49,10 @@ Try it:
   headrace checkpoint show --verify savepoint-1a2b3c-4d5e6f708192
 """
 _VERIFY_HELP: Final = """\
-Say whether the checkpoint or savepoint at PATH is whole: its folder, or its `_metadata`.
+Check that the checkpoint or savepoint at PATH (its folder, or its `_metadata`) is complete and unchanged.
 
-The metadata must have been written with the key, every file be there with its length and digest, and what is in it have
-a schema. The first line of an error names the file; the exit code is 1.
+The metadata must be sealed with the key, each file must have its length and digest, and its content a schema. If not,
+the first line of the error names the file, and the exit code is 1.
 
 \b
 Try it:
@@ -64,17 +61,17 @@ Try it:
 """
 
 _key_file = click.option(
-    "--key-file", metavar="PATH", help=f"The key of the metadata ({KEY_FILE.key})."
+    "--key-file", metavar="PATH", help=f"File with the key of the metadata ({KEY_FILE.key})."
 )
-_as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
+_as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@click.group(help="Look at checkpoints and savepoints.")
+@click.group(help="List, show and verify checkpoints and savepoints.")
 def checkpoint() -> None:
     """The group."""
 
 
-@checkpoint.command(name="list", help=_LIST_HELP, short_help="List those in a folder.")
+@checkpoint.command(name="list", help=_LIST_HELP, short_help="List the snapshots in a folder.")
 @click.argument("path")
 @_key_file
 @_as_json
@@ -92,9 +89,11 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     return 0
 
 
-@checkpoint.command(help=_SHOW_HELP, short_help="Show one, operator by operator.")
+@checkpoint.command(help=_SHOW_HELP, short_help="Show a snapshot, operator by operator.")
 @click.argument("path")
-@click.option("--verify", is_flag=True, help="Read every file, and see whether it is as it was.")
+@click.option(
+    "--verify", is_flag=True, help="Also read every file, and check that it is unchanged."
+)
 @_key_file
 @_as_json
 def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
@@ -111,7 +110,9 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     return 0 if is_fine else EXIT_FAILED
 
 
-@checkpoint.command(help=_VERIFY_HELP, short_help="Say whether one is whole.")
+@checkpoint.command(
+    help=_VERIFY_HELP, short_help="Check that a snapshot is complete and unchanged."
+)
 @click.argument("path")
 @_key_file
 @_as_json
@@ -138,7 +139,7 @@ def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:
         raise MetadataMissingError(path)
     if len(found) != 1:
         raise click.UsageError(
-            f"{path} is no snapshot; 'headrace checkpoint list {path}' shows the {len(found)} in it",
+            f"{path} is not a snapshot; 'headrace checkpoint list {path}' shows the {len(found)} in it",
             click.get_current_context(silent=True),
         )
     return _inspected(found[0], key_file)
@@ -188,14 +189,16 @@ def _print_json(shown: Any) -> None:
     click.echo(json.dumps(shown, indent=2))
 
 
-@click.group(help="Work with savepoints.")
+@click.group(help="Delete savepoints.")
 def savepoint() -> None:
     """The group."""
 
 
 @savepoint.command(help="Delete the savepoint at PATH, with all its files.")
 @click.argument("path")
-@click.option("--key-file", metavar="PATH", help=f"The key of the metadata ({KEY_FILE.key}).")
+@click.option(
+    "--key-file", metavar="PATH", help=f"File with the key of the metadata ({KEY_FILE.key})."
+)
 def dispose(path: str, key_file: str | None) -> int:
     """Delete a savepoint; only what is one for certain."""
     disposed = dispose_savepoint(path, key_settings(key_file))

@@ -9,15 +9,14 @@ from typing import Final
 import click
 
 from headrace.core.error_text import describe, wants_details
-from headrace.core.private_values import DiscreetFormatter
+from headrace.core.redaction import DiscreetFormatter
 
 ALWAYS_HEARD: Final = (
     "headrace.api.streams.cached_streams",
     "headrace.api.settings.checkpoint_config",
     "headrace.api.environment",
-    "headrace.api.client.interruption",
+    "headrace.api.client.program_end",
     "headrace.api.settings.slot_sharing_group",
-    "headrace.api.client.left_behind",
     "headrace.api.streams.window_settings",
     "headrace.cluster.job_master.checkpointing.job_lineage",
     "headrace.cluster.resource_manager.workers",
@@ -35,11 +34,11 @@ MILESTONES: Final = (
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",
 )
-"""Loggers that say what takes long as it begins: shown without `--verbose`, else there is nothing to see for long."""
+"""Loggers that report the beginning of steps that take long; shown without `--verbose`."""
 
 
 class _StandardError(logging.Handler):
-    """Writes to standard error as it is at that moment: above the live display while there is one."""
+    """Writes to the current standard error, which is above the live display while there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -29,17 +29,17 @@ its own on this machine, or one on your cluster.
 \b
 Try it:
   headrace run wordcount.py                          on this machine, one slot per processor
-  headrace run wordcount.py --input words.txt        what follows the program is the program's
+  headrace run wordcount.py --input words.txt        with arguments for the program
   headrace run -p 4 wordcount.py                     four slots
   headrace run --master spark://host:7077 job.py     on a Spark cluster
   headrace run -D parallelism.default=2 \\
-               -D spark.executor.memory=4g job.py    settings of Headrace, and of Spark
-  headrace options checkpointing                     the settings whose key or meaning has a word
+               -D spark.executor.memory=4g job.py    with settings of Headrace and of Spark
+  headrace options checkpointing                     search the settings
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
-  headrace checkpoint list /data/checkpoints         which there are
-  headrace trace exchange                            how credits and frames pass between two tasks, step by step
-  headrace warm-up                                   once: Spark starts sooner from then on
+  headrace checkpoint list /data/checkpoints         the checkpoints in a folder
+  headrace trace exchange                            credits and frames between two tasks, step by step
+  headrace warm-up                                   once: makes later starts of Spark faster
 
 Ctrl-C cancels the job, stops the workers and ends Spark. SIGTERM does the same, but keeps the job's checkpoints.
 
@@ -57,7 +57,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name.endswith(".py"):
-            ctx.fail(f"'{cmd_name}' is no command: a program is run by 'headrace run {cmd_name}'")
+            ctx.fail(f"'{cmd_name}' is not a command: run a program with 'headrace run {cmd_name}'")
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")

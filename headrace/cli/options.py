@@ -1,8 +1,6 @@
-"""`headrace options`: the settings that `-D` and a program's Configuration take.
+"""`headrace options`: lists the settings that `-D` and a program's Configuration take.
 
-Settings given on the command line are checked before anything starts: a typo must not be silent.
-
-KeyValue: how a setting is written on the command line.
+Settings on the command line (`KeyValue`) are checked before anything starts, so that a typo is an error.
 """
 
 import contextlib
@@ -68,14 +66,14 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 _HELP: Final = """\
 List the settings that -D takes.
 
-Each is shown with its type, default and meaning. With WORDS, those whose key or meaning has every word. Settings of
-Spark (spark.…) go to Spark and are not listed.
+Each is shown with its type, default and meaning. With WORDS, only those whose key or meaning contains every word.
+Settings of Spark (spark.…) go to Spark and are not listed.
 
 \b
 Try it:
   headrace options                       all
-  headrace options checkpointing         those about checkpoints
-  headrace options restart delay         those that have both words
+  headrace options checkpointing         those about checkpointing
+  headrace options restart delay         those with both words
 """
 _WIDTH: Final = 100
 
@@ -106,6 +104,8 @@ def _entry(option: ConfigOption[Any]) -> str:
         meaning += f" One of: {', '.join(option.choices)}."
     if option.unobeyed:
         meaning += f" Has no effect: {option.unobeyed}."
+    if option.refused:
+        meaning += f" Only the default is accepted: {option.refused}."
     facts = f"{option.key}  ({type_text(option)}, default: {default_text(option.default)})"
     lines = textwrap.wrap(" ".join(meaning.split()), _WIDTH, break_on_hyphens=False)
     return "\n".join([facts, *(f"    {line}" for line in lines)])

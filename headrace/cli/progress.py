@@ -1,6 +1,6 @@
-"""The live display of a running job: a table on a terminal, plain lines elsewhere; fed by the Dispatcher.
+"""The live display of a running job: a table on a terminal, plain lines elsewhere.
 
-Also computes the content of the live display from two snapshots of a job's details. Pure.
+It asks the Dispatcher for the job's details. The content is computed from two snapshots of them by pure functions.
 """
 
 import sys
@@ -17,14 +17,10 @@ from rich.live import Live
 from rich.table import Table
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import PipelineExecutor
 from headrace.core.clock import SystemClock
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
-from headrace.core.ids import ClusterDataSetId
 from headrace.core.threads import start_thread
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
-from headrace.gateways.messages import DataSetInfo
-from headrace.graph.job_graph import JobGraph
 from headrace.metrics import names
 from headrace.metrics.names import MetricName
 
@@ -36,7 +32,7 @@ _LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVE
 
 @dataclass(frozen=True)
 class VertexView:
-    """One line: figures of the whole vertex; no watermark before every subtask has one.
+    """Figures of a vertex in one line; no watermark before every subtask has one.
 
     Shares are in [0, 1], of the subtasks that run now; None before they have told any, and once all have ended.
     """
@@ -284,43 +280,3 @@ def table_of(view: JobView, width: int) -> Table:
         )
     table.caption = view.explanation or "×: subtasks, bp: back-pressured share of time"
     return table
-
-
-class WatchedExecutor:
-    """A PipelineExecutor that shows each job it submits."""
-
-    def __init__(self, executor: PipelineExecutor, display: ProgressDisplay) -> None:
-        self._executor = executor
-        self._display = display
-
-    @property
-    def name(self) -> str:
-        """The executor's own name."""
-        return self._executor.name
-
-    def submit(self, job_graph: JobGraph) -> JobClient:
-        """Submit and begin to watch."""
-        client = self._executor.submit(job_graph)
-        self._display.watch(client)
-        return client
-
-    def default_parallelism(self) -> int:
-        """The executor's."""
-        return self._executor.default_parallelism()
-
-    def known_parallelism(self) -> int | None:
-        """The executor's."""
-        return self._executor.known_parallelism()
-
-    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """The executor's."""
-        return self._executor.list_data_sets()
-
-    def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """The executor's."""
-        self._executor.release_data_set(data_set)
-
-    def close(self) -> None:
-        """End the display, then the executor."""
-        self._display.stop()
-        self._executor.close()

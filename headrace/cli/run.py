@@ -1,7 +1,4 @@
-"""`headrace run program.py`: run a program in this process, on a Spark application of its own (application mode).
-
-PROGRAM on the command line: an existing file that Python can run, or a message that says what is there instead.
-"""
+"""`headrace run program.py`: runs a program in this process, on its own Spark application (application mode)."""
 
 import difflib
 import os
@@ -15,7 +12,7 @@ from typing import Final
 
 import click
 
-from headrace.api.client.left_behind import (
+from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
     end_in_order_when_terminated,
@@ -40,7 +37,7 @@ from headrace.checkpoint.options import (
 from headrace.checkpoint.storage.file_systems import absolute_uri
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, report_failure
 from headrace.cli.options import KeyValue, refuse_unusable
-from headrace.cli.progress import ProgressDisplay, WatchedExecutor
+from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
@@ -49,7 +46,7 @@ _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
 
 class ProgramPath(click.ParamType[Path]):
-    """A Python program; a mistake in one that says it is Python is left to Python to tell."""
+    """An existing file that Python can run. Python itself reports mistakes inside it."""
 
     name = "program"
 
@@ -103,7 +100,7 @@ def _suggestion(path: Path) -> str:
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
 
-The program is plain Python; its jobs run on Spark, and its prints appear here.
+The program is plain Python. Its jobs run on Spark; everything that it prints appears here.
 
 \b
 Examples:
@@ -132,8 +129,8 @@ Examples:
     "definitions",
     type=KeyValue(),
     multiple=True,
-    help="A setting. Keys that begin with spark. are Spark's own, those with pipeline.global-job-parameters. are the "
-    "program's; any other must be one that 'headrace options' lists.",
+    help="A setting. Keys that begin with spark. go to Spark, those with pipeline.global-job-parameters. to the "
+    "program; any other must be listed by 'headrace options'.",
 )
 @click.option(
     "--python-files",
@@ -150,19 +147,19 @@ Examples:
     "-n",
     "--allow-non-restored-state",
     is_flag=True,
-    help="Leave state behind that no operator of the program claims.",
+    help="Ignore state of the snapshot that no operator of the program claims.",
 )
 @click.option(
     "--claim-mode",
     type=click.Choice(["no-claim", "claim"], case_sensitive=False),
-    help="Whether that snapshot goes over to the job, which may delete it.",
+    help="Whether the snapshot belongs to the job from then on, which may delete it.",
 )
 @click.option(
     "--progress/--no-progress",
     default=None,
     help="Show the job while it runs (default: on a terminal).",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say what Headrace itself does.")
+@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -190,9 +187,7 @@ def run(
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    if display is not None:
-        executor = WatchedExecutor(executor, display)
-    set_active_executor(executor)
+    set_active_executor(executor, on_submitted=None if display is None else display.watch)
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()
@@ -213,7 +208,7 @@ def run(
     finally:
         ignore_termination()
         try:
-            _close(executor)
+            _close(executor, display)
         finally:
             take_back()
 
@@ -306,11 +301,13 @@ def _exit_code(ended: SystemExit) -> int:
     return 1
 
 
-def _close(executor: PipelineExecutor) -> None:
-    """End the cluster; a second Ctrl-C during this does not leave it half ended."""
+def _close(executor: PipelineExecutor, display: ProgressDisplay | None) -> None:
+    """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
     set_active_executor(None)
     while True:
         try:
+            if display is not None:
+                display.stop()
             executor.close()
             return
         except KeyboardInterrupt:

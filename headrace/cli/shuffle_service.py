@@ -1,4 +1,4 @@
-"""`headrace shuffle-service`: keep the results of blocking exchanges in this process, for any number of clusters."""
+"""`headrace shuffle-service`: keeps the results of blocking exchanges in this process, for any number of clusters."""
 
 import contextlib
 import errno
@@ -35,13 +35,13 @@ _OPTIONS: Final = {
     RPC_PORT.key: "--port",
     DATA_PORT.key: "--data-port",
 }
-"""What sets them in this command, unless -D does."""
+"""Options of this command by the setting that they stand for, unless -D sets it."""
 
 _HELP: Final = """\
 Run a remote shuffle service until it is interrupted.
 
-TaskManagers push the results of blocking exchanges to it, so that a result outlives the TaskManager that made it. What
-was committed is found again by a service that starts in the same directory, even after a kill -9. No Spark is started.
+TaskManagers push the results of blocking exchanges to it, so that a result outlives the TaskManager that made it. A
+service that starts in the same directory finds all committed results, even after a kill -9. Spark is not started.
 
 \b
 Try it:
@@ -52,28 +52,34 @@ Try it:
                -D execution.batch-shuffle-mode=ALL_EXCHANGES_BLOCKING job.py
 
 \b
-Beyond this host it speaks TLS, with the identity of `headrace.security.identity-file`:
+If other hosts can reach it, it speaks TLS, with the identity of `headrace.security.identity-file`:
   headrace shuffle-service --host 0.0.0.0 --advertised-host shuffle-1.example.org \\
                -D headrace.security.identity-file=/secrets/identity.pem …
 """
 
 
 @click.command(name="shuffle-service", help=_HELP)
-@click.option("--directory", required=True, type=click.Path(path_type=Path), help="For results.")
+@click.option(
+    "--directory", required=True, type=click.Path(path_type=Path), help="Directory of its results."
+)
 @click.option(
     "--secret-file",
     required=True,
     type=click.Path(path_type=Path),
-    help="The secret that its clusters share with it; made if it is not there.",
+    help="File with the secret that it shares with its clusters; made if it does not exist.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address at which it listens.")
 @click.option(
     "--advertised-host",
     default="",
-    help="Name or address under which clusters reach it; the one above, or of 0.0.0.0 the machine's name.",
+    help="Name or address at which clusters reach it. Unset: that of --host, or for 0.0.0.0 the machine's name.",
 )
-@click.option("--port", default="7601", show_default=True, help="For calls; 0 for any.")
-@click.option("--data-port", default="7602", show_default=True, help="For results; 0 for any.")
+@click.option(
+    "--port", default="7601", show_default=True, help="Port for calls; 0 for any free one."
+)
+@click.option(
+    "--data-port", default="7602", show_default=True, help="Port for results; 0 for any free one."
+)
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting.")
 def shuffle_service(
     directory: Path,
@@ -176,7 +182,7 @@ def _told_by_option(given: Collection[str]) -> Generator[None, None, None]:
 
 
 def _identity(settings: Settings, host: str, known_as: str) -> TlsIdentity | None:
-    """Return what it speaks TLS with, None for clear text. ConfigurationError.
+    """Return the TLS identity of the service, or None for clear text. ConfigurationError.
 
     A listener of this host alone that others reach all the same, by a tunnel or as a container, is treated like theirs.
     """

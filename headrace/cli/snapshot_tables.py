@@ -18,7 +18,7 @@ from headrace.state_processor.verification import DamagedFile, Verification
 
 
 def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
-    """One line for each snapshot."""
+    """Return a table with a line for each snapshot."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "time", "kind", "job"):
         table.add_column(name)
@@ -32,7 +32,7 @@ def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
 
 
 def operators_table(metadata: CheckpointMetadata) -> Table:
-    """One line for each operator of a snapshot."""
+    """Return a table with a line for each operator of a snapshot."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("operator", "uid"):
         table.add_column(name, overflow="fold")
@@ -99,27 +99,27 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
 def verification_lines(verification: Verification) -> list[str]:
     """Return the lines that report the result of a verification."""
     if verification.is_sound:
-        return ["every file is as it was written"]
+        return ["every file is unchanged"]
     return [
         *(f"{one.place}: {one.reason}" for one in verification.damaged),
-        *(f"{place}: not looked at" for place in verification.unverified),
+        *(f"{place}: not read" for place in verification.unverified),
     ]
 
 
 def verified_line(snapshot: InspectedSnapshot) -> str:
-    """That a snapshot is whole, and how much was read to know it."""
+    """Return the line that reports a snapshot as whole, with the amount that was read."""
     metadata = snapshot.metadata
     assert metadata is not None, "what cannot be read is not verified"
     file_count = len({file.uri for file in metadata.files()})
     return (
         f"{_kind(metadata)} {metadata.checkpoint_id} of job '{metadata.job_name}' is whole: "
         f"{bytes_text(metadata.size_bytes)} of {len(metadata.operators)} operator(s) in {file_count} file(s) and in "
-        "the metadata itself are as they were written"
+        "the metadata itself are unchanged"
     )
 
 
 def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> list[str]:
-    """Why a snapshot is not whole: each line names a file."""
+    """Return the lines that say why a snapshot is not whole; each names a file."""
     lines: list[str] = []
     uri = f"{snapshot.uri}/{METADATA_NAME}"
     if snapshot.condition is SnapshotCondition.UNPUBLISHED:
@@ -132,7 +132,7 @@ def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> l
 def snapshot_json(
     snapshot: InspectedSnapshot, verification: Verification | None = None
 ) -> dict[str, Any]:
-    """The same for programs; with what verifying has found, where that was asked for.
+    """Return a snapshot as JSON, with the result of its verification, if there is one.
 
     `damaged` is null where nothing could be looked at; `unverified` says what was not, and why.
     """
@@ -178,7 +178,7 @@ def snapshot_json(
 
 
 def time_text(timestamp_ms: int) -> str:
-    """In UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -213,7 +213,7 @@ def _row_count(operator: OperatorSnapshot) -> int:
 
 
 def _states(operator: OperatorSnapshot) -> str:
-    """The tables and names of its states, and how much of each has expired; a finished operator says so."""
+    """Return the tables and names of its states with their expired share; a finished operator says so."""
     if operator.is_finished:
         return "finished"
     expired: Counter[str] = Counter()
@@ -229,5 +229,5 @@ def _states(operator: OperatorSnapshot) -> str:
 
 
 def _expired_rows(chunk: StateChunk) -> int:
-    """Rows that had expired, and that nobody had cleaned away yet."""
+    """Return the number of rows that had expired and were not cleaned up yet."""
     return int(chunk.attributes.get(EXPIRED_ROWS, "0"))

@@ -1,6 +1,6 @@
-"""`headrace trace exchange`: watch flow control work, on a real exchange of a few rows in one process.
+"""`headrace trace exchange`: shows flow control at work, on a real exchange of a few rows in one process.
 
-Each step of a traced exchange is shown as a line for its event, one per frame sent, and the accounts.
+Each step of the exchange is shown as a line for its event, one line per frame sent, and the credit accounts.
 """
 
 import math
@@ -46,17 +46,17 @@ FIGURES_WIDTH: Final = (
     _NUMBER_WIDTH + _LAW_WIDTH + sum(width for _, width, _ in COLUMNS) + len(COLUMNS) + 2
 )
 WIDTH_MAX: Final = FIGURES_WIDTH + _TEXT_WIDTH_MAX
-"""More is not made use of; what is piped gets as much."""
+"""Largest width of the output, and its width in a pipe."""
 STACKED: Final = 0
-"""Instead of the width of the first column: what happened stands above its figures."""
+"""Width of the first column that puts the text of a step above its figures."""
 
 HOW_TO_READ: Final = """\
-A line says what happened; below it stand the frames that left because of it, and to the right how many segments were
-where once all was quiet again. One credit pays for one segment, and here each row fills one.
-  A's credit   what A may still send            A's queue     batches and events that wait at A
-  on way       left, but not yet received       idle          set aside at B for this channel, and empty
-  required     what B wants to have ready: the backlog that A told of, and the exclusive segments
-  unannounced  set aside, and A has not been told       pool  floating segments that no channel has
+Each line is one step; below it are the frames that it sent, and to the right the segments of each kind after the step.
+One credit pays for one segment, and here each row fills one.
+  A's credit   segments that A may still send   A's queue     batches and events that wait at A
+  on way       sent, but not yet received       idle          empty segments at B, reserved for this channel
+  required     segments that B wants to reserve: the backlog that A announced, and the exclusive ones
+  unannounced  reserved, but A does not know yet        pool  floating segments that no channel has
   held         segments with batches that B's task has not taken: E exclusive, F floating
   ✓            A's credit + both on way + unannounced = idle exclusive + idle floating, and no segment is lost\
 """
@@ -106,20 +106,20 @@ def conclusion(settings: TraceSettings, steps: Sequence[TraceStep]) -> Iterator[
     held = max((reading.held_exclusive + reading.held_floating for reading in readings), default=0)
     segments = settings.exclusive_count + settings.floating_count
     yield (
-        f"Rows: {settings.row_count}. Data frames: {sent['Data']}. AddCredit frames, beside the credit of the first "
+        f"Rows: {settings.row_count}. Data frames: {sent['Data']}. AddCredit frames, after the credit of the first "
         f"request: {sent['AddCredit']}. Steps at which A had something to send and no credit: {waits}. Most segments "
-        f"that B held: {held}, of {segments} that the channel can have, however slow its task is."
+        f"that B held: {held}; the channel never has more than {segments}, however slow its task is."
     )
     if settings.channel_count == 1:
         yield (
-            "The gate has one remote channel, which therefore began with all floating segments (--channels 2 shows how "
-            "they are shared)."
+            "The gate has one remote channel, so it began with all floating segments (--channels 2 shows how they are "
+            "shared)."
         )
     broken = [step.number for step in steps if not step.is_lawful]
     if broken:
-        yield f"The law does NOT hold at step {', '.join(map(str, broken))}: please report this."
+        yield f"The invariant does NOT hold at step {', '.join(map(str, broken))}: please report this."
     else:
-        yield f"The law held at each of the {len(steps)} steps ✓"
+        yield f"The invariant held at each of the {len(steps)} steps ✓"
 
 
 def _grid(width: int) -> Table:
@@ -152,7 +152,7 @@ _HELP: Final = """\
 Print every frame, credit and segment of a tiny exchange.
 
 A producer on TaskManager A writes rows, a consumer on TaskManager B reads them. Protocol, partitions, gates and memory
-are the real ones; the two live in this process, and one thing happens at a time. No Spark is started.
+are the real ones; both run in this process, one step at a time. Spark is not started.
 
 \b
 Try it:
@@ -160,8 +160,8 @@ Try it:
   headrace trace exchange --slow-consumer --rows 20   back pressure: A's queue fills and its task stops
   headrace trace exchange --floating 0                with exclusive segments alone
   headrace trace exchange --channels 1                a lone channel may have all floating segments at once
-  headrace trace exchange --step                      a step with each Enter
-  headrace trace exchange --delay 0.5                 a step each half second
+  headrace trace exchange --step                      one step for each Enter
+  headrace trace exchange --delay 0.5                 one step each half second
   headrace trace exchange --seed 3                    another order of the same events
   headrace trace exchange --json | jq .reading        a line of JSON for each step
 """
@@ -175,7 +175,7 @@ def _count(
 
 
 class _Seconds(click.FloatRange):
-    """A range whose bounds hold for what is no number too, which compares with none."""
+    """A range of numbers that also refuses NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -186,16 +186,20 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-@click.group(help="Watch parts of Headrace work, in slow motion.")
+@click.group(help="Show parts of Headrace at work, step by step.")
 def trace() -> None:
     """The group of all traces."""
 
 
 @trace.command(help=_HELP)
 @_count("--rows", 1, 1000, TraceSettings.row_count, "Rows that A writes.")
-@_count("--exclusive", 1, 100, TraceSettings.exclusive_count, "Segments of each channel alone.")
+@_count("--exclusive", 1, 100, TraceSettings.exclusive_count, "Exclusive segments of each channel.")
 @_count(
-    "--floating", 0, 100, TraceSettings.floating_count, "Segments that the gate's channels share."
+    "--floating",
+    0,
+    100,
+    TraceSettings.floating_count,
+    "Floating segments, which the gate's channels share.",
 )
 @_count(
     "--channels", 1, 8, TraceSettings.channel_count, "Remote channels; only the first carries rows."
@@ -203,7 +207,7 @@ def trace() -> None:
 @click.option(
     "--slow-consumer",
     is_flag=True,
-    help="B's task takes a batch only when nothing else can happen.",
+    help="B's task takes a batch only when no other step is possible.",
 )
 @click.option("--step", "steps_by_key", is_flag=True, help="Wait for Enter after each step.")
 @click.option(
@@ -211,7 +215,7 @@ def trace() -> None:
     type=_Seconds(0, 60),
     default=0.0,
     metavar="SECONDS",
-    help="Wait so long after each step.",
+    help="Seconds to wait after each step.",
 )
 @click.option(
     "--json",
@@ -219,7 +223,9 @@ def trace() -> None:
     is_flag=True,
     help="One JSON object per step, with every field of each frame.",
 )
-@click.option("--seed", type=int, default=None, help="Let chance choose what happens next.")
+@click.option(
+    "--seed", type=int, default=None, help="Choose the order of steps at random, from this seed."
+)
 def exchange(
     rows: int,
     exclusive: int,
@@ -231,7 +237,7 @@ def exchange(
     as_json: bool,
     seed: int | None,
 ) -> int:
-    """Trace an exchange; the help text is `_HELP`. The exit code is 1 where the law was broken."""
+    """Trace an exchange; the help text is `_HELP`. The exit code is 1 if the invariant was broken."""
     settings = TraceSettings(rows, exclusive, floating, channels, slow_consumer, seed)
     steps = trace_exchange(settings)
     paced = _paced(steps, delay, steps_by_key=steps_by_key)

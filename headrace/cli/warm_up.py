@@ -1,4 +1,4 @@
-"""`headrace warm-up`: have Spark start sooner on this machine."""
+"""`headrace warm-up`: makes Spark start faster on this machine."""
 
 import os
 from typing import Final
@@ -9,21 +9,23 @@ from rich.console import Console
 from headrace.core.config import bytes_text
 
 _HELP: Final = """\
-Have Spark start sooner on this machine.
+Make Spark start faster on this machine.
 
-Runs a small job and stores the classes that Spark's JVM loaded for it, as Java has them in memory, in your cache
-directory (70 to 180 MB). Every `headrace run` after it starts from there. Takes about a minute; once is enough, until
-Java or PySpark is another one.
+Runs a small job and stores the classes that Spark's JVM loaded for it in your cache directory (70 to 180 MB), as Java
+keeps them in memory. Every later `headrace run` starts from there. It takes about a minute, and is needed once for each
+version of Java and PySpark.
 
 \b
 Try it:
   headrace warm-up
-  headrace warm-up --remove        take it back
+  headrace warm-up --remove        delete what was stored
 """
 
 
 @click.command(name="warm-up", help=_HELP)
-@click.option("--remove", is_flag=True, help="Delete what was stored, for all Javas and Sparks.")
+@click.option(
+    "--remove", is_flag=True, help="Delete what was stored, for all versions of Java and PySpark."
+)
 def warm_up(remove: bool) -> int:
     """Store the classes, or delete them."""
     # Imported late: the help texts do not need Spark.
@@ -51,5 +53,5 @@ def warm_up(remove: bool) -> int:
     with console.status("Starting") as status:
         store_class_archive(java, archive, lambda step: status.update(f"{step} ..."))
     size = bytes_text(archive.stat().st_size)
-    click.echo(f"{archive}: {size} of classes, from which Spark starts now")
+    click.echo(f"Spark now starts from {archive} ({size} of classes)")
     return 0

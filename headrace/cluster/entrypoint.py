@@ -33,10 +33,9 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HostError
 from headrace.core.ids import ClusterDataSetId, DispatcherId, ResourceId, ResourceManagerId
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
-from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.core.threads import BlockingRunner, EventLoopThread, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import DataSetInfo
@@ -149,7 +148,7 @@ class Cluster:
             try:
                 await part.close()
             except Exception:
-                _LOG.exception("%r did not end in order", part)
+                _LOG.exception("%r failed while it was closed", part)
 
     def failed(self, error: BaseException) -> None:
         """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""

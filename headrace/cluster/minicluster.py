@@ -29,10 +29,9 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ids import JobId, ResourceId
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_secret
-from headrace.core.threads import start_thread
+from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.messages import ResourceProfile
 from headrace.graph.job_graph import JobGraph

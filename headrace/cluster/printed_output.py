@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HeadraceError
-from headrace.core.process.event_loop_thread import EventLoopThread
-from headrace.core.threads import BlockingRunner, start_thread
+from headrace.core.threads import BlockingRunner, EventLoopThread, start_thread
 from headrace.gateways.messages import Acknowledge, WorkerOutputGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.proxies import with_timeout
@@ -69,7 +68,7 @@ class OutputSender:
                 self._control.run(self._deliver(lines[begin : begin + _PIECE_SIZE_BYTES]))
             except HeadraceError as error:
                 self._is_refused = True
-                _LOG.warning("what is printed here does not reach the driver any more: %s", error)
+                _LOG.warning("printed lines no longer reach the driver: %s", error)
                 return
 
     async def _deliver(self, lines: bytes) -> None:

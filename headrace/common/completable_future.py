@@ -1,6 +1,6 @@
 """PyFlink's `common.completable_future`: re-exports."""
 
-from headrace.api.client.completable_future import CompletableFuture
+from headrace.api.client.job_client import CompletableFuture
 
 __all__ = [
     "CompletableFuture",

@@ -1,6 +1,6 @@
 """PyFlink's `common.typeinfo`: re-exports."""
 
-from headrace.core.types.jvm_types import ExternalTypeInfo, LocalTimeTypeInfo
+from headrace.core.pyflink_refusals import ExternalTypeInfo, LocalTimeTypeInfo
 from headrace.core.types.type_info import (
     BasicArrayTypeInfo,
     BasicType,

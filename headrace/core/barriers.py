@@ -1,4 +1,4 @@
-"""Elements of a checkpoint in a stream: the barrier, its cancellation, and the kind of snapshot that is wanted.
+"""Elements of a checkpoint in a stream: the barrier, its options, and its cancellation.
 
 Source: Flink CheckpointBarrier, CancelCheckpointMarker, CheckpointOptions, SnapshotType.
 """
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 NEVER_UNALIGNED: Final = -1
-"""`aligned_timeout_ms` of a barrier that stays aligned however long that takes."""
+"""Value of `aligned_timeout_ms` for a barrier that always stays aligned."""
 
 
 class SnapshotKind(enum.Enum):
@@ -19,11 +19,11 @@ class SnapshotKind(enum.Enum):
     """
 
     CHECKPOINT = 0
-    """May use files of older checkpoints, and newer ones may use its."""
+    """A checkpoint that may refer to files of earlier ones, and later ones to its files."""
     FULL_CHECKPOINT = 1
-    """Uses no older files; newer ones may use its."""
+    """A checkpoint that refers to no earlier files; later ones may refer to its files."""
     SAVEPOINT = 2
-    """Stands alone, in the canonical format; nothing follows."""
+    """A snapshot that stands alone, in the canonical format; the job goes on."""
     SAVEPOINT_SUSPEND = 3
     """A savepoint after which the job stops, to be resumed."""
     SAVEPOINT_TERMINATE = 4
@@ -31,12 +31,12 @@ class SnapshotKind(enum.Enum):
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether a user asked for it and keeps it."""
+        """Return whether a user asked for it and keeps it."""
         return self.value >= SnapshotKind.SAVEPOINT.value
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether tasks wait for its completion and then stop."""
+        """Return whether tasks wait for its completion and then stop."""
         return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
 
 
@@ -47,7 +47,7 @@ class AlignmentMode(enum.Enum):
     ALIGNED = 1
     UNALIGNED = 2
     FORCED_ALIGNED = 3
-    """Unaligned was asked for, but this edge does not let barriers overtake; behind it, it is unaligned again."""
+    """Aligned on an edge where barriers cannot overtake, although unaligned was requested; unaligned again after it."""
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
@@ -66,17 +66,17 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether channels are blocked, or what is in flight is stored."""
+        """Return whether channels are blocked, or what is in flight is stored."""
         return self.alignment is not AlignmentMode.AT_LEAST_ONCE
 
     @property
     def is_unaligned(self) -> bool:
-        """Whether barriers overtake."""
+        """Return whether barriers overtake."""
         return self.alignment is AlignmentMode.UNALIGNED
 
     @property
     def is_timeoutable(self) -> bool:
-        """Whether an aligned barrier may become unaligned."""
+        """Return whether an aligned barrier may become unaligned."""
         return (
             self.alignment is AlignmentMode.ALIGNED and self.aligned_timeout_ms != NEVER_UNALIGNED
         )

@@ -1,18 +1,18 @@
-"""The clock that every component is given; only this file reads the machine's time."""
+"""Clock: the source of time that every component is given. Only this file reads the machine's time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: wall time for people and processing time, monotonic time for durations."""
+    """A clock with two readings: wall time for processing time and people, monotonic time for durations."""
 
     def now_ms(self) -> int:
         """Wall-clock epoch milliseconds (processing time)."""
         ...
 
     def now_ns(self) -> int:
-        """The same clock in nanoseconds: how far it is to a moment of processing time."""
+        """Return wall-clock time in nanoseconds, to measure the distance to a moment of processing time."""
         ...
 
     def monotonic_ns(self) -> int:
@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> float:
-        """The same clock in milliseconds: for deadlines and periods, never beside a `now_ms`."""
+        """Return monotonic time in milliseconds, for deadlines and periods; never compare it with `now_ms`."""
         ...
 
 
@@ -28,7 +28,7 @@ class Cancellable(Protocol):
     """A call that is due later."""
 
     def cancel(self) -> None:
-        """Make sure it does not run; no effect once it has."""
+        """Prevent the call; no effect after it has run."""
         ...
 
 
@@ -53,7 +53,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: tests and the simulation own it.
+    """A clock that moves only when told to, for tests and the simulation.
 
     Wall and monotonic time advance together.
     """

@@ -1,11 +1,8 @@
-"""Options: declared once next to the code that reads them, read by option and never by string.
+"""Options: settings that are declared once, next to the code that reads them, and read by option instead of by string.
 
-Values come from `-D key=value`, from a program's Configuration or from defaults, in this order. Durations accept
-`250 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes accept `32kb`, `10mb`, `1g` or bytes.
-
-Words for an option's type and default, as the list of options shows them.
-
-Sizes as people read them.
+Values come from `-D key=value`, a program's Configuration or the default, in this order. Durations are written as `250
+ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes as `32kb`, `10mb`, `1g` or bytes; ports as a port, a
+range or a list of both. Types, defaults and sizes are also written as text here, for lists of options and for errors.
 """
 
 import difflib
@@ -17,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.private_values import shown_settings
+from headrace.core.redaction import shown_settings
 
 T = TypeVar("T")
 
@@ -28,12 +25,34 @@ class SizeBytes(int):
     """A number of bytes; the type of options such as `pekko.framesize`."""
 
 
+_DURATION_UNITS_MS: Final = {
+    "": 1.0, "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "milli": 1.0, "millis": 1.0, "millisecond": 1.0,
+    "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3, "second": 1e3, "seconds": 1e3, "m": 6e4, "min": 6e4,
+    "minute": 6e4, "minutes": 6e4, "h": 3.6e6, "hour": 3.6e6, "hours": 3.6e6, "d": 8.64e7, "day": 8.64e7,
+    "days": 8.64e7,
+}  # fmt: skip
+_SIZE_UNITS: Final = {
+    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30,
+    "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
+}  # fmt: skip
+_QUANTITY: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
+_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
+_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
+_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
+_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+_ZEROS: Final[dict[type, Any]] = {
+    timedelta: timedelta(0), SizeBytes: SizeBytes(0), int: 0, float: 0.0,
+}  # fmt: skip
+PORT_MAX: Final = 65535
+
+
 @dataclass(frozen=True, eq=False)
 class ConfigOption(Generic[T]):
     """One setting: key, type of its value, default and a sentence for the generated table.
 
-    Keys and defaults are Flink's where the meaning is the same. An option of Flink's that programs may set, but that
-    nothing here obeys, says so in `unobeyed`: a sentence on what becomes of it.
+    Keys and defaults are Flink's where the meaning is the same. Two kinds of Flink's options have no effect here.
+    `unobeyed` marks those that ported programs may set: a job that sets one is told this sentence. `refused` marks
+    those that ask for a feature that is not there: any value but the default is an error, which says this sentence.
     """
 
     key: str
@@ -42,16 +61,17 @@ class ConfigOption(Generic[T]):
     doc: str
     deprecated_keys: tuple[str, ...] = ()
     unobeyed: str = ""
+    refused: str = ""
     least: T | None = None
-    """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
+    """Smallest value accepted. None: zero for numbers, sizes and durations, or a default below zero."""
     most: T | None = None
-    """The largest value that is taken; None: any."""
+    """Largest value accepted; None: any."""
     off: tuple[T, ...] = ()
-    """Values below `least` that are taken too, as the default is: they switch off what the option is about."""
+    """Values below `least` that are accepted too, as the default is: they switch the feature off."""
     choices: tuple[str, ...] = ()
-    """The words that a text option takes, in any case and with `-` for `_`; none: any text."""
+    """Words that a text option accepts, in any case and with `-` for `_`; none: any text."""
     synonyms: tuple[str, ...] = ()
-    """Words that are taken too, and not told of."""
+    """Further words that are accepted, and not listed."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -61,16 +81,20 @@ class ConfigOption(Generic[T]):
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
         value: Any = _parse(self.key, self.value_type, raw)
+        if self.refused and value != self.default:
+            raise ConfigurationError(self.key, raw, self.refused)
         if self.choices:
             return cast(T, self._word(value))
         least = self._least()
         # Not `<`, which a number that is none passes.
         if least is not None and not value >= least and value not in (*self.off, self.default):
-            others = "".join(f" or {_shown(one)}" for one in self.off)
-            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}{others}")
+            others = "".join(f" or {default_text(one)}" for one in self.off)
+            raise ConfigurationError(
+                self.key, raw, f"it must be at least {default_text(least)}{others}"
+            )
         most: Any = self.most
         if most is not None and value > most:
-            raise ConfigurationError(self.key, raw, f"it must be at most {_shown(most)}")
+            raise ConfigurationError(self.key, raw, f"it must be at most {default_text(most)}")
         return cast(T, value)
 
     def _word(self, text: str) -> str:
@@ -78,7 +102,7 @@ class ConfigOption(Generic[T]):
         for word in (*self.choices, *self.synonyms, str(self.default)):
             if _spelling(word) == _spelling(text):
                 return word
-        raise ConfigurationError(self.key, text, f"known are {', '.join(self.choices)}")
+        raise ConfigurationError(self.key, text, f"it must be one of {', '.join(self.choices)}")
 
     def _least(self) -> Any:
         """Return the bound that is set, or that of the type; None where nothing obeys the option or no order is."""
@@ -86,11 +110,6 @@ class ConfigOption(Generic[T]):
             return self.least
         zero = _ZEROS.get(self.value_type)
         return zero if zero is None or self.default is None else min(zero, cast(Any, self.default))
-
-
-_ZEROS: Final[dict[type, Any]] = {
-    timedelta: timedelta(0), SizeBytes: SizeBytes(0), int: 0, float: 0.0,
-}  # fmt: skip
 
 
 def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:
@@ -121,7 +140,7 @@ def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> 
 
 
 def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key that an option declares, but that nothing obeys."""
+    """Return a sentence for each key whose option is declared but has no effect."""
     return [
         f"setting '{key}' has no effect: {_REGISTRY[key].unobeyed}"
         for key in raw
@@ -130,9 +149,14 @@ def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
 
 
 def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, _REGISTRY, n=3, cutoff=0.7)
+    for one, option in _REGISTRY.items():
+        feature = one.removesuffix("enabled")
+        if option.refused and feature != one and key.startswith(feature):
+            return f"; {option.refused}"
+    known = sorted(one for one, option in _REGISTRY.items() if not option.refused)
+    near = difflib.get_close_matches(key, known, n=3, cutoff=0.7)
     # `slots` for `headrace.spark.slots`: a part of a key is no typo, and is as easily meant.
-    near += [one for one in sorted(_REGISTRY) if one.endswith(f".{key}") and one not in near]
+    near += [one for one in known if one.endswith(f".{key}") and one not in near]
     return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 
@@ -159,7 +183,7 @@ class Settings(Mapping[str, str]):
         return self.get_option(option).total_seconds() * 1000
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Whether a value was given rather than defaulted."""
+        """Return whether a value was given rather than defaulted."""
         return any(key in self._raw for key in (option.key, *option.deprecated_keys))
 
     def with_values(self, changes: Mapping[str, str]) -> "Settings":
@@ -183,19 +207,6 @@ class Settings(Mapping[str, str]):
         return f"Settings({shown_settings(self._raw)!r})"
 
 
-_DURATION_UNITS_MS: Final = {
-    "": 1.0, "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "milli": 1.0, "millis": 1.0, "millisecond": 1.0,
-    "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3, "second": 1e3, "seconds": 1e3, "m": 6e4, "min": 6e4,
-    "minute": 6e4, "minutes": 6e4, "h": 3.6e6, "hour": 3.6e6, "hours": 3.6e6, "d": 8.64e7, "day": 8.64e7,
-    "days": 8.64e7,
-}  # fmt: skip
-_SIZE_UNITS: Final = {
-    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30,
-    "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
-}  # fmt: skip
-_QUANTITY: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
-
-
 def parse_duration_ms(key: str, raw: object) -> float:
     """Milliseconds of a duration text; ConfigurationError names `key`."""
     if isinstance(raw, timedelta):
@@ -215,15 +226,6 @@ def _spelling(word: str) -> str:
     return word.strip().upper().replace("-", "_")
 
 
-def _shown(value: object) -> str:
-    """Write a bound as a setting would say it."""
-    if isinstance(value, timedelta):
-        return f"{value / timedelta(milliseconds=1):g} ms"
-    if isinstance(value, SizeBytes) and value >= 1 << 20 and value % (1 << 20) == 0:
-        return f"{value >> 20} mb"
-    return str(value)
-
-
 def _parse(key: str, value_type: type[Any], raw: object) -> object:
     try:
         if value_type is timedelta:
@@ -232,21 +234,16 @@ def _parse(key: str, value_type: type[Any], raw: object) -> object:
             wanted = "a size such as '32kb' or '10mb'"
             return SizeBytes(_quantity(key, str(raw), _SIZE_UNITS, wanted))
     except OverflowError as error:
-        raise ConfigurationError(key, raw, "this is more than there can be") from error
+        raise ConfigurationError(key, raw, "this is too large") from error
     if value_type is bool:
         text = str(raw).strip().lower()
         if text not in ("true", "false"):
-            raise ConfigurationError(key, raw, "this is neither true nor false")
+            raise ConfigurationError(key, raw, "it must be true or false")
         return text == "true"
     try:
         return value_type(raw)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(key, raw, f"this is not of type {value_type.__name__}") from error
-
-
-_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
-_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
-_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
 
 
 def type_text(option: ConfigOption[Any]) -> str:
@@ -278,12 +275,25 @@ def _with_unit(value: int, units: tuple[tuple[int, str], ...], smallest: str) ->
     return f"{value} {smallest}"
 
 
-_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
-
-
 def bytes_text(size_bytes: int) -> str:
     """Bytes in the unit that people would choose."""
     value, unit = float(size_bytes), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def parse_ports(key: str, text: str) -> Iterator[int]:
+    """Ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
+    ranges: list[range] = []
+    for part in text.split(","):
+        first, separator, last = part.strip().partition("-")
+        try:
+            ranges.append(range(int(first), int(last if separator else first) + 1))
+        except ValueError:
+            raise ConfigurationError(
+                key, text, "it must be a port, a range or a list of both"
+            ) from None
+        if not ranges[-1] or ranges[-1][0] < 0 or ranges[-1][-1] > PORT_MAX:
+            raise ConfigurationError(key, text, "ports must be between 0 and 65535")
+    return (port for ports in ranges for port in ports)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.private_values import shown_settings
+from headrace.core.redaction import shown_settings
 
 T = TypeVar("T")
 

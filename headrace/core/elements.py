@@ -1,4 +1,4 @@
-"""Stream elements other than rows: watermarks and idleness in band, and events as frames of their own."""
+"""Stream elements other than rows: markers that stand between rows, and events that are frames of their own."""
 
 import enum
 from typing import Final
@@ -9,7 +9,7 @@ from headrace.core.barriers import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.ids import OperatorId
 
 MIN_TIMESTAMP: Final = -(2**63)
-"""No timestamp; also the watermark before the first one."""
+"""Value for a missing timestamp, and the watermark before the first one."""
 
 MAX_WATERMARK: Final = 2**63 - 1
 """The end of event time: every event-time timer fires."""
@@ -22,15 +22,16 @@ class Watermark(msgspec.Struct, frozen=True, array_like=True, tag="w"):
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Whether this channel takes part in the progress of event time. Source: Flink WatermarkStatus."""
+    """Participation of a channel in the progress of event time. Source: Flink WatermarkStatus."""
 
     is_idle: bool
 
 
 class LatencyMarker(msgspec.Struct, frozen=True, array_like=True, tag="l"):
-    """Left a source at `marked_time_ms`, by that host's clock, and goes with the rows to one consumer at each fork.
+    """A marker that measures latency: it left a source at `marked_time_ms`, by that host's clock.
 
-    Operators hold no markers back, as they do with rows of a window: it tells how long rows wait between them.
+    It follows the rows, to one consumer at each fork. Operators pass it on at once, also if they hold rows back as
+    windows do, so that it measures the time that rows spend between operators.
     Source: Flink LatencyMarker.
     """
 
@@ -40,7 +41,7 @@ class LatencyMarker(msgspec.Struct, frozen=True, array_like=True, tag="l"):
 
 
 TimeMarker = Watermark | WatermarkStatus
-"""Elements that tell how far event time is: every consumer of a stream gets them."""
+"""Elements that move event time: every consumer of a stream gets them."""
 
 StreamMarker = TimeMarker | LatencyMarker
 """Elements that stand between two rows of a batch."""
@@ -71,15 +72,15 @@ class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
-    """Ends the replay of the elements that a checkpoint caught in the producer's output: the next elements are new.
+    """Ends the replay of elements that a checkpoint stored from the producer's output: the next elements are new.
 
-    Blocks upstream, until every channel of its task that is to deliver it has done so.
+    The channel stays blocked until all channels of the task that should deliver this event have delivered it.
     Source: Flink EndOfOutputChannelStateEvent.
     """
 
 
 class CancelTaskException(Exception):
-    """Raised in a task thread whose buffers or gates were closed under it: cancellation, not failure."""
+    """Raised in a task thread when its buffers or gates were closed: the task was cancelled and did not fail."""
 
 
 StreamEvent = (

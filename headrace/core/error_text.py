@@ -8,7 +8,7 @@ from typing import Final
 from headrace.core.errors import ErrorDomain, HeadraceError, is_user_file
 
 DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
-"""Set to 1 to see whole tracebacks."""
+"""Environment variable that shows whole tracebacks when it is 1."""
 _HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _LINKS: Final = (
@@ -19,7 +19,7 @@ _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
 def wants_details() -> bool:
-    """Whether the user has asked for whole tracebacks."""
+    """Return whether the user has asked for whole tracebacks."""
     return os.environ.get(DETAILS_VARIABLE) == "1"
 
 
@@ -67,7 +67,7 @@ def _origins(error: BaseException) -> list[str]:
 
 
 def _of_user(lines: list[str]) -> list[str]:
-    """Leave the frames of tracebacks away that are in no file of the user's, and say how to see them.
+    """Remove frames of tracebacks that are in no file of the user, and say how to see them.
 
     Where no frame is the user's, only an exception stays that the lines before do not tell.
     """
@@ -96,7 +96,7 @@ def _of_user(lines: list[str]) -> list[str]:
 
 
 def _is_told(line: str, before: list[str]) -> bool:
-    """Whether a line of a traceback says nothing new; in a traceback classes are named with their modules."""
+    """Return whether a line of a traceback repeats the message; tracebacks name classes with their modules."""
     name, colon, text = line.partition(":")
     if name.startswith("headrace.") and text:
         # A class of ours says nothing to a user that its text does not.

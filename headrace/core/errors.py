@@ -1,6 +1,7 @@
-"""The tree of errors. Each says what, where and what next, and keeps its facts as fields.
+"""Errors that Headrace raises on purpose: each says what, where and what next, and keeps its facts as fields.
 
-In front of a colon: the module that defines what follows. Modules called `errors` draw what stands below theirs.
+In the tree below, the name before a colon is the module that defines the errors after it; modules called `errors` draw
+their own subtrees. Exceptions of user functions become UserCodeErrors here, with the user's file and line.
 
 HeadraceError                    domain and recoverable say who can mend it and whether a restart may help;
 |                                is_consequence, that something else failed before; repeats, that one more
@@ -10,7 +11,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
 |  +- spark.session.python_files: LateFilesError
-+- ConfigurationError            an option has a value that cannot be
++- ConfigurationError            an option has an invalid value
 +- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
@@ -19,10 +20,10 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
 +- JobCancelledError             the job was cancelled while its result was awaited
-|  +- api.client.left_behind: JobLeftBehindError  the program ended before it
+|  +- api.client.program_end: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
-+- RemoteError                   of another process, and of no class that is known here
-+- HostError                     Spark cannot host us, or something that we need is not there
++- RemoteError                   an error of another process, of a class that is not known here
++- HostError                     Spark cannot host Headrace, or something that it needs is missing
 |  +- PortInUseError
 |  +- VersionMismatchError
 |  +- cluster.entrypoint: ClusterFailedError
@@ -55,7 +56,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.backend: StateNotStorableError
 +- cluster.job_master.checkpointing.protocol.checkpoint_plan: CheckpointRefusedError
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
-+- cluster.job_master.coordinators.collect: CollectBufferExceededError
++- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
@@ -70,10 +71,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
-+- api.client.completable_future: ClusterClosedError
++- api.client.job_client: ClusterClosedError
 +- api.client.job_state: NoCommittedStateError
-
-Exceptions that decoders raise for bytes that hold no value of their type, however they are damaged.
 """
 
 import asyncio
@@ -87,7 +86,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from headrace.core.ids import ClusterDataSetId
-from headrace.core.private_values import shown_uri, shown_value
+from headrace.core.redaction import shown_uri, shown_value
 
 
 class ErrorDomain(enum.Enum):
@@ -157,7 +156,7 @@ class ConfigurationError(HeadraceError):
 
 
 def telling_line(text: str) -> str:
-    """Return the first line that says something."""
+    """Return the first line that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
@@ -193,7 +192,7 @@ class RecordTypeError(HeadraceError):
         super().__init__(self._message(self.shown))
 
     def at(self, place: str) -> "RecordTypeError":
-        """Say where the record came from, too; return this error."""
+        """Add the place where the record came from to the message; return this error."""
         self.args = (self._message(f"{self.shown} ({place})"),)
         return self
 
@@ -231,7 +230,7 @@ class UserCodeError(HeadraceError):
         self.repeats = repeats
 
     def at(self, location: str) -> "UserCodeError":
-        """Return the same, of a place that is known only now."""
+        """Return the same error with another location."""
         return type(self)(
             self.cause_type,
             self.cause_text,
@@ -243,13 +242,13 @@ class UserCodeError(HeadraceError):
 
 
 class FinalUserCodeError(UserCodeError):
-    """One that says of itself, by `recoverable`, that no restart mends it."""
+    """A user's exception whose attribute `recoverable` is False: no restart follows."""
 
     recoverable = False
 
 
 class JobExecutionError(HeadraceError):
-    """The job ended as FAILED; the first line is its first cause, and so is the last: that is all some people see."""
+    """The job ended as FAILED. The first and the last line are its first cause, as many people see only one of them."""
 
     recoverable = False
 
@@ -293,7 +292,7 @@ class CachedStreamLostError(JobExecutionError):
 
 
 class JobCancelledError(HeadraceError):
-    """The job was cancelled while its result was awaited. `failure`: what it had not got over then, one line."""
+    """The job was cancelled while its result was awaited. `failure`: its last failure before that, in one line."""
 
     recoverable = False
 
@@ -304,7 +303,7 @@ class JobCancelledError(HeadraceError):
 
 
 class NoResourceAvailableError(HeadraceError):
-    """Slots that a job needs did not come within `slot.request.timeout`."""
+    """Slots that a job needs did not become available within `slot.request.timeout`."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -373,7 +372,7 @@ _STANDARD_LIBRARY: Final = Path(sysconfig.get_path("stdlib")).as_posix() + "/"
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
+    """Return whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
     name = filename.replace("\\", "/")
     if name.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen")) or "site-packages" in name:
         return False
@@ -382,7 +381,7 @@ def is_user_file(filename: str) -> bool:
 
 
 UNKNOWN_LOCATION: Final = "unknown location"
-"""Of an error that passed through no file of the user's."""
+"""Location of an error that passed through no file of the user."""
 
 
 def user_location(error_traceback: TracebackType | None) -> str:
@@ -401,7 +400,7 @@ USER_EXCEPTIONS: Final = (
     GeneratorExit,
     asyncio.CancelledError,
 )
-"""What may leave user code as an error of its own. `sys.exit()` there ends the job, not the process that runs it."""
+"""Exceptions that user code may raise. `sys.exit()` in it ends the job, not the process that runs it."""
 
 
 def wrap_user_error(
@@ -427,7 +426,7 @@ def wrap_user_error(
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether waiting may mend it: a service does not answer, or the error says so of itself (`recoverable = True`)."""
+    """Return whether waiting may help: a service does not answer, or the error has `recoverable = True`."""
     if isinstance(error, HeadraceError):
         return not error.repeats and error.domain is ErrorDomain.EXTERNAL
     return isinstance(error, (ConnectionError, TimeoutError)) or _recoverable(error) is True
@@ -459,4 +458,7 @@ def _cause_text(error: BaseException) -> str:
 
 
 DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""ValueError is of text that is no UTF-8 and of endless digits, RecursionError of values within values without end."""
+"""Exceptions that decoders raise for damaged bytes.
+
+ValueError: text that is not UTF-8, or too many digits. RecursionError: values that are nested too deeply.
+"""

@@ -1,8 +1,7 @@
 """Identifiers: 16 random bytes, or compounds of them; equal by value, ordered, and small on the wire.
 
-Random ids are drawn from an injected generator, so that a seed reproduces them.
-
-BlobKey: the name of a big payload that travels by reference, made from its content. Source: Flink BlobKey.
+Random ids are drawn from an injected generator, so that a seed reproduces them. A BlobKey names a large payload that
+travels by reference, and is made from its content. Source: Flink AbstractID, BlobKey.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ MAX_PARALLELISM_LIMIT = 32768
 _U32 = np.uint32
 _MASK = 0xFFFFFFFF
 FEW_HASHES: Final = 32
-"""Up to so many, twenty calls of numpy take longer than looking for each among those that came before."""
+"""Number of hashes up to which a look-up of each in a dict is faster than twenty calls of numpy."""
 
 
 def default_max_parallelism(parallelism: int) -> int:

@@ -2,10 +2,10 @@
 
 Key groups are computed from it (`core.key_groups`), so it decides which subtask owns a key and may never change for
 data that a snapshot may hold. Declared keys are hashed as Arrow arrays. Undeclared ones are hashed as Python values:
-what is equal to Python has one hash (2, 2.0 and Decimal(2); one instant in two time zones) or is refused, so that equal
-keys never part; texts and integers are hashed as declared ones are. Two decisions differ from Java, because equal keys
-must have equal hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which equals nothing, cannot
-be a key.
+values that Python compares as equal have one hash (2, 2.0 and Decimal(2); one instant in two time zones) or are
+refused, so that equal keys never part; texts and integers are hashed as declared ones are. Two decisions differ from
+Java, because equal keys must have equal hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which
+equals nothing, cannot be a key.
 
 Source: java.lang `hashCode` of Integer, Long, Boolean, Double, String, BigInteger, Arrays; Flink Tuple, RowUtils.
 """
@@ -355,7 +355,7 @@ def _hash_of_object(value: Any, origin: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _compares_by_fields(cls: type) -> bool:
-    """Whether a class has the `__eq__` that `dataclass` writes, which has no file of its own."""
+    """Return whether a class has the `__eq__` that `dataclass` writes, which has no file of its own."""
     code = getattr(cls.__eq__, "__code__", None)
     return dataclasses.is_dataclass(cls) and code is not None and code.co_filename == "<string>"
 
@@ -391,4 +391,4 @@ _ARROW_TYPES: Final[dict[type, pa.DataType]] = {
 }
 
 _OF_LIBRARIES: Final = (Number, datetime, date, time, UUID, PurePath)
-"""What compares by Python code that is not the user's: fractions, time stamps of pandas, ids, paths."""
+"""Classes of libraries whose values compare by Python code: fractions, time stamps of pandas, ids, paths."""

@@ -23,7 +23,7 @@ class ExecutionState(enum.Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing can follow."""
+        """Return whether nothing can follow."""
         return not EXECUTION_TRANSITIONS[self]
 
 

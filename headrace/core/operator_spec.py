@@ -1,8 +1,7 @@
-"""OperatorSpec: the contents of a graph node: a name for the operator, and the parts it is made of.
+"""OperatorSpec and OperatorTypes: the contents of a graph node, from which a worker makes the operator.
 
-OperatorTypes: the types at the borders of one operator, shipped beside its function.
-
-How an operator is found by what people call it: the same in a running job and in a snapshot.
+An OperatorSpec names the operator and holds its parts; OperatorTypes holds the types of its inputs and outputs and is
+shipped with it. `operators_called` finds operators by uid, id or name, in a running job as in a snapshot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +53,7 @@ class NamedOperator(Protocol):
 
     @property
     def operator_id(self) -> OperatorId:
-        """Its id, people write it in hexadecimal digits."""
+        """Return its id; people write it as hexadecimal digits."""
         ...
 
     @property
@@ -67,7 +66,7 @@ OperatorT = TypeVar("OperatorT", bound=NamedOperator)
 
 
 def operators_called(operators: Sequence[OperatorT], named: str) -> list[OperatorT]:
-    """Return those of this uid, else of this id, else of this name; more than one where they cannot be told apart."""
+    """Return the operators with this uid, else with this id, else with this name; several if they are ambiguous."""
     return (
         [one for one in operators if one.uid == named]
         or [one for one in operators if one.operator_id.hex() == named]

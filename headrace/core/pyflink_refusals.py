@@ -38,9 +38,7 @@ def jvm_only(name: str, instead: str) -> JvmOnlyType:
 
 def no_jvm(what: str, instead: str) -> ProgramError:
     """Return the error for a use of `what`."""
-    return ProgramError(
-        f"{what} stands for Java code of Flink's, and there is no JVM here that runs it: {instead}"
-    )
+    return ProgramError(f"{what} stands for Java code of Flink, which cannot run here: {instead}")
 
 
 class GoneType(JvmOnlyType):
@@ -62,21 +60,27 @@ def gone_class(name: str, instead: str) -> GoneType:
 
 
 def gone_method(name: str, instead: str) -> Callable[..., NoReturn]:
-    """Make the method of that name, which refuses every call."""
+    """Make a removed method of that name, which refuses every call."""
+    return _refusing(name, f"PyFlink 1.x's; gone: {instead}.", name_is_gone(name, instead))
 
+
+def jvm_method(name: str, instead: str) -> Callable[..., NoReturn]:
+    """Make a method of that name that stands for Java code, and refuses every call."""
+    return _refusing(name, f"PyFlink's; refused here: {instead}.", no_jvm(name, instead))
+
+
+def _refusing(name: str, doc: str, error: ProgramError) -> Callable[..., NoReturn]:
     def refuse(self: object, *args: Any, **options: Any) -> NoReturn:
-        raise name_is_gone(name, instead)
+        raise ProgramError(*error.args)
 
     refuse.__name__ = name
-    refuse.__doc__ = f"PyFlink 1.x's; gone: {instead}."
+    refuse.__doc__ = doc
     return refuse
 
 
 def name_is_gone(what: str, instead: str) -> ProgramError:
     """Return the error for a use of `what`."""
-    return ProgramError(
-        f"{what} is of Flink 1.x and gone since Flink 2, which is followed here: {instead}"
-    )
+    return ProgramError(f"{what} belongs to Flink 1.x and was removed in Flink 2: {instead}")
 
 
 def refuse_name(name: str) -> NoReturn:
@@ -84,9 +88,9 @@ def refuse_name(name: str) -> NoReturn:
     if name.startswith("_"):
         raise AttributeError(f"there is no attribute '{name}'")
     raise ProgramError(
-        f"{name} belongs to Flink's Table API and SQL, which are not here: say it with streams (which have "
-        "filters, joins, windows and aggregates of columns), or give DataFrames and SQL to Spark and bring the result "
-        "in with from_dataframe"
+        f"{name} belongs to Flink's Table API and SQL, which Headrace does not have: use streams, which have filters, "
+        "joins, windows and aggregates of columns, or run DataFrames and SQL in Spark and read the result with "
+        "from_dataframe"
     )
 
 
@@ -119,3 +123,7 @@ AssignerWithPeriodicWatermarksWrapper: Final = jvm_only(
     "AssignerWithPeriodicWatermarksWrapper",
     "write a WatermarkStrategy with a TimestampAssigner, or with a WatermarkGenerator",
 )
+LocalTimeTypeInfo: Final = jvm_only(
+    "LocalTimeTypeInfo", "use Types.SQL_DATE(), Types.SQL_TIME() or Types.SQL_TIMESTAMP()"
+)
+ExternalTypeInfo: Final = jvm_only("ExternalTypeInfo", "use the type that it would wrap")

@@ -1,4 +1,4 @@
-"""Source of all randomness: one injectable object, so that a seed reproduces a whole cluster.
+"""Randomness from one injectable generator, so that a seed reproduces a whole cluster.
 
 Only this file may import `random`, `secrets` or `uuid`.
 """
@@ -7,13 +7,13 @@ import random
 import secrets
 
 SeededRandom = random.Random
-"""The type every component takes; tests and the simulation pass one made from a seed."""
+"""Type of generator that every component takes; tests and the simulation pass one made from a seed."""
 
 
 def system_random() -> random.Random:
-    """Return the operating system's generator, for real processes: nonces, tokens and ids that nobody can foretell.
+    """Return the operating system's generator, for nonces, tokens and ids that nobody can predict.
 
-    A seeded one gives its whole state away in some hundreds of the numbers that it drew.
+    The state of a seeded generator can be computed from some hundreds of the numbers that it drew.
     """
     return secrets.SystemRandom()
 

@@ -1,10 +1,9 @@
 """RecordBatch: rows of one type as they pass through operators, in columns or as Python objects.
 
-Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked
-for and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch
-is never changed after it was handed on: operators make new ones.
-
-Rows as the bytes of an Arrow IPC stream: what messages, committables and programs carry them in.
+Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked for
+and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch is never
+changed after it was handed on: operators make new ones. `stream_bytes` writes batches as an Arrow IPC stream, the form
+in which rows travel in messages and committables.
 """
 
 from collections.abc import Iterable, Sequence
@@ -110,17 +109,17 @@ class RecordBatch:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the columns exist already."""
+        """Return whether the columns exist already."""
         return self._columns is not None
 
     @property
     def has_keys_array(self) -> bool:
-        """Whether the keys exist as an Arrow array already; only on a keyed batch."""
+        """Return whether the keys exist as an Arrow array already; only on a keyed batch."""
         return self._keys_array is not None
 
     @property
     def is_keyed(self) -> bool:
-        """Whether rows carry keys."""
+        """Return whether rows carry keys."""
         return self.key_hashes is not None
 
     def keys(self) -> Sequence[Any]:

@@ -48,7 +48,7 @@ class ReleaseBy(enum.Enum):
 
 
 class ResultPartitionTraits(msgspec.Struct, frozen=True):
-    """One row of the table of kinds.
+    """Traits of one type of result partition.
 
     `is_reconsumable`: it may be read again, by a consumer that was restarted; `is_compressible`: its batches may be
     compressed where they are stored; `is_persistent`: once its job has finished it belongs to the cluster, until
@@ -63,12 +63,12 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
 
     @property
     def is_blocking(self) -> bool:
-        """Whether consumers wait for the end of the producer."""
+        """Return whether consumers wait for the end of the producer."""
         return self.consuming is ConsumingConstraint.BLOCKING
 
     @property
     def joins_regions(self) -> bool:
-        """Whether producer and consumers must run at the same time."""
+        """Return whether producer and consumers must run at the same time."""
         return self.consuming is ConsumingConstraint.MUST_BE_PIPELINED
 
 

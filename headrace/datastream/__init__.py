@@ -16,7 +16,7 @@ from headrace.api.settings.checkpoint_storages import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from headrace.api.settings.execution_config import RuntimeExecutionMode
+from headrace.api.settings.environment_settings import RuntimeExecutionMode
 from headrace.api.settings.pyflink_refusals import (
     ExternalizedCheckpointCleanup,
     FsStateBackend,
@@ -33,8 +33,11 @@ from headrace.api.settings.state_backends import (
     StateBackend,
 )
 from headrace.api.streams.async_data_stream import AsyncDataStream
-from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
-from headrace.api.streams.connected_streams import ConnectedStreams
+from headrace.api.streams.connected_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+)
 from headrace.api.streams.data_stream import DataStream, DataStreamSink
 from headrace.api.streams.keyed_stream import KeyedStream
 from headrace.api.streams.windowed_stream import AllWindowedStream, WindowedStream

@@ -1,6 +1,6 @@
 """PyFlink's `datastream.execution_mode`: re-exports."""
 
-from headrace.api.settings.execution_config import RuntimeExecutionMode
+from headrace.api.settings.environment_settings import RuntimeExecutionMode
 
 __all__ = [
     "RuntimeExecutionMode",

@@ -1,6 +1,6 @@
-"""Chaining: selects the edges of a StreamGraph that become calls inside one task, and has the reasons for the others.
+"""Chaining: selects the edges of a StreamGraph that become calls inside one task, and cuts the graph into chains.
 
-An edge A -> B is chained iff all of Flink's rules hold; `chain_breaks` gives the rules that do not.
+An edge A -> B is chained iff all of Flink's rules hold; `chain_breaks` returns the rules that do not.
 Source: Flink StreamingJobGraphGenerator.isChainable, isChainableInput.
 """
 
@@ -97,7 +97,7 @@ def chain_breaks(
 
 
 def is_chainable(graph: StreamGraph, edge: StreamEdge, rules: ChainingRules) -> bool:
-    """Whether `edge` becomes a call inside one task."""
+    """Return whether `edge` becomes a call inside one task."""
     return not chain_breaks(graph, edge, rules)
 
 
@@ -135,3 +135,35 @@ def _strategy_breaks(source: StreamNode, target: StreamNode) -> list[ChainBreak]
         case _:
             pass
     return broken
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Nodes that run in one task, `nodes[0]` is the head; `edges` join them."""
+
+    nodes: tuple[StreamNode, ...]
+    edges: tuple[StreamEdge, ...]
+
+    @property
+    def head(self) -> StreamNode:
+        """The node that reads the task's inputs, or the source."""
+        return self.nodes[0]
+
+
+def build_chains(graph: StreamGraph, rules: ChainingRules) -> tuple[Chain, ...]:
+    """Cut the graph into chains, in topological order of their heads; every node is in exactly one."""
+    chained = {edge.target_id: edge for edge in graph.edges if is_chainable(graph, edge, rules)}
+    head_of: dict[int, int] = {}
+    members: dict[int, list[StreamNode]] = {}
+    for node in graph.topological_order():
+        edge = chained.get(node.node_id)
+        head = node.node_id if edge is None else head_of[edge.source_id]
+        head_of[node.node_id] = head
+        members.setdefault(head, []).append(node)
+    return tuple(
+        Chain(
+            tuple(nodes),
+            tuple(chained[node.node_id] for node in nodes[1:]),
+        )
+        for nodes in members.values()
+    )

@@ -1,12 +1,8 @@
-"""ExecutionGraph: every subtask, partition and edge of a job, frozen.
+"""ExecutionGraph: every subtask, partition and edge of a job, frozen; `expand` makes it of a JobGraph.
 
 The mapping of subpartitions to subtasks is a formula over two parallelisms, so nothing of size producers x consumers
-is stored: an edge computes it for one subtask at a time.
-Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegion.
-
-Expansion: JobGraph -> ExecutionGraph, with the pipelined regions in which subtasks start and fail together.
-
-Source: Flink DefaultExecutionGraph.attachJobGraph, SchedulingPipelinedRegionComputeUtil.
+is stored: an edge computes it for one subtask at a time. Subtasks of one pipelined region start and fail together.
+Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegionComputeUtil.
 """
 
 import enum
@@ -18,7 +14,7 @@ from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex
 
 
 class DistributionPattern(enum.Enum):
-    """Whether a producer's partition reaches all consumers or its neighbours only."""
+    """Reach of a producer's partition: all consumers, or some of them."""
 
     ALL_TO_ALL = "ALL_TO_ALL"
     POINTWISE = "POINTWISE"
@@ -100,7 +96,7 @@ class ExecutionVertex:
 
     @property
     def subtask_index(self) -> int:
-        """From 0."""
+        """Return the index of the subtask, from 0."""
         return self.vertex_id.subtask_index
 
 

@@ -58,7 +58,7 @@ def user_location_of(functions: Sequence[object], call_site: str) -> str:
 
 
 def _is_of_library_class(function: object) -> bool:
-    """Whether this is an object of a library's class, without a look for its line: that parses its whole file."""
+    """Return whether this is an object of a library's class, without parsing its file for the line."""
     code_holder = _underlying(function)
     if isinstance(code_holder, FunctionType):
         return False

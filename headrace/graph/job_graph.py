@@ -1,12 +1,8 @@
 """JobGraph: the submitted form of a job: chains of operators joined by edges, frozen and ready for the wire.
 
-User functions are opaque bytes here: only the task that runs them unpickles them.
-Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge.
-
-VertexPayloads: the opaque bytes of a vertex, apart from its description, so that they can travel by reference.
-
-Functions, collections and types are a few bytes or many megabytes. Beyond a bound they leave the graph and become
-blobs; what stays behind is the graph with their keys. Source: Flink TaskInformation, JobInformation (offloaded).
+User functions are opaque bytes here: only the task that runs them unpickles them. Functions, collections and types may
+have a few bytes or many megabytes: above a bound these VertexPayloads leave the graph and become blobs, and the graph
+keeps their keys. Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge, TaskInformation (offloaded).
 """
 
 import enum
@@ -39,12 +35,12 @@ class PartitionerKind(enum.Enum):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether a producer reaches only some of the consumers."""
+        """Return whether a producer reaches only some of the consumers."""
         return self in (PartitionerKind.FORWARD, PartitionerKind.RESCALE)
 
     @property
     def lets_barriers_overtake(self) -> bool:
-        """Whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
+        """Return whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
 
         Pointwise and broadcast edges would lose order or sameness, and a user's partitioner is not at the receivers.
         """
@@ -176,7 +172,7 @@ class JobGraph(msgspec.Struct, frozen=True):
 
     @property
     def has_cached_streams(self) -> bool:
-        """Whether it reads results of earlier jobs, or leaves some to later ones."""
+        """Return whether it reads results of earlier jobs, or leaves some to later ones."""
         return any(vertex.cached_input is not None for vertex in self.vertices) or any(
             edge.result_type.traits.is_persistent for edge in self.edges
         )
@@ -234,7 +230,7 @@ class VertexPayloads:
         return sum(len(part) for part in (*self.specs, *self.types, *self.partitioners))
 
     def encode(self) -> bytes:
-        """One blob; equal payloads make equal bytes."""
+        """Return one blob; equal payloads make equal bytes."""
         return _ENCODER.encode((self.specs, self.types, self.partitioners))
 
     @classmethod

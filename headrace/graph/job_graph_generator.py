@@ -1,12 +1,11 @@
-"""StreamGraph -> JobGraph: chains become vertices, functions become bytes, and mistakes become errors.
+"""Makes the JobGraph of a StreamGraph: chains become vertices, functions become bytes, mistakes become errors.
 
-Everything that can be wrong with a graph is said here, before submission, with the operator's name.
+All mistakes in a graph are found here, before submission, and name the operator.
 Source: Flink StreamingJobGraphGenerator.
 """
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
@@ -15,7 +14,8 @@ from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, Operato
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionType
 from headrace.core.types.pickles import pickle_code
-from headrace.graph.chaining import ChainingRules, is_chainable
+from headrace.graph.chaining import Chain, ChainingRules, build_chains
+from headrace.graph.execution_plan import plan_json
 from headrace.graph.function_location import (
     culprit_of,
     pickling_failure,
@@ -38,7 +38,6 @@ from headrace.graph.pipeline_options import (
     result_type_of,
     shuffle_mode_of,
 )
-from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 
@@ -78,38 +77,6 @@ def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Setti
         edges=_job_edges(stream_graph, chains, ids, result_type_of(settings)),
         settings=settings.to_dict(),
         plan_json=plan_json(stream_graph, settings),
-    )
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Nodes that run in one task, `nodes[0]` is the head; `edges` join them."""
-
-    nodes: tuple[StreamNode, ...]
-    edges: tuple[StreamEdge, ...]
-
-    @property
-    def head(self) -> StreamNode:
-        """The node that reads the task's inputs, or the source."""
-        return self.nodes[0]
-
-
-def build_chains(graph: StreamGraph, rules: ChainingRules) -> tuple[Chain, ...]:
-    """Cut the graph into chains, in topological order of their heads; every node is in exactly one."""
-    chained = {edge.target_id: edge for edge in graph.edges if is_chainable(graph, edge, rules)}
-    head_of: dict[int, int] = {}
-    members: dict[int, list[StreamNode]] = {}
-    for node in graph.topological_order():
-        edge = chained.get(node.node_id)
-        head = node.node_id if edge is None else head_of[edge.source_id]
-        head_of[node.node_id] = head
-        members.setdefault(head, []).append(node)
-    return tuple(
-        Chain(
-            tuple(nodes),
-            tuple(chained[node.node_id] for node in nodes[1:]),
-        )
-        for nodes in members.values()
     )
 
 

@@ -1,14 +1,11 @@
 """Operator ids: stable across restarts, from the program's structure alone and never from chaining.
 
-An operator with a uid has the id of that uid, whatever surrounds it: the same bytes as in Flink. The others hash
-their kind, their name, the ids of their inputs and their ordinal among equals. Where two operators are equal in all
-of that, what follows them decides which is the first, and only then the order of the program: so branches that do
-not depend on each other may be written in any order. An operator added downstream changes no id upstream of it.
-Source: Flink StreamGraphHasherV2, whose ids also depend on chaining and on traversal (FLINK-33962).
-
-murmur3_128 (x64, seed 0) of bytes: the hash that Flink makes operator ids with.
-
-Equal uids therefore give equal ids here and in Flink. Source: Appleby, MurmurHash3_x64_128; Guava asBytes order.
+An operator with a uid has the id of that uid, whatever surrounds it: the same bytes as in Flink, from murmur3_128. The
+others hash their kind, their name, the ids of their inputs and their ordinal among equals. Of operators that are equal
+in all of that, those downstream of them decide which is the first, and only then the order of the program: branches
+that do not depend on each other may be written in any order. A new operator changes no id upstream of it.
+Source: Flink StreamGraphHasherV2, whose ids also depend on chaining and on traversal (FLINK-33962); Appleby,
+MurmurHash3_x64_128; Guava asBytes order.
 """
 
 from collections import defaultdict

@@ -1,10 +1,7 @@
-"""Options of one program: parallelism, name, watermarks, buffer timeout. Old spellings are accepted beside the new.
+"""Options of one program: parallelism, name, watermarks, buffer timeout, Python files, exchanges between tasks.
 
-Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
-
-Also chooses the result type of each edge between tasks, from the job's shuffle mode.
-
-Source: Flink BatchShuffleMode, GlobalStreamExchangeMode, StreamingJobGraphGenerator.
+The shuffle mode of a job decides the result type of each edge between two tasks.
+Source: Flink PipelineOptions, ExecutionOptions, CoreOptions, PythonOptions, BatchShuffleMode.
 """
 
 import enum
@@ -17,10 +14,10 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
-"""Each global job parameter is one setting under this prefix."""
+"""Prefix of global job parameters, each of which is one setting."""
 
 FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX)
-"""Keys that begin so are not ours: Spark's own, and the program's."""
+"""Prefixes of keys that Headrace does not declare: those of Spark and of the program."""
 
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",
@@ -47,15 +44,16 @@ WATERMARK_IDLE_TIMEOUT: Final = ConfigOption(
     "headrace.watermarks.idle-timeout",
     timedelta,
     default=timedelta(minutes=1),
-    doc="How long an input without end may be silent before event time goes on without it, where its watermark "
-    "strategy says nothing; 0 waits for ever. Back pressure does not count; bounded inputs are waited for.",
+    doc="Time after which a silent unbounded input no longer holds event time back, where its watermark strategy sets "
+    "no idleness; 0: never. Time under back pressure does not count, and bounded inputs are always waited for.",
 )
 WATERMARK_MAX_AHEAD: Final = ConfigOption(
     "headrace.watermarks.max-ahead",
     timedelta,
     default=timedelta(0),
     doc="Records whose timestamps are further ahead of the clock do not move event time, so that one wrong clock does "
-    "not make everybody else late; they are counted in numRecordsAheadOfTime and go on as they are. 0: all move it.",
+    "not make the records of others late; they are counted in numRecordsAheadOfTime and processed as usual. 0: all "
+    "records move it.",
 )
 ALLOW_UNALIGNED_SOURCE_SPLITS: Final = ConfigOption(
     "pipeline.watermark-alignment.allow-unaligned-source-splits",
@@ -68,8 +66,9 @@ OBJECT_REUSE: Final = ConfigOption(
     "pipeline.object-reuse",
     bool,
     default=False,
-    doc="Whether records go from function to function of one task as they are. Otherwise what can be changed (lists, "
-    "dicts, rows, objects) is copied when a function gives it, so that nobody sees what others do to it afterwards.",
+    doc="Whether the functions of one task pass records to each other without copying. If not, mutable records (lists, "
+    "dicts, rows, objects) are copied when a function emits them, so that no function sees what another one changes "
+    "later.",
 )
 BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
     "execution.buffer-timeout.enabled",
@@ -119,8 +118,8 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     doc="Interpreter of the workers.",
     unobeyed="choose it with PYSPARK_PYTHON or spark.pyspark.python",
 )
-_IN_THE_WORKER: Final = "functions run in the worker itself, not beside it"
-_NO_CACHE: Final = "state lies beside the functions that read it"
+_IN_THE_WORKER: Final = "functions run in the worker process itself"
+_NO_CACHE: Final = "state is in the process of the functions that read it"
 
 PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ConfigOption(
@@ -129,7 +128,7 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     ConfigOption(
         "python.fn-execution.bundle.time", int, 1000,
-        "Milliseconds after which they are handed over all the same.", unobeyed=_IN_THE_WORKER,
+        "Milliseconds after which an incomplete bundle is handed over.", unobeyed=_IN_THE_WORKER,
     ),
     ConfigOption(
         "python.fn-execution.arrow.batch.size", int, 1000,
@@ -146,15 +145,15 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     ConfigOption(
         "python.state.cache-size", int, 1000,
-        "Values of state that are kept beside a function.", unobeyed=_NO_CACHE,
+        "Values of state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.read-cache-size", int, 1000,
-        "Entries read from a map state that are kept beside a function.", unobeyed=_NO_CACHE,
+        "Entries read from a map state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.write-cache-size", int, 1000,
-        "Entries put into a map state that are kept beside a function.", unobeyed=_NO_CACHE,
+        "Entries put into a map state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.iterate-response-batch-size", int, 1000,
@@ -162,7 +161,7 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     ConfigOption(
         "python.metric.enabled", bool, True, "Whether functions may have metrics.",
-        unobeyed="they always may",
+        unobeyed="they always may have metrics",
     ),
     ConfigOption(
         "python.profile.enabled", bool, False, "Whether functions are profiled.",
@@ -190,20 +189,20 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
         unobeyed="bring modules with python.files",
     ),
 )  # fmt: skip
-"""Of Flink's way to run Python functions beside a JVM: taken from programs that bring them, and told to be idle."""
+"""Options of Flink's Python processes. Ported programs may set them; a job is told that they have no effect."""
 
-TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
-    "task.cancellation.interval",
-    timedelta,
-    default=timedelta(seconds=30),
-    doc="Time between two attempts to interrupt a task that is being cancelled.",
-    unobeyed="a task is asked once; what counts is task.cancellation.timeout",
-)
 TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",
     timedelta,
     default=timedelta(minutes=3),
     doc="Time after which a TaskManager whose task does not end is given up.",
+)
+TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
+    "task.cancellation.interval",
+    timedelta,
+    default=timedelta(seconds=30),
+    doc="Time between two attempts to interrupt a task that is being cancelled.",
+    refused=f"a task is asked to end once; to bound how long it may take, use {TASK_CANCELLATION_TIMEOUT.key}",
 )
 
 
@@ -246,8 +245,8 @@ APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
     "execution.state-recovery.approximate-local-recovery",
     bool,
     default=False,
-    doc="Whether a task that fails restarts with those behind it alone, while those before it go on: what was on its "
-    "way to them is lost. For pipelined exchanges; not together with unaligned checkpoints.",
+    doc="Whether a failed task restarts with its downstream tasks alone, while upstream tasks go on: records on their "
+    "way to it are lost. For pipelined exchanges; not together with unaligned checkpoints.",
     deprecated_keys=("execution.checkpointing.approximate-local-recovery",),
 )
 NO_BUFFER_TIMEOUT: Final = -1

@@ -19,7 +19,7 @@ DEFAULT_SLOT_SHARING_GROUP: Final = "default"
 
 
 class ChainingStrategy(enum.Enum):
-    """Whether an operator may stand in one chain with its neighbours. Source: Flink ChainingStrategy."""
+    """Ways in which an operator may be chained with its neighbours. Source: Flink ChainingStrategy."""
 
     ALWAYS = "ALWAYS"
     HEAD = "HEAD"
@@ -79,7 +79,7 @@ class StreamNode:
 
 @dataclass(frozen=True)
 class StreamEdge:
-    """From the output (or side output) of one node to input `input_number` of another.
+    """An edge from the output (or side output) of one node to input `input_number` of another.
 
     A union is several edges of one input number. `is_kept`: what goes along it is for later jobs too.
     """

@@ -29,21 +29,21 @@ LATENCY_INTERVAL: Final = ConfigOption(
     "metrics.latency.interval",
     timedelta,
     default=timedelta(0),
-    doc="Each subtask of a source sends a latency marker so often, and operators note how old those are that "
-    "reach them; 0: none are sent.",
+    doc="Time between two latency markers of each source subtask; operators record the age of those that arrive. 0: "
+    "none are sent.",
 )
 LATENCY_GRANULARITY: Final = ConfigOption(
     "metrics.latency.granularity",
     str,
     default=LatencyGranularity.OPERATOR.value,
-    doc="What operators tell apart in latencies: nothing (single), sources (operator), or their subtasks (subtask).",
+    doc="Distinction of latencies: single (none), operator (by source) or subtask (by subtask of a source).",
     choices=tuple(each.value for each in LatencyGranularity),
 )
 LATENCY_HISTORY_SIZE: Final = ConfigOption(
     "metrics.latency.history-size",
     int,
     default=128,
-    doc="Latencies are told of the last so many markers.",
+    doc="Number of latest markers from which latencies are computed.",
     least=1,
 )
 _GROUP: Final = "latency"

@@ -34,7 +34,7 @@ THROUGHPUT: Final = ConfigOption(
     "pekko.throughput",
     int,
     15,
-    "How many messages an endpoint handles before others on the same loop have their turn.",
+    "Messages that an endpoint handles before others on the same loop have their turn.",
 )
 FORCE_INVOCATION_SERIALIZATION: Final = ConfigOption(
     "pekko.rpc.force-invocation-serialization",
@@ -87,13 +87,13 @@ HEARTBEAT_INTERVAL: Final = ConfigOption(
     "heartbeat.interval",
     timedelta,
     timedelta(seconds=10),
-    "How often a heartbeat is asked for.",
+    "Time between two heartbeats.",
 )
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "heartbeat.timeout",
     timedelta,
     timedelta(seconds=50),
-    "How long a peer may be silent until it counts as lost, on either side.",
+    "Time without a sign of life after which a peer counts as lost, on either side.",
 )
 HEARTBEAT_RPC_FAILURE_THRESHOLD: Final = ConfigOption(
     "heartbeat.rpc-failure-threshold",
@@ -114,7 +114,7 @@ REGISTRATION_MAX_TIMEOUT: Final = ConfigOption(
     "cluster.registration.max-timeout",
     timedelta,
     timedelta(seconds=30),
-    "Where the doubling of the registration timeout ends.",
+    "Largest timeout of an attempt to register.",
 )
 REGISTRATION_ERROR_DELAY: Final = ConfigOption(
     "cluster.registration.error-delay",

@@ -12,9 +12,8 @@ import ssl
 from collections.abc import Callable
 
 from headrace.core.clock import Clock
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import ConfigOption, Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, PortInUseError
-from headrace.core.process.ports import parse_ports
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.hmac_handshake import Role, Strangers
 from headrace.core.security.tls import RefusalLog, TlsListener, refuse_plaintext

@@ -18,12 +18,12 @@ ADDRESS: Final = ConfigOption(
 )  # fmt: skip
 HEARTBEAT_INTERVAL: Final = ConfigOption(
     "shuffle-service.heartbeat.interval", timedelta, timedelta(seconds=10),
-    "How often a JobManager tells a remote shuffle service that its jobs live.",
+    "Time between two messages by which a JobManager tells a remote shuffle service that its jobs are running.",
     least=timedelta(milliseconds=1),
 )  # fmt: skip
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "shuffle-service.heartbeat.timeout", timedelta, timedelta(seconds=50),
-    "A remote shuffle service that has not answered for so long is lost, and with it the results it keeps.",
+    "Time without an answer after which a remote shuffle service counts as lost, with the results that it keeps.",
     least=timedelta(milliseconds=1),
 )  # fmt: skip
 HOST: Final = ConfigOption(
@@ -41,17 +41,17 @@ DIRECTORY: Final = ConfigOption(
 )  # fmt: skip
 LEASE: Final = ConfigOption(
     "shuffle-service.lease", timedelta, timedelta(minutes=10),
-    "A job of which a shuffle service hears nothing for so long is over, and its results are deleted.",
+    "Time without a message about a job after which a shuffle service deletes the results of the job.",
     least=timedelta(seconds=1),
 )  # fmt: skip
 DISK_MAX: Final = ConfigOption(
     "shuffle-service.disk.max", SizeBytes, SizeBytes(1 << 40),
-    "Bytes of results that a shuffle service keeps at most; who pushes more is refused.",
+    "Bytes of results that a shuffle service keeps at most; further results are refused.",
 )  # fmt: skip
 WRITE_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.write", SizeBytes, SizeBytes(256 << 20),
-    "Memory that a shuffle service shares among the results that are being pushed; who finds little left is given a "
-    "quarter of `shuffle-service.memory.write-per-partition` all the same, so that nobody waits.",
+    "Memory that a shuffle service shares among the results that are being pushed. If little is left, a result still "
+    "gets a quarter of `shuffle-service.memory.write-per-partition`, so that no producer waits.",
 )  # fmt: skip
 PARTITION_WRITE_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.write-per-partition", SizeBytes, SizeBytes(8 << 20),
@@ -60,20 +60,21 @@ PARTITION_WRITE_MEMORY: Final = ConfigOption(
 )  # fmt: skip
 READ_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.read", SizeBytes, SizeBytes(256 << 20),
-    "Memory of a shuffle service for what was read ahead of all consumers.",
+    "Memory of a shuffle service for batches that are read ahead of their consumers.",
 )  # fmt: skip
 PUSH_CREDIT: Final = ConfigOption(
     "shuffle-service.push-credit", int, 4,
-    "Batches that a producer may push at most to a shuffle service before the first of them was stored.",
+    "Batches that a producer may push to a shuffle service before the first of them is stored.",
     least=1,
 )  # fmt: skip
 ADMISSION_TIMEOUT: Final = ConfigOption(
     "shuffle-service.admission-timeout", timedelta, timedelta(minutes=5),
-    "A producer to which a shuffle service does not say for so long that it may push fails.",
+    "Time for which a producer waits for permission to push to a shuffle service; then it fails.",
 )  # fmt: skip
 PUSH_TIMEOUT: Final = ConfigOption(
     "shuffle-service.push-timeout", timedelta, timedelta(minutes=10),
-    "A producer that waits so long for a shuffle service to store a batch, or to complete its result, fails.",
+    "Time for which a producer waits for a shuffle service to store a batch, or to complete its result; then it "
+    "fails.",
 )  # fmt: skip
 CONNECTIONS_MAX: Final = ConfigOption(
     "shuffle-service.connections.max", int, 10_000,

@@ -182,7 +182,7 @@ class PartitionStore:
                 seal = self._seal_of(partition_id)
                 file = PartitionedFile.open(data, index, self._layer, self._io.submit, seal)
             except (ValueError, NetworkError) as error:
-                _LOG.warning("%s is no result and is deleted: %s", index, error)
+                _LOG.warning("%s is not a result and is deleted: %s", index, error)
                 continue
             committed |= {index, data}
             yield RecoveredFile(partition_id, file)

@@ -7,10 +7,10 @@ from typing import Final, Self
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import EventLoopThread
 from headrace.rpc.tcp import TcpRpcService
 from headrace.shuffle_service.endpoint import ShuffleServiceEndpoint
 from headrace.shuffle_service.options import DIRECTORY, RPC_PORT

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.client.left_behind import end_in_order_when_terminated, ignore_termination
+from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ClusterDataSetId

@@ -17,8 +17,8 @@ from headrace.task.mailbox import MailboxTimers
 
 STALL_TIMEOUT: Final = ConfigOption(
     "headrace.task.stall-timeout", timedelta, timedelta(minutes=1),
-    "A task that has input or a full output, and neither takes nor gives anything for so long, is described in the "
-    "log of its worker; 0 s for never.",
+    "Time after which a task is described in the log of its worker that has input or a full output but makes no "
+    "progress; 0 s: never.",
 )  # fmt: skip
 _LOG: Final = logging.getLogger(__name__)
 

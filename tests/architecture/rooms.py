@@ -74,7 +74,7 @@ ROOMS: Final[dict[str, Layers]] = {
         ("state_tables",),
     ),
     "api": (
-        ("transformations", "dataframe_bridges"),
+        ("transformations",),
         ("executors+client+settings", "function_checks"),
         ("streams+columns+environment+stream_graph_generator",),
     ),

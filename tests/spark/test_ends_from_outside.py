@@ -75,7 +75,7 @@ def test_a_program_that_is_terminated_ends_in_order_and_says_where_to_go_on(
     wait_for_checkpoints(tmp_path)
     program.process.send_signal(signal.SIGTERM)
     assert program.wait() == 143, program.report()
-    assert any("terminated: jobs are given up" in line for line in program.err)
+    assert any("terminated: the jobs end" in line for line in program.err)
     path = kept_path(program)
     program.assert_nothing_is_left()
     successor = headrace_run(tmp_path, WAITING, "-s", str(path))

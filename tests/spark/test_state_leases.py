@@ -69,7 +69,7 @@ def test_a_query_finds_its_files_and_then_they_go(session: HostSession, job: Job
     eventually(lambda: job.lease_count() == 0)
     job.give_up()
     assert not is_there(job.old)
-    with pytest.raises(PySparkException, match="the oldest that is still there is 8"):
+    with pytest.raises(PySparkException, match="the oldest one left is 8"):
         counts.collect()
 
 

@@ -35,9 +35,9 @@ def configuration_page() -> str:
 
 
 def _remark_on(option: ConfigOption[Any]) -> str:
-    return (
-        f"*Accepted and kept, but nothing obeys it: {option.unobeyed}.*" if option.unobeyed else ""
-    )
+    if option.refused:
+        return f"*Only the default is accepted: {option.refused}.*"
+    return f"*Accepted, but has no effect: {option.unobeyed}.*" if option.unobeyed else ""
 
 
 def import_declarations() -> None:

@@ -27,23 +27,16 @@ _INTRODUCTION: Final = """\
 
 Headrace follows the DataStream API of PyFlink {version}: a program ports by changing `pyflink` to `headrace` in its
 imports. Every public name of `pyflink.common` and `pyflink.datastream` stands below with what it is here: **there**,
-as in PyFlink; **kept**: a setting that is taken and given back, and nothing obeys (a job that sets it is told so);
-**refused**: it can be imported, and its use says in a sentence what to do instead; or **absent**. Methods stand in a
-line of their own only where they are not simply there. Classes and methods that hand Java objects over are left out.
+as in PyFlink; **kept**: a setting that can be set and read, but has no effect (a job that sets it is told so);
+**refused**: it can be imported, and using it raises an error that says what to do instead; or **absent**. A method has
+a line of its own only if it differs from PyFlink's. Classes and methods that hand Java objects over are left out.
 
 {counts}
 """
 
 KEPT: Final = frozenset(
     {
-        "StreamExecutionEnvironment.enable_changelog_state_backend",
         "StreamExecutionEnvironment.register_cached_file",
-        "ExecutionConfig.set_task_cancellation_interval",
-        "ExecutionConfig.set_use_snapshot_compression",
-        "ExecutionConfig.disable_closure_cleaner",
-        "ExecutionConfig.enable_closure_cleaner",
-        "ExecutionConfig.enable_object_reuse",
-        "ExecutionConfig.disable_object_reuse",
         "SlotSharingGroup.Builder.set_cpu_cores",
         "SlotSharingGroup.Builder.set_task_heap_memory",
         "SlotSharingGroup.Builder.set_task_heap_memory_mb",

@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from headrace.api.client.interruption import end_interrupted_job
 from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import end_interrupted_job
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch

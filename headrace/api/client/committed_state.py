@@ -1,6 +1,6 @@
-"""CommittedState: the tables of a running job's last checkpoint, which is kept while somebody reads it.
+"""CommittedState: the tables of a running job's last checkpoint, which is kept while it is read.
 
-Imported only by whoever reads one: it brings the state processor with it.
+Only programs that read one import this module, because it loads the state processor.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class CommittedState:
     def kept(
         cls, uri: str, settings: Settings, clock: Clock, job_id: JobId
     ) -> "Generator[CommittedState]":
-        """Open the one in a folder under a lease, as long as the block lasts. SnapshotSubsumedError, MetadataError.
+        """Open the snapshot in a folder under a lease, for the block. SnapshotSubsumedError, MetadataError.
 
         `job_id`: the job that it is read of.
         """
@@ -41,17 +41,17 @@ class CommittedState:
 
     @property
     def uri(self) -> str:
-        """Its folder: the `path` for `spark.read.format("headrace-state")`, and what `headrace run -s` takes."""
+        """Return its folder: the `path` for `spark.read.format("headrace-state")` and for `headrace run -s`."""
         return self._snapshot.uri
 
     @property
     def checkpoint_id(self) -> int:
-        """Its id."""
+        """Return its id."""
         return self._snapshot.checkpoint_id
 
     @property
     def is_own(self) -> bool:
-        """Whether this job took it. Otherwise it is what the job started from, and none of its own is complete yet."""
+        """Return whether this job took it. If not, the job started from it and has completed none of its own yet."""
         return self._snapshot.metadata.job_id == self._job_id
 
     @property
@@ -74,7 +74,7 @@ class CommittedState:
         include_expired: bool = False,
         unpickle: bool = False,
     ) -> pa.Table:
-        """All rows of one table: those that `headrace-state` has, `operators` and `snapshot` among them.
+        """Return all rows of one table of `headrace-state`, such as `keyed`, `operators` or `snapshot`.
 
         `operator` and `state` may be left out where there is one only; the rest is as in `JobState.live`.
         UnknownStateError, NativeStateError (RocksDB's own files have no rows to read), CheckpointCorruptedError.

@@ -1,13 +1,14 @@
-"""JobClient: the handle of a submitted job. It speaks to the Dispatcher on the executor's event loop.
+"""JobClient: the handle of a submitted job, with the answers that it returns.
 
-JobExecutionResult: what `execute` returns for a job that FINISHED.
+It calls the Dispatcher on the executor's event loop. Each answer is a CompletableFuture, which a program may wait for
+or await. A JobExecutionResult is the answer of a job that FINISHED.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from headrace.api.client.completable_future import ClusterClosedError, CompletableFuture
 from headrace.core.errors import (
     CachedStreamLostError,
     HeadraceError,
@@ -22,6 +23,89 @@ from headrace.gateways.job_master import CollectedResults, JobDetails
 
 if TYPE_CHECKING:
     from headrace.api.client.job_state import JobState
+
+
+T = TypeVar("T")
+
+_SLICE_S: Final = 0.5
+_WAIT_MAX_MS: Final = 5_000
+"""Longest wait of one request for the end of the job: shorter than the timeout of any request."""
+_PAUSE_AFTER_FAILURE_S: Final = 0.1
+_FAILED_ASKS_MAX: Final = 10
+
+
+class ClusterClosedError(HeadraceError):
+    """The cluster was closed while an answer of it was awaited."""
+
+    recoverable = False
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the cluster was closed before it answered; a job that ran on it has ended"
+        )
+
+
+class CompletableFuture(Generic[T]):
+    """An answer that the cluster's control thread completes; usable in any thread, awaitable on any event loop.
+
+    Example:
+        >>> future = concurrent.futures.Future()
+        >>> future.set_result("7")
+        >>> CompletableFuture(future, int).result()
+        7
+    """
+
+    def __init__(
+        self,
+        future: "concurrent.futures.Future[Any]",
+        convert: Callable[[Any], T] | None = None,
+        is_alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`is_alive` says whether anybody is there to complete the future."""
+        self._future = future
+        self._convert = convert
+        self._is_alive = is_alive
+
+    def cancel(self) -> bool:
+        """Stop waiting; True if the answer had not come. The job itself goes on."""
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        return self._future.cancelled()
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def result(self, timeout_s: float | None = None) -> T:
+        """Wait for the answer; raises the failure, or TimeoutError where `timeout_s` has passed."""
+        return self._converted(self._wait(timeout_s))
+
+    def exception(self) -> BaseException | None:
+        """Wait; return the failure, or None for an answer."""
+        try:
+            self._converted(self._wait(None))
+        except Exception as error:  # of the answer, or what the conversion made of it
+            return error
+        return None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        value = yield from asyncio.wrap_future(self._future).__await__()
+        return self._converted(value)
+
+    def _wait(self, timeout_s: float | None) -> Any:
+        """Wait in slices, to notice when the cluster was closed and nobody will answer any more."""
+        waited_s = 0.0
+        while timeout_s is None or waited_s + _SLICE_S < timeout_s:
+            done, _ = concurrent.futures.wait([self._future], timeout=_SLICE_S)
+            if done:
+                return self._future.result()
+            if not self._is_alive():
+                raise ClusterClosedError
+            waited_s += _SLICE_S
+        return self._future.result(timeout_s - waited_s)
+
+    def _converted(self, value: Any) -> T:
+        return cast(T, value) if self._convert is None else self._convert(value)
 
 
 class JobExecutionResult:
@@ -42,7 +126,7 @@ class JobExecutionResult:
         return self._net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """One accumulator, None where it is unknown."""
+        """Return an accumulator, or None if it is unknown."""
         return self._accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
@@ -60,16 +144,8 @@ class JobExecutionResult:
         )
 
 
-T = TypeVar("T")
-
-_WAIT_MAX_MS: Final = 5_000
-"""How long one ask may wait for the end of the job: less than any ask's timeout."""
-_PAUSE_AFTER_FAILURE_S: Final = 0.1
-_FAILED_ASKS_MAX: Final = 10
-
-
 class JobClient:
-    """Every answer is a CompletableFuture: `result()` waits for it, `await` does too.
+    """A submitted job. Every answer is a CompletableFuture: `result()` waits for it, and so does `await`.
 
     `dispatcher` is called on `loop` only; the methods here may be called from any other thread.
     """
@@ -85,12 +161,12 @@ class JobClient:
 
     @property
     def has_told_end(self) -> bool:
-        """Whether the program has seen the job's end here."""
+        """Return whether the program has seen the job's end here."""
         return self._has_told_end
 
     @property
     def is_cancel_wanted(self) -> bool:
-        """Whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
+        """Return whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
         return self._is_cancel_wanted
 
     def get_job_id(self) -> JobId:
@@ -199,7 +275,7 @@ class JobClient:
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 
     async def _await_result(self) -> JobResult:
-        """Ask until the job has ended. It may run for months, but no ask may wait so long: each waits for a while.
+        """Ask until the job has ended. It may run for months, but no request may wait so long: each waits for a while.
 
         Asks that fail are repeated, at most `_FAILED_ASKS_MAX` in a row: a busy driver is no end of a job.
         """

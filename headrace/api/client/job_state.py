@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.api.client.completable_future import CompletableFuture
+from headrace.api.client.job_client import CompletableFuture
 from headrace.api.client.live_state import LiveState, OperatorFigures, SubtaskRead
 from headrace.checkpoint.errors import SnapshotSubsumedError, StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
@@ -51,17 +51,17 @@ LIVE_TABLES: Final = {
 _NO_ROWS: Final = pa.table({"subtask": pa.array([], pa.int32())})
 _AT_ONCE_MAX: Final = 16
 _LATEST_ATTEMPTS: Final = 3
-"""How often a newer checkpoint is asked for, where the latest was given up in this very moment."""
+"""Attempts to open the latest checkpoint, which may be replaced while it is opened."""
 
 
 class NoCommittedStateError(HeadraceError):
-    """A job has no checkpoint that could be read."""
+    """A job has no checkpoint that can be read."""
 
     domain, recoverable = ErrorDomain.USER, True
 
 
 class JobState:
-    """The state of one running job. Every method waits for its answer; from any thread but the cluster's own."""
+    """The state of one running job. Methods wait for their answers; call them from any thread but the cluster's own."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class JobState:
         self._clock = clock or SystemClock()
 
     def operators(self) -> tuple[OperatorDescription, ...]:
-        """The operators of the job. JobAlreadyEndedError."""
+        """Return the operators of the job. JobAlreadyEndedError."""
         found: tuple[OperatorDescription, ...] = self._ask(
             self._dispatcher.request_operators(self._job_id)
         ).result()
@@ -102,7 +102,7 @@ class JobState:
         include_expired: bool = False,
         unpickle: bool = False,
     ) -> LiveState:
-        """The rows of a state as they are now: of one moment in each subtask, between two of its batches.
+        """Return the rows of a state as they are now: of one moment in each subtask, between two of its batches.
 
         `operator`: its uid, id or name; `state` may be left out where there is one only. `table`: `keyed`, `timers`,
         `windows` or `operator_state`. `keys`: the only ones that are wanted, as the column `key` shows them.
@@ -147,7 +147,7 @@ class JobState:
 
     @contextlib.contextmanager
     def committed(self) -> "Generator[CommittedState]":
-        """The newest complete checkpoint, which is of one moment of the whole job, kept while the block lasts.
+        """Return the newest complete checkpoint, of one moment of the whole job, kept while the block lasts.
 
         Before the job's first one it is the snapshot that the job started from, and its `is_own` is false.
         NoCommittedStateError where there is neither, JobAlreadyEndedError.
@@ -156,7 +156,7 @@ class JobState:
             yield self._kept(stack)
 
     def _kept(self, stack: contextlib.ExitStack) -> "CommittedState":
-        """The newest one that is still there when it is opened."""
+        """Return the newest checkpoint that is still there when it is opened."""
         # Weighty: it brings what reads files of state, which nobody needs who asks tasks only.
         from headrace.api.client.committed_state import CommittedState
 
@@ -189,7 +189,7 @@ class JobState:
         return stored
 
     def _operator(self, named: str) -> OperatorDescription:
-        """The one that is meant, as the JobMaster finds it. UnknownOperatorError."""
+        """Return the operator with this uid, id or name. UnknownOperatorError."""
         found: OperatorDescription = self._ask(
             self._dispatcher.request_operator(self._job_id, named)
         ).result()
@@ -199,7 +199,7 @@ class JobState:
         return _states_of(self._read_all(operator, StatesQuery()))
 
     def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
-        """The answers of all subtasks, in their order."""
+        """Return the answers of all subtasks, in their order."""
         answers: list[SubtaskState] = self._ask(self._gathered(operator, query)).result()
         return answers
 
@@ -232,7 +232,7 @@ def _answer_of(outcome: SubtaskState | BaseException) -> SubtaskState:
 def _table_named(name: str) -> StateTable:
     table = LIVE_TABLES.get(name)
     if table is None:
-        raise UnknownStateError(f"running jobs show no table '{name}'", sorted(LIVE_TABLES))
+        raise UnknownStateError(f"a running job has no table '{name}'", sorted(LIVE_TABLES))
     return table
 
 
@@ -280,19 +280,19 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
     try:
         column = pa.table({"key": pa.array(list(keys))})
     except (pa.ArrowException, OverflowError) as error:
-        raise StateKeyMismatchError(state, f"they are of no one type ({error})") from None
+        raise StateKeyMismatchError(state, f"they are not all of one type ({error})") from None
     return stream_bytes(column.schema, [column])
 
 
 def _milliseconds(duration: timedelta) -> int:
     if duration <= timedelta(0):
-        raise ProgramError(f"time_limit is {duration}: a read needs some time, more than none")
+        raise ProgramError(f"time_limit is {duration}, and must be longer than 0")
     return max(1, round(duration.total_seconds() * 1000))
 
 
 def _row_count(limit: int) -> int:
     if limit < 0:
-        raise ProgramError(f"row_limit is {limit}: name how many rows of each subtask, 0 or more")
+        raise ProgramError(f"row_limit is {limit}, and must be 0 or more rows of each subtask")
     return limit
 
 

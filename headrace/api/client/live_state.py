@@ -90,7 +90,7 @@ class SubtaskRead:
 
     @property
     def is_partial(self) -> bool:
-        """Whether there is more than was read."""
+        """Return whether there is more than was read."""
         return self.limit is not None or self.is_waiting
 
 
@@ -108,7 +108,7 @@ class LiveState:
 
     @property
     def is_partial(self) -> bool:
-        """Whether any subtask has more than was read."""
+        """Return whether any subtask has more than was read."""
         return any(one.is_partial for one in self.subtasks)
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class StateTotals:
 
     @property
     def expired_count(self) -> int | None:
-        """Rows past their time to live that are kept still; None without one."""
+        """Return the number of rows whose time to live is over; None without a time to live."""
         counts = [one.expired_count for one in self._present if one.expired_count is not None]
         return sum(counts) if counts else None
 
@@ -179,17 +179,17 @@ class StateTotals:
 
     @property
     def are_top_keys_exact(self) -> bool:
-        """Whether no subtask had too many keys to remember all."""
+        """Return whether no subtask had too many keys to remember all."""
         return all(one.are_top_keys_exact for one in self._present)
 
     @property
     def is_partial(self) -> bool:
-        """Whether time was over before all rows were looked at."""
+        """Return whether time was over before all rows were looked at."""
         return any(one.is_partial for one in self._present)
 
     @property
     def timers(self) -> list[dict[str, Any]]:
-        """By domain: when the next timer is due (epoch ms), and how many are within a second, ten seconds and so on.
+        """Return by time domain when the next timer is due (epoch ms), and how many are due within 1 s, 10 s and so on.
 
         Each is counted at the first limit that it is within.
         """
@@ -297,7 +297,7 @@ def _lines(one: StateTotals) -> Iterator[str]:
         said += f", {one.expired_count / one.row_count:.0%} expired"
     if one.oldest_window_ms is not None:
         said += f", oldest window {one.oldest_window_ms}"
-    yield said + (", not all of it was looked at" if one.is_partial else "")
+    yield said + (", only part of it was read" if one.is_partial else "")
     keys = [f"{key['key']} {key['rows']} rows" for key in one.top_keys[:_SHOWN_KEYS]]
     if keys:
         yield f"    largest keys: {', '.join(keys)}"

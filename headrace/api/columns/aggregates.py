@@ -1,6 +1,7 @@
 """Built-in aggregates of windows: `agg.mean("delay").alias("mean_delay")`, computed on whole batches.
 
-Conditions of aggregates: what they leave out becomes null before, and no aggregate counts a null.
+The condition of an aggregate becomes a column that is null where the condition does not hold, because no aggregate
+counts a null.
 """
 
 from collections.abc import Iterable, Sequence
@@ -138,7 +139,7 @@ def aggregated_type(
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise ProgramError(
-            f"the column '{sorted(repeated)[0]}' of the aggregation would stand twice: name one with .alias('...')"
+            f"the aggregation would have two columns '{sorted(repeated)[0]}': rename one with .alias('...')"
         )
     return Types.ROW_NAMED(names, types)
 
@@ -162,7 +163,9 @@ def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
     if function in ("min", "max", "first", "last"):
         return type_info_of_arrow(arrow_type)
     if not is_number:
-        raise ProgramError(f"{aggregate!r}: the column is of type {arrow_type}, which is no number")
+        raise ProgramError(
+            f"{aggregate!r} needs a column of numbers, and this one is of type {arrow_type}"
+        )
     if function == "sum" and not pa.types.is_floating(arrow_type):
         return Types.LONG()
     return Types.DOUBLE()

@@ -1,8 +1,7 @@
-"""Built-in aggregates of windows, on whole batches: which operators compute them, and what they cannot take.
+"""Adds built-in aggregates of windows, which are computed on whole batches, and refuses what they cannot take.
 
-Built-in aggregates in two halves: partial results before the exchange, windows made of them behind it.
-
-An operator in two halves: one before the exchange, and one behind it for what the first one made.
+Where it changes no result, an aggregation has two operators: one before the exchange makes partial results, and one
+after it merges them into windows. `in_halves` adds such a pair.
 """
 
 from collections.abc import Sequence
@@ -93,7 +92,7 @@ def sliced_aggregation(
     assigner: Any,
     aggregates: tuple[ColumnAggregate, ...],
 ) -> SlicedAggregation | None:
-    """Return the aggregation in two halves, or None where that could change a result."""
+    """Return the aggregation in two operators, or None where that could change a result."""
     columns = columns_of(stream.get_type(), "aggregate")
     windows = event_time_windows(assigner)
     if windows.size < windows.slide or not can_be_sliced(aggregates, keys, columns):
@@ -108,7 +107,7 @@ def aggregate_sessions(
     output_type: TypeInformation,
     description: str,
 ) -> DataStream:
-    """Add aggregates of sessions; ProgramError where they cannot be made of parts."""
+    """Add aggregates of sessions; ProgramError for aggregates that cannot be merged from partial results."""
     columns = columns_of(keyed_stream.get_type(), "aggregate")
     keys = keyed_stream.key_columns
     obstacle = slicing_obstacle(aggregates, keys, columns)
@@ -160,7 +159,7 @@ _LATE: Final = "lateness or side output"
 
 @dataclass(frozen=True)
 class AskedWindows:
-    """All that was said of windows."""
+    """Settings of windows over which columns are aggregated."""
 
     assigner: Any
     trigger: Trigger[Any, Any] | None
@@ -170,7 +169,7 @@ class AskedWindows:
 
     @property
     def drop_late_rows(self) -> bool:
-        """Whether what comes after a window has fired is only counted."""
+        """Return whether rows that come after their window has fired are only counted."""
         return self.late_tag is None and self.allowed_lateness_ms == 0
 
 
@@ -270,7 +269,7 @@ def _require_plain_operator(
     windows: AskedWindows,
     aggregates: Sequence[Aggregate],
 ) -> None:
-    """Raise ProgramError where only aggregates that are made in halves can be computed, and these cannot."""
+    """Raise ProgramError for aggregates that need two operators and cannot be split."""
     distinct = [one for one in aggregates if one.column_aggregate.function == "count_distinct"]
     if not distinct and not ends_with_input(windows.assigner):
         return

@@ -10,7 +10,7 @@ is null. An operator means what it means on a Python row, so that a filter may b
   zero as divisor fails the job, a floating one gives NaN;
 - `**` of integers is an integer and fails for a negative exponent: cast to floating first.
 
-Arrow's compute functions by name, and the divisions of Python, made of them.
+An expression also carries a condition on single columns that it implies, so that a source may skip rows by it.
 """
 
 import re
@@ -20,16 +20,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.api.columns.filter_push_down import (
-    implied_by_both,
-    implied_by_comparison,
-    implied_by_either,
-    implied_by_membership,
-)
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from headrace.functions.column_conditions import ColumnCondition
+from headrace.functions.column_conditions import VALUE_TYPES, And, ColumnCondition, Comparison, Or
 
 
 def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
@@ -114,26 +108,26 @@ class Expression:
         return Expression(self._arrow.cast(target_type), self._name)
 
     def is_null(self) -> "Expression":
-        """Whether the value is null; never null itself, and False for NaN."""
+        """Test whether the value is null; never null itself, and False for NaN."""
         return Expression(self._arrow.is_null())
 
     def is_not_null(self) -> "Expression":
-        """Whether the value is not null; never null itself."""
+        """Test whether the value is not null; never null itself."""
         return Expression(self._arrow.is_valid())
 
     def is_in(self, values: Collection[Any]) -> "Expression":
-        """Whether the value is one of `values`: SQL's IN. Null for null, and for no match where `values` has None."""
+        """Test whether the value is in `values`: SQL's IN. Null for null, and without a match if `values` has None."""
         known = [value for value in values if value is not None]
         found = self._arrow.isin(known) if known else pc.scalar(False)
         if len(known) < len(values):
             found = call_arrow("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
         return Expression(
             call_arrow("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
-            implied=implied_by_membership(self._column, known),
+            implied=_implied_by_membership(self._column, known),
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
-        """Whether `low <= value <= high`. With a null bound it is False where the other one says so, else null."""
+        """Test whether `low <= value <= high`. With a null bound it is False if the other one decides so, else null."""
         return (self >= low) & (self <= high)
 
     def fill_null(self, value: Any) -> "Expression":
@@ -167,15 +161,15 @@ class Expression:
         return Expression(call_arrow("utf8_length", self._arrow))
 
     def starts_with(self, prefix: str) -> "Expression":
-        """Whether a text begins with `prefix`; letters count as they are, as in the next two."""
+        """Test whether a text begins with `prefix`; letters count as they are, as in the next two."""
         return Expression(call_arrow("starts_with", self._arrow, prefix))
 
     def ends_with(self, suffix: str) -> "Expression":
-        """Whether a text ends with `suffix`."""
+        """Test whether a text ends with `suffix`."""
         return Expression(call_arrow("ends_with", self._arrow, suffix))
 
     def contains(self, part: str) -> "Expression":
-        """Whether `part` occurs in a text; no pattern."""
+        """Test whether `part` occurs in a text; no pattern."""
         return Expression(call_arrow("match_substring", self._arrow, part))
 
     def __add__(self, other: Any) -> "Expression":
@@ -224,37 +218,37 @@ class Expression:
         return Expression(call_arrow("negate_checked", self._arrow))
 
     def __eq__(self, other: object) -> "Expression":  # type: ignore[override]
-        implied = implied_by_comparison(self._column, "==", other)
+        implied = _implied_by_comparison(self._column, "==", other)
         return Expression(self._arrow == _arrow_of(other), implied=implied)
 
     def __ne__(self, other: object) -> "Expression":  # type: ignore[override]
         return Expression(self._arrow != _arrow_of(other))
 
     def __lt__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, "<", other)
+        implied = _implied_by_comparison(self._column, "<", other)
         return Expression(self._arrow < _arrow_of(other), implied=implied)
 
     def __le__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, "<=", other)
+        implied = _implied_by_comparison(self._column, "<=", other)
         return Expression(self._arrow <= _arrow_of(other), implied=implied)
 
     def __gt__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, ">", other)
+        implied = _implied_by_comparison(self._column, ">", other)
         return Expression(self._arrow > _arrow_of(other), implied=implied)
 
     def __ge__(self, other: Any) -> "Expression":
-        implied = implied_by_comparison(self._column, ">=", other)
+        implied = _implied_by_comparison(self._column, ">=", other)
         return Expression(self._arrow >= _arrow_of(other), implied=implied)
 
     def __and__(self, other: Any) -> "Expression":
-        implied = implied_by_both(self._implied, as_expression(other).implied)
+        implied = _implied_by_both(self._implied, as_expression(other).implied)
         return Expression(self._arrow & _arrow_of(other), implied=implied)
 
     def __rand__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) & self._arrow)
 
     def __or__(self, other: Any) -> "Expression":
-        implied = implied_by_either(self._implied, as_expression(other).implied)
+        implied = _implied_by_either(self._implied, as_expression(other).implied)
         return Expression(self._arrow | _arrow_of(other), implied=implied)
 
     def __ror__(self, other: Any) -> "Expression":
@@ -267,8 +261,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the expression {self} has a value per row and no truth of its own: "
-            "use &, | and ~ instead of and, or and not, and brackets around comparisons"
+            f"the expression {self} has a value for each row and cannot be used as one true or false: "
+            "use &, | and ~ instead of and, or and not, with parentheses around comparisons"
         )
 
     def __repr__(self) -> str:
@@ -373,7 +367,7 @@ def columns_of(stream_type: TypeInformation, purpose: str) -> pa.Schema:
     if isinstance(stream_type, PickledBytesTypeInfo):
         raise ProgramError(
             f"{purpose} needs a stream with columns, but the type of this one is not declared: "
-            "pass output_type=Types.ROW_NAMED([...], [...]) to the operator before"
+            "pass output_type=Types.ROW_NAMED([...], [...]) to the operator before it"
         )
     return data_schema(stream_type)
 
@@ -417,3 +411,31 @@ def _case(branches: tuple[tuple[Expression, Any], ...], default: Any) -> Any:
         is_true = call_arrow("coalesce", _arrow_of(condition), pc.scalar(False))
         chosen = call_arrow("if_else", is_true, _arrow_of(value), chosen)
     return chosen
+
+
+def _implied_by_comparison(column: str | None, operator: str, value: Any) -> ColumnCondition | None:
+    """Return the comparison of a column (None: of something else) with a value, which may be no plain one."""
+    if column is None or not isinstance(value, VALUE_TYPES):
+        return None
+    return Comparison(column, operator, value)
+
+
+def _implied_by_membership(column: str | None, values: Collection[Any]) -> ColumnCondition | None:
+    """Return that a column is equal to one of `values`, among which there is no None."""
+    equal = [_implied_by_comparison(column, "==", value) for value in values]
+    known = tuple(one for one in equal if one is not None)
+    return Or(known) if len(known) == len(equal) else None
+
+
+def _implied_by_both(
+    one: ColumnCondition | None, other: ColumnCondition | None
+) -> ColumnCondition | None:
+    """Return what is known to hold where two conditions do, of which one may not be known."""
+    return And((one, other)) if one is not None and other is not None else one or other
+
+
+def _implied_by_either(
+    one: ColumnCondition | None, other: ColumnCondition | None
+) -> ColumnCondition | None:
+    """Return what is known to hold where one of two conditions does: nothing where one is not known."""
+    return Or((one, other)) if one is not None and other is not None else None

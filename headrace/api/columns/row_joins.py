@@ -3,9 +3,8 @@
 from typing import Any
 
 from headrace.api.columns.expressions import columns_of
-from headrace.api.streams.data_stream import DataStream
+from headrace.api.streams.data_stream import DataStream, require_one_environment
 from headrace.api.streams.keyed_stream import KeyedStream
-from headrace.api.streams.united_streams import require_one_environment
 from headrace.api.streams.window_settings import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
@@ -41,8 +40,8 @@ def join_rows(left: KeyedStream, right: KeyedStream, window: Any) -> DataStream:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ProgramError(
-            f"the column '{repeated[0]}' of the join would stand twice: "
-            f"give one another name before, with select(…, col('{repeated[0]}').alias('...'))"
+            f"the join would have two columns '{repeated[0]}': "
+            f"rename one before, with select(…, col('{repeated[0]}').alias('...'))"
         )
     operator = left.get_execution_environment().add_operator(
         _spec(left, right, window),

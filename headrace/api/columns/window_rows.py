@@ -100,7 +100,7 @@ def ranked_rows(
     windows = one_slice_windows(assigner, called)
     check_columns(columns, stream.get_type(), called)
     schema = columns_of(stream.get_type(), called)
-    refusal = f"{called} orders by numbers, texts, times and truth values"
+    refusal = f"{called} orders by numbers, strings, times and booleans"
     for name in columns:
         check_order(schema.field(name), _are_ordered, refusal)
     wanted = RankedRows(windows, key_columns, tuple(columns), is_largest, count)

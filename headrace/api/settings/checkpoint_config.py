@@ -1,13 +1,11 @@
 """CheckpointConfig: settings of checkpoints, as a live view of the environment's settings.
 
+`check_checkpoints` looks at the checkpoint settings of a job that is submitted: impossible ones are errors, and those
+that may lose output are warned of.
 Source: Flink CheckpointConfig.
-
-Also checks a job's checkpoint settings when it is submitted: raises errors for impossible ones, and warns of those that
-lose output without an error.
 """
 
 import logging
-from datetime import timedelta
 from typing import Final
 
 from headrace.api.settings.program_settings import ProgramSettings
@@ -28,7 +26,7 @@ from headrace.checkpoint.options import (
     ExternalizedCheckpointRetention,
     member_of,
 )
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.time_values import Duration
 from headrace.graph.job_graph import JobGraph
@@ -36,9 +34,11 @@ from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE
 
 UNLIMITED_FAILURES: Final = 2**31 - 1
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 class CheckpointConfig(GoneCheckpointSettings):
-    """Setters return the object. Times are milliseconds.
+    """Settings of checkpoints. Setters return the object; times are milliseconds.
 
     Example:
         >>> CheckpointConfig().set_checkpoint_timeout(60_000).get_checkpoint_timeout()
@@ -55,7 +55,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         self._settings = ProgramSettings() if settings is None else settings
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval above 0 is set."""
+        """Return whether an interval above 0 is set."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -70,24 +70,27 @@ class CheckpointConfig(GoneCheckpointSettings):
 
     def get_checkpoint_interval(self) -> int:
         """-1 where checkpointing is off."""
-        return _millis(self._settings.get(INTERVAL))
+        return self._settings.get_millis(INTERVAL)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> "CheckpointConfig":
-        return self._set_millis(INTERVAL, checkpoint_interval, least=10)
+        self._settings.set_millis(INTERVAL, checkpoint_interval, least=10)
+        return self
 
     def get_checkpoint_timeout(self) -> int:
-        return _millis(self._settings.get(TIMEOUT))
+        return self._settings.get_millis(TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> "CheckpointConfig":
-        return self._set_millis(TIMEOUT, checkpoint_timeout, least=10)
+        self._settings.set_millis(TIMEOUT, checkpoint_timeout, least=10)
+        return self
 
     def get_min_pause_between_checkpoints(self) -> int:
-        return _millis(self._settings.get(MIN_PAUSE))
+        return self._settings.get_millis(MIN_PAUSE)
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> "CheckpointConfig":
-        return self._set_millis(MIN_PAUSE, min_pause_between_checkpoints, least=0)
+        self._settings.set_millis(MIN_PAUSE, min_pause_between_checkpoints, least=0)
+        return self
 
     def get_max_concurrent_checkpoints(self) -> int:
         return self._settings.get(MAX_CONCURRENT)
@@ -99,7 +102,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether no failed checkpoint is tolerated."""
+        """Return whether no failed checkpoint is tolerated."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(
@@ -135,7 +138,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return member_of(ExternalizedCheckpointRetention, self._settings.to_settings(), RETENTION)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
+        """Return whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
         is_exact = self.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
         return is_exact and self._settings.get(UNALIGNED)
 
@@ -147,7 +150,8 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self.enable_unaligned_checkpoints(False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
-        return self._set_millis(ALIGNED_TIMEOUT, alignment_timeout.to_millis(), least=0)
+        self._settings.set_millis(ALIGNED_TIMEOUT, alignment_timeout.to_millis(), least=0)
+        return self
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_timedelta(self._settings.get(ALIGNED_TIMEOUT))
@@ -168,21 +172,6 @@ class CheckpointConfig(GoneCheckpointSettings):
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._settings.get(FORCE_UNALIGNED)
-
-    def _set_millis(
-        self, option: ConfigOption[timedelta], millis: int, least: int
-    ) -> "CheckpointConfig":
-        if millis < least:
-            raise ValueError(f"{option.key} must be at least {least} ms, not {millis}")
-        self._settings.set(option, timedelta(milliseconds=millis))
-        return self
-
-
-def _millis(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
-
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 def check_checkpoints(graph: JobGraph, settings: Settings) -> None:
@@ -207,9 +196,9 @@ def check_checkpoints(graph: JobGraph, settings: Settings) -> None:
     ]
     if committing and not settings.get_option(AFTER_TASKS_FINISH):
         _LOG.warning(
-            "%s is false: the tasks of job '%s' finish without a last checkpoint, so what %s wrote since the one "
-            "before will not be committed, although the job ends as FINISHED. Unset the setting, or end the job by "
-            "stop-with-savepoint",
+            "%s is false: the tasks of job '%s' finish without a final checkpoint, so that output of %s since the last "
+            "checkpoint will not be committed, although the job ends as FINISHED. Unset the setting, or end the job "
+            "with stop_with_savepoint()",
             AFTER_TASKS_FINISH.key,
             graph.name,
             " and ".join(f"'{name}'" for name in committing),

@@ -1,18 +1,20 @@
-"""Checkpoint storages as PyFlink's objects: what a program sets on them is kept and readable.
+"""Checkpoint storages as PyFlink's objects: a program can set and read their values.
 
-They choose nothing, as in Flink 2: where checkpoints of a job go is `execution.checkpointing.storage` and
-`execution.checkpointing.dir`, in a Configuration or with `-D`.
+As in Flink 2 they have no effect: `execution.checkpointing.storage` and `execution.checkpointing.dir`, in a
+Configuration or with `-D`, say where the checkpoints of a job are stored.
 Source: Flink JobManagerCheckpointStorage, FileSystemCheckpointStorage.
 """
 
 from typing import ClassVar, Final
 
-from headrace.checkpoint.options import DATA_INLINE_THRESHOLD, WRITE_BUFFER_SIZE
+from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.core.pyflink_refusals import jvm_only
+
+_WRITE_BUFFER_SIZE_MIN: Final = 4096
 
 
 class CheckpointStorage:
-    """Base class of checkpoint storages, which say where checkpoints are stored.
+    """Base class of checkpoint storages: places in which checkpoints are stored.
 
     Savepoints go to the folder named in their request, or else to `execution.checkpointing.savepoint-dir`.
     """
@@ -23,7 +25,7 @@ class CheckpointStorage:
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """In the memory of the driver: `execution.checkpointing.storage: jobmanager`. Sizes are bytes."""
+    """Storage in the memory of the driver: `execution.checkpointing.storage: jobmanager`. Sizes are bytes."""
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
 
@@ -47,7 +49,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """In a folder, or at a URI that pyarrow knows: `execution.checkpointing.dir`. Sizes are bytes."""
+    """Storage in a folder, or at a URI that pyarrow knows: `execution.checkpointing.dir`. Sizes are bytes."""
 
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024
 
@@ -68,7 +70,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             raise ValueError(f"write_buffer_size must be -1, 0 or more, not {write_buffer_size}")
         self._checkpoint_path = _path(checkpoint_path)
         self._threshold = DATA_INLINE_THRESHOLD.default if threshold == -1 else threshold
-        self._write_buffer_size = max(write_buffer_size, WRITE_BUFFER_SIZE.default)
+        self._write_buffer_size = max(write_buffer_size, _WRITE_BUFFER_SIZE_MIN)
 
     def get_checkpoint_path(self) -> str:
         return self._checkpoint_path
@@ -79,7 +81,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def get_write_buffer_size(self) -> int:
         """At least 4096."""
-        return int(self._write_buffer_size)
+        return self._write_buffer_size
 
     def __repr__(self) -> str:
         return f"FileSystemCheckpointStorage({self._checkpoint_path!r})"

@@ -8,7 +8,11 @@ from headrace.api.executors import active_executor, default_settings, known_para
 from headrace.api.settings import program_settings
 from headrace.api.settings.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.settings.execution_config import ExecutionConfig
-from headrace.api.settings.program_settings import ProgramSettings, configuration_values
+from headrace.api.settings.program_settings import (
+    ProgramSettings,
+    check_buffer_timeout,
+    configuration_values,
+)
 from headrace.api.settings.pyflink_refusals import GoneEnvironmentMethods
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
 from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
@@ -26,7 +30,7 @@ from headrace.graph.pipeline_options import (
 
 
 class EnvironmentSettings(GoneEnvironmentMethods):
-    """The settings half of StreamExecutionEnvironment. Setters return the environment."""
+    """Base class of StreamExecutionEnvironment with its settings. Setters return the environment."""
 
     _default_local_parallelism: ClassVar[int | None] = None
 
@@ -52,7 +56,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_parallelism(self) -> int:
-        """That value, or what the executor offers where none was set: `headrace run` starts its cluster for that."""
+        """Return that value. If none was set, return the executor's, for which `headrace run` starts its cluster."""
         known = self._parallelism_set() or known_parallelism(self._settings.to_settings())
         if known is not None:
             return known
@@ -82,18 +86,15 @@ class EnvironmentSettings(GoneEnvironmentMethods):
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound the wait before partly filled buffers are sent; 0: after every record, -1: only full ones."""
-        if timeout_millis < -1:
-            raise ValueError(
-                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
-            )
-        self._settings.set(BUFFER_TIMEOUT, timedelta(milliseconds=timeout_millis))
+        timeout = timedelta(milliseconds=check_buffer_timeout(timeout_millis))
+        self._settings.set(BUFFER_TIMEOUT, timeout)
         return self
 
     def get_buffer_timeout(self) -> int:
         """Milliseconds; -1 where only full buffers are sent."""
         if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
             return -1
-        return self._settings.get(BUFFER_TIMEOUT) // timedelta(milliseconds=1)
+        return self._settings.get_millis(BUFFER_TIMEOUT)
 
     def disable_operator_chaining(self) -> Self:
         """Make every operator a vertex of its own."""
@@ -107,7 +108,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self._settings.get(CHAIN_DIFFERENT_MAX_PARALLELISM)
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
-        """Keep the settings; a job that asks for checkpoints is refused, because they are not there yet."""
+        """Take a checkpoint every `interval` milliseconds, EXACTLY_ONCE unless `mode` says otherwise."""
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         config.set_checkpointing_mode(mode or CheckpointingMode.EXACTLY_ONCE)
         return self
@@ -131,7 +132,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Kept and given back; a job that has it on is told that nothing obeys it."""
+        """Accept False; ConfigurationError for True: changes of state are not logged."""
         self._settings.set(CHANGELOG, enabled)
         return self
 
@@ -145,7 +146,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Kept in `pipeline.cached-files`; functions in Python have no getter for it, so they open files by path.
+        """Set `pipeline.cached-files`, which has no effect: Python functions open files by their paths.
 
         ValueError for a name that another file has.
         """
@@ -205,13 +206,13 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     def add_jars(self, *jars_path: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""
         raise ProgramError(
-            "add_jars: user code runs in Python here, Java archives have no place in it"
+            "add_jars: user code runs in Python here, which cannot load Java archives; leave the call out"
         )
 
     def add_classpaths(self, *classpaths: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""
         raise ProgramError(
-            "add_classpaths: user code runs in Python here, Java classes have no place in it"
+            "add_classpaths: user code runs in Python here, which cannot load Java classes; leave the call out"
         )
 
     def _parallelism_set(self) -> int | None:
@@ -222,6 +223,6 @@ class EnvironmentSettings(GoneEnvironmentMethods):
             raise ConfigurationError(
                 PARALLELISM.key,
                 parallelism,
-                "it must be at least 1, or -1 for as many as there are slots",
+                "it must be at least 1, or -1 for the number of slots",
             )
         return parallelism

@@ -1,9 +1,7 @@
 """ProgramSettings: the settings of one environment while a program is being written.
 
-The one mutable set of settings: ExecutionConfig, CheckpointConfig and the environment are views of it. What the
-command line said (`-D`) wins over what a Configuration says; a setter called in the program wins over both.
-
-Python files that a job needs: kept as settings for the host, and importable here.
+They are the only mutable settings: ExecutionConfig, CheckpointConfig and the environment are views of them. The command
+line (`-D`) wins over a Configuration; a setter called in the program wins over both.
 """
 
 import sys
@@ -15,6 +13,7 @@ from typing import Any, TypeVar
 
 from headrace.core.config import ConfigOption, Settings, check_values
 from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.graph.pipeline_options import PYTHON_FILES
 
 T = TypeVar("T")
@@ -37,21 +36,32 @@ class ProgramSettings:
         return self.to_settings().get_option(option)
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Whether a value was given rather than defaulted."""
+        """Return whether a value was given rather than defaulted."""
         return self.to_settings().is_set(option)
 
     def set(self, option: ConfigOption[T], value: T) -> None:
-        """Set a value from program code; it replaces older spellings of the key too."""
+        """Set a value from program code in place of all spellings of the key; ConfigurationError for a refused one."""
+        option.parse(value)
         self.unset(option)
         self._raw[option.key] = setting_text(value)
 
+    def get_millis(self, option: ConfigOption[timedelta]) -> int:
+        """Return a duration that was set, or the default, in milliseconds."""
+        return self.get(option) // timedelta(milliseconds=1)
+
+    def set_millis(self, option: ConfigOption[timedelta], millis: int, least: int = 0) -> None:
+        """Set a duration from program code; ValueError below `least`."""
+        if millis < least:
+            raise ValueError(f"{option.key} must be at least {least} ms, not {millis}")
+        self.set(option, timedelta(milliseconds=millis))
+
     def unset(self, option: ConfigOption[Any]) -> None:
-        """Go back to the default."""
+        """Reset an option to its default."""
         for key in (option.key, *option.deprecated_keys):
             self._raw.pop(key, None)
 
     def merge(self, values: Mapping[str, str]) -> None:
-        """Take over a Configuration, if all its values can be: ConfigurationError. The command line still wins."""
+        """Add the settings of a Configuration, below the command line's; ConfigurationError for invalid values."""
         check_values(values)
         self._raw.update({k: v for k, v in values.items() if k not in self._command_line})
 
@@ -60,13 +70,31 @@ class ProgramSettings:
         self._raw[key] = value
 
     def remove_prefix(self, prefix: str) -> None:
-        """Forget every key that begins so."""
+        """Remove every key that begins with `prefix`."""
         for key in [key for key in self._raw if key.startswith(prefix)]:
             del self._raw[key]
 
     def to_settings(self) -> Settings:
-        """Return what is set now, immutable."""
+        """Return the current settings, immutable."""
         return Settings(self._raw)
+
+
+def check_max_parallelism(max_parallelism: int) -> int:
+    """Return a number of key groups; ValueError unless it is within 1..32768."""
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(
+            f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+        )
+    return max_parallelism
+
+
+def check_buffer_timeout(timeout_millis: int) -> int:
+    """Return a buffer timeout in milliseconds; ValueError below -1."""
+    if timeout_millis < -1:
+        raise ValueError(
+            f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+        )
+    return timeout_millis
 
 
 def setting_text(value: object) -> str:

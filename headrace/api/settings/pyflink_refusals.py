@@ -1,16 +1,17 @@
-"""Settings of PyFlink's for Java's serializers: importable, refused when used.
+"""Methods and classes of PyFlink's settings that mean nothing here: using one raises ProgramError.
 
-Also refuses methods of PyFlink 1.x that Flink 2 replaced by options: the error names the option.
+Some configure Java's serializers. Others are of PyFlink 1.x; Flink 2 replaced them by options, which the error names.
 """
 
 import enum
-from typing import Final, NoReturn
+from typing import Final
 
-from headrace.core.pyflink_refusals import gone_class, gone_method, no_jvm
+from headrace.core.pyflink_refusals import gone_class, gone_method, jvm_method
 
 _NO_SERIALIZERS: Final = (
     "records are Arrow columns or pickled; declare types, or leave the call out"
 )
+_NO_CLEANER: Final = "Python functions are pickled with what they refer to; leave the call out"
 
 
 class InputDependencyConstraint(enum.Enum):
@@ -23,54 +24,34 @@ class InputDependencyConstraint(enum.Enum):
 class JvmExecutionSettings:
     """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
 
-    def enable_force_kryo(self) -> NoReturn:
-        raise no_jvm("enable_force_kryo", _NO_SERIALIZERS)
-
-    def disable_force_kryo(self) -> NoReturn:
-        raise no_jvm("disable_force_kryo", _NO_SERIALIZERS)
-
-    def is_force_kryo_enabled(self) -> NoReturn:
-        raise no_jvm("is_force_kryo_enabled", _NO_SERIALIZERS)
-
-    def enable_generic_types(self) -> NoReturn:
-        raise no_jvm("enable_generic_types", _NO_SERIALIZERS)
-
-    def disable_generic_types(self) -> NoReturn:
-        raise no_jvm("disable_generic_types", _NO_SERIALIZERS)
-
-    def has_generic_types_disabled(self) -> NoReturn:
-        raise no_jvm("has_generic_types_disabled", _NO_SERIALIZERS)
-
-    def enable_force_avro(self) -> NoReturn:
-        raise no_jvm("enable_force_avro", _NO_SERIALIZERS)
-
-    def disable_force_avro(self) -> NoReturn:
-        raise no_jvm("disable_force_avro", _NO_SERIALIZERS)
-
-    def is_force_avro_enabled(self) -> NoReturn:
-        raise no_jvm("is_force_avro_enabled", _NO_SERIALIZERS)
-
-    def get_default_kryo_serializer_classes(self) -> NoReturn:
-        raise no_jvm("get_default_kryo_serializer_classes", _NO_SERIALIZERS)
-
-    def get_registered_kryo_types(self) -> NoReturn:
-        raise no_jvm("get_registered_kryo_types", _NO_SERIALIZERS)
-
-    def get_registered_pojo_types(self) -> NoReturn:
-        raise no_jvm("get_registered_pojo_types", _NO_SERIALIZERS)
+    enable_force_kryo = jvm_method("enable_force_kryo", _NO_SERIALIZERS)
+    disable_force_kryo = jvm_method("disable_force_kryo", _NO_SERIALIZERS)
+    is_force_kryo_enabled = jvm_method("is_force_kryo_enabled", _NO_SERIALIZERS)
+    enable_generic_types = jvm_method("enable_generic_types", _NO_SERIALIZERS)
+    disable_generic_types = jvm_method("disable_generic_types", _NO_SERIALIZERS)
+    has_generic_types_disabled = jvm_method("has_generic_types_disabled", _NO_SERIALIZERS)
+    enable_force_avro = jvm_method("enable_force_avro", _NO_SERIALIZERS)
+    disable_force_avro = jvm_method("disable_force_avro", _NO_SERIALIZERS)
+    is_force_avro_enabled = jvm_method("is_force_avro_enabled", _NO_SERIALIZERS)
+    enable_closure_cleaner = jvm_method("enable_closure_cleaner", _NO_CLEANER)
+    disable_closure_cleaner = jvm_method("disable_closure_cleaner", _NO_CLEANER)
+    is_closure_cleaner_enabled = jvm_method("is_closure_cleaner_enabled", _NO_CLEANER)
+    get_default_kryo_serializer_classes = jvm_method(
+        "get_default_kryo_serializer_classes", _NO_SERIALIZERS
+    )
+    get_registered_kryo_types = jvm_method("get_registered_kryo_types", _NO_SERIALIZERS)
+    get_registered_pojo_types = jvm_method("get_registered_pojo_types", _NO_SERIALIZERS)
 
 
 _BACKEND: Final = "set state.backend.type to hashmap or rocksdb in a Configuration, or with -D"
 _STORAGE: Final = "set execution.checkpointing.dir in a Configuration, or with -D"
 _RESTARTS: Final = "set restart-strategy.type in a Configuration, or with -D"
-_TIME: Final = (
-    "leave it out: watermark strategies make event time, and windows say which time they go by"
-)
+_TIME: Final = "leave it out: watermark strategies define event time, and window assigners choose the kind of time"
 _KRYO: Final = "leave it out: records are Arrow columns or pickled, so declare types"
 _CLEANUP: Final = (
     "use set_externalized_checkpoint_retention with an ExternalizedCheckpointRetention"
 )
-_MODE: Final = "leave it out: batch exchanges are no setting of a streaming job"
+_MODE: Final = "leave it out: execution.batch-shuffle-mode sets the exchanges of a bounded job"
 
 TimeCharacteristic: Final = gone_class("TimeCharacteristic", _TIME)
 ExternalizedCheckpointCleanup: Final = gone_class("ExternalizedCheckpointCleanup", _CLEANUP)

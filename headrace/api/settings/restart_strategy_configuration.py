@@ -1,4 +1,4 @@
-"""Restart strategies as values: kept for programs that name them; the option `restart-strategy.type` decides."""
+"""Restart strategies as PyFlink's objects. They have no effect: the option `restart-strategy.type` decides."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 
 class RestartStrategies:
-    """Makes them.
+    """Factory of restart strategies.
 
     Example:
         >>> RestartStrategies.fixed_delay_restart(3, 1000).get_description()

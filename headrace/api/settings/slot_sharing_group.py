@@ -1,8 +1,6 @@
-"""SlotSharingGroup: a named group of operators that may share slots, with the resources that its slots should have.
+"""SlotSharingGroup: a named group of operators that may share slots, with the resources of its slots as MemorySizes.
 
-Source: Flink SlotSharingGroup (FLIP-169).
-
-MemorySize: a number of bytes that compares, adds up in words and prints in the largest unit that fits exactly.
+Source: Flink SlotSharingGroup (FLIP-169), MemorySize.
 """
 
 import logging
@@ -10,12 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import total_ordering
 from typing import ClassVar, Final
 
+_LOG: Final = logging.getLogger(__name__)
+_TOLD: Final[set["SlotSharingGroup"]] = set()
+"""Groups of which a warning has said that their resources have no effect."""
 _UNITS: Final = (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10))
 
 
 @total_ordering
 class MemorySize:
-    """A number of bytes.
+    """A number of bytes that compares, and prints in the largest unit that fits exactly.
 
     Example:
         >>> print(MemorySize.of_mebi_bytes(3), MemorySize(bytes_size=1024), MemorySize(bytes_size=1500))
@@ -70,17 +71,12 @@ class MemorySize:
         return f"MemorySize({self._bytes})"
 
 
-_LOG: Final = logging.getLogger(__name__)
-_TOLD: Final[set["SlotSharingGroup"]] = set()
-"""Groups whose resources were said not to be obeyed."""
-
-
 @dataclass(frozen=True)
 class SlotSharingGroup:
     """A name and resources; equal where both are.
 
-    The name is obeyed: operators of different groups never share a slot. Resources are kept and shown, and said not to
-    be obeyed where a group that names some is used: all slots are alike here.
+    Operators of different groups never share a slot. Resources can be set and read, but have no effect, because all
+    slots are alike: a warning says so when a group with resources is used.
 
     Example:
         >>> group = SlotSharingGroup.builder("models").set_cpu_cores(2.0).set_task_heap_memory_mb(100).build()
@@ -105,7 +101,7 @@ class SlotSharingGroup:
 
     @property
     def has_resources(self) -> bool:
-        """Whether it says what its slots should have."""
+        """Return whether it sets resources of its slots."""
         return self != SlotSharingGroup(self.name)
 
     def get_name(self) -> str:
@@ -189,14 +185,14 @@ SlotSharingGroup.Builder = SlotSharingGroupBuilder
 
 
 def name_of_group(group: "str | SlotSharingGroup") -> str:
-    """Return the name; say once of each group that its resources are not obeyed."""
+    """Return the name; warn once for each group with resources that they have no effect."""
     if not isinstance(group, SlotSharingGroup):
         return group
     if group.has_resources and group not in _TOLD:
         _TOLD.add(group)
         _LOG.warning(
-            "the resources of the slot sharing group '%s' are not obeyed: all slots are alike, and the taskmanager.* "
-            "settings say how much each has",
+            "the resources of the slot sharing group '%s' have no effect: all slots have the resources that the "
+            "taskmanager.* settings give them",
             group.name,
         )
     return group.name

@@ -1,7 +1,7 @@
-"""State backends as PyFlink's objects: what a program sets on them is kept and readable.
+"""State backends as PyFlink's objects: a program can set and read their values.
 
-They choose nothing, as in Flink 2: the backend of a job is `state.backend.type` (`hashmap` or `rocksdb`), in a
-Configuration or with `-D`.
+As in Flink 2 they have no effect: `state.backend.type` (`hashmap` or `rocksdb`), in a Configuration or with `-D`,
+chooses the backend of a job.
 Source: Flink HashMapStateBackend, EmbeddedRocksDBStateBackend.
 """
 
@@ -14,7 +14,7 @@ _TRANSFER_THREADS: Final = 4
 
 
 class PredefinedOptions(enum.Enum):
-    """Sets of RocksDB's options by kind of disk; kept, and not passed on."""
+    """Sets of RocksDB options by kind of disk; without effect."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1

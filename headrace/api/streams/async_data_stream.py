@@ -1,4 +1,4 @@
-"""AsyncDataStream: functions that ask the outside, many records at a time, on a stream."""
+"""AsyncDataStream: calls asynchronous functions, such as requests to a service, for many records at once."""
 
 import inspect
 from datetime import timedelta
@@ -137,9 +137,7 @@ def _check_kind(
         return
     remedy = ""
     if isinstance(given, TypeInformation):
-        remedy = (
-            "; a type of results goes behind timeout and capacity, or by its name: output_type="
-        )
+        remedy = "; pass the result type after timeout and capacity, or by name as output_type="
     raise TypeError(f"{where}: its {argument} is {wanted}, not {given!r}{remedy}")
 
 

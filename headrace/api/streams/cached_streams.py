@@ -1,7 +1,7 @@
 """CachedDataStream: a stream whose records the cluster keeps for later jobs, and the cached streams of an environment.
 
 The first job that reaches the stream stores it on the TaskManagers that make it; later jobs of the same environment
-read it there, and run nothing of what is before it. What is lost is made anew by the next job that needs it.
+read it there, and run no operator before it. A lost data set is computed again by the next job that needs it.
 Source: Flink CachedDataStream, CacheTransformation, StreamExecutionEnvironment (FLIP-205).
 """
 
@@ -64,8 +64,8 @@ class CachedDataStream(DataStream):
 
     def _operator(self) -> NoReturn:
         raise ProgramError(
-            "a cached stream is stored as it is, and has no side outputs: call this on the stream before cache(), or "
-            "on what follows it"
+            "a cached stream is stored unchanged and has no side outputs: call this on the stream before cache(), or "
+            "on a stream that follows it"
         )
 
 
@@ -79,13 +79,13 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
             producer = origin.input
         case _:
             raise ProgramError(
-                "cache() keeps what one operator gives: call it before rebalance(), broadcast() and the like, and on "
-                "each of several streams before union()"
+                "cache() stores the output of one operator: call it before rebalance(), broadcast() and the like, and "
+                "on each stream before union()"
             )
     if not is_bounded(origin):
         raise ProgramError(
-            f"cache() keeps the whole of a stream for later jobs, but a source behind '{producer.name}' has no end: "
-            "bound that source, or write the stream to a sink and let the next job read it from there"
+            f"cache() stores the whole stream for later jobs, but a source before '{producer.name}' has no end: "
+            "use a bounded source, or write the stream to a sink from which the next job reads"
         )
     environment = stream.get_execution_environment()
     operator = environment.add_operator(
@@ -102,27 +102,27 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
 
 
 class CachedStreams:
-    """Those of one environment. `executor`: gives who runs its jobs, which may start a cluster."""
+    """The cached streams of one environment. `executor` returns the executor of its jobs, and may start a cluster."""
 
     def __init__(self, executor: Callable[[], PipelineExecutor]) -> None:
         self._executor: Final = executor
         self._caches: dict[int, Cache] = {}
         self._makers: dict[JobId, JobClient] = {}
-        """Jobs of which it is not known how they ended."""
+        """Jobs that make cached streams and whose end is not known yet."""
         self._undropped: list[ClusterDataSetId] = []
 
     @property
     def has_made_any(self) -> bool:
-        """Whether jobs made any, or were to."""
+        """Return whether jobs made cached streams, or should have made some."""
         return any(cache.made_by_jobs for cache in self._caches.values())
 
     def add(self, operator: OperatorTransformation) -> None:
-        """One more."""
+        """Add a cached stream."""
         assert operator.cache is not None
         self._caches[operator.transformation_id] = operator.cache
 
     def look(self, executor: PipelineExecutor) -> None:
-        """Find out which of them the next job can read. Where that cannot be known, it makes them anew."""
+        """Find out which cached streams the next job can read; without an answer it computes all of them again."""
         if not self.has_made_any:
             return
         self._forget_failed_jobs()
@@ -134,7 +134,10 @@ class CachedStreams:
                 if info.is_complete
             }
         except (HeadraceError, TimeoutError) as error:
-            _LOG.warning("cached streams are made anew, as the cluster does not tell: %s", error)
+            _LOG.warning(
+                "cached streams are computed again, because the cluster did not list them: %s",
+                error,
+            )
         for cache in self._caches.values():
             there = [data_set for data_set in cache.made_by_jobs if data_set in stored]
             cache.stored = StoredStream(there[0], stored[there[0]]) if there else None
@@ -145,7 +148,7 @@ class CachedStreams:
             self._release(surplus, executor)
 
     def _forget_failed_jobs(self) -> None:
-        """Ask how jobs went on that were submitted only: nobody has said how they ended."""
+        """Ask for the status of jobs whose end the program was not told."""
         for job_id, client in list(self._makers.items()):
             try:
                 status = client.get_job_status().result()
@@ -153,7 +156,7 @@ class CachedStreams:
                 # It ended too long ago to know how: what it made is listed, or is not there.
                 status = JobStatus.FINISHED
             except (HeadraceError, TimeoutError) as error:
-                _LOG.warning("the cluster does not tell how job %s goes on: %s", job_id, error)
+                _LOG.warning("the cluster did not report the status of job %s: %s", job_id, error)
                 return
             if status in (JobStatus.FAILED, JobStatus.CANCELED):
                 self.ended_without_result(job_id)
@@ -161,7 +164,7 @@ class CachedStreams:
                 del self._makers[job_id]
 
     def submitted(self, graph: JobGraph, program: StreamGraph, client: "JobClient") -> None:
-        """The job of a program was submitted, which makes what it does not read."""
+        """Record that a job was submitted, which makes the cached streams that it does not read."""
         if not self._caches:
             return
         ids = operator_ids(program)
@@ -177,40 +180,40 @@ class CachedStreams:
                 self._makers[graph.job_id] = client
 
     def lost(self, data_set: ClusterDataSetId, executor: PipelineExecutor) -> None:
-        """A job could not read it: nobody is to read it again."""
+        """Record that a job could not read a data set, so that no job reads it again."""
         for cache in self._caches.values():
             if data_set in cache.made_by_jobs:
                 self._drop(cache, executor)
 
     def ended_without_result(self, job_id: JobId) -> None:
-        """A job has failed: what it was to make will never be there."""
+        """Record that a job has failed, so that its data sets will never be complete."""
         self._makers.pop(job_id, None)
         for cache in self._caches.values():
             cache.made_by_jobs = [each for each in cache.made_by_jobs if each.job_id != job_id]
 
     def invalidate(self, operator: OperatorTransformation) -> None:
-        """Drop what is kept of one of them."""
+        """Delete the data sets of a cached stream."""
         self._drop_if_made(self._caches[operator.transformation_id])
 
     def invalidate_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Drop the one that is kept as this data set; ValueError where none is."""
+        """Delete the cached stream with this data set; ValueError if there is none."""
         for cache in self._caches.values():
             if data_set in cache.made_by_jobs:
                 self._drop(cache, self._executor())
                 return
         known = [str(each) for cache in self._caches.values() for each in cache.made_by_jobs]
         raise ValueError(
-            f"{data_set} is no data set of a cached stream of this environment; it has: "
+            f"{data_set} is not a cached stream of this environment; its cached streams are: "
             f"{', '.join(known) or 'none'}"
         )
 
     def close(self) -> None:
-        """Drop all of them. A stream that is used afterwards is stored anew, and dropped by the next call."""
+        """Delete all of them. A stream that is used afterwards is stored again, and deleted by the next call."""
         for cache in self._caches.values():
             self._drop_if_made(cache)
 
     def _drop_if_made(self, cache: Cache) -> None:
-        """Ask for the executor, which may start a cluster, only where there is anything to drop."""
+        """Delete data sets; the executor, which may start a cluster, is asked for only if there are any."""
         if cache.made_by_jobs or self._undropped:
             self._drop(cache, self._executor())
 
@@ -219,7 +222,7 @@ class CachedStreams:
         self._release(made, executor)
 
     def _release(self, data_sets: Sequence[ClusterDataSetId], executor: PipelineExecutor) -> None:
-        """Have the cluster drop them. Tidying up fails nothing: what cannot be dropped now is tried with the next."""
+        """Delete data sets in the cluster. An error fails nothing: the deletion is tried again with the next."""
         pending, self._undropped = [*self._undropped, *data_sets], []
         for data_set in pending:
             try:
@@ -227,5 +230,5 @@ class CachedStreams:
             except (HeadraceError, TimeoutError) as error:
                 self._undropped.append(data_set)
                 _LOG.warning(
-                    "the cluster was not told to drop the cached data set %s: %s", data_set, error
+                    "could not tell the cluster to delete the cached stream %s: %s", data_set, error
                 )

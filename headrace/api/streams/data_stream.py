@@ -1,9 +1,6 @@
-"""DataStream: a stream of records, and what can be done with it.
+"""DataStream: a stream of records, and its transformations, each of which returns a new stream.
 
-Every transformation returns a new stream. Start here, then read `keyed_stream`, `connected_streams` and
-`windowed_stream`.
-
-DataStreamSink: the end of a pipeline.
+DataStreamSink is the end of a pipeline. Read on in `keyed_stream`, `connected_streams` and `windowed_stream`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +16,13 @@ from headrace.api.columns.expressions import (
     selected_type,
 )
 from headrace.api.function_checks import (
+    call_site,
     check_function,
+    check_key_selector,
+    check_partitioner,
     resolve_type,
 )
-from headrace.api.streams.stream_properties import (
-    OperatorProperties,
-    PhysicalPartitioning,
-    StreamProperties,
-)
+from headrace.api.streams.stream_properties import OperatorProperties, StreamProperties
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -35,6 +31,8 @@ from headrace.api.transformations import (
     batch_type_of,
     is_bounded,
     operator_behind,
+    united,
+    upstreams_of,
 )
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
@@ -47,8 +45,9 @@ from headrace.functions.record import (
     FlatMapFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
 )
-from headrace.functions.sink import Sink
+from headrace.functions.sink import Sink, SupportsPreprocessing
 from headrace.functions.specs.operator_specs import (
     FilterExpressionSpec,
     FilterSpec,
@@ -70,9 +69,12 @@ from headrace.graph.stream_graph import NodeRole, Partitioning
 if TYPE_CHECKING:
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.settings.execution_config import ExecutionConfig
-    from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
     from headrace.api.streams.cached_streams import CachedDataStream
-    from headrace.api.streams.connected_streams import ConnectedStreams
+    from headrace.api.streams.connected_streams import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        ConnectedStreams,
+    )
     from headrace.api.streams.joined_streams import CoGroupedStreams, JoinedStreams
     from headrace.api.streams.keyed_stream import KeyedStream
     from headrace.api.streams.windowed_stream import AllWindowedStream
@@ -94,7 +96,7 @@ class DataStreamSink(OperatorProperties):
 TypeLike = TypeInformation | Sequence[TypeInformation] | None
 
 
-class DataStream(StreamProperties, PhysicalPartitioning):
+class DataStream(StreamProperties):
     """A stream of records.
 
     Example:
@@ -175,7 +177,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
             raise TypeError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
         if watermark_strategy.alignment is not None:
             raise ProgramError(
-                "watermark alignment holds sources back: give a strategy with alignment to from_source"
+                "watermark alignment pauses sources: pass a strategy with alignment to from_source"
             )
         spec = TimestampsAndWatermarksSpec(watermark_strategy, is_bounded(self.transformation))
         return self._then(spec, self.get_type(), is_function=True)
@@ -234,10 +236,22 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         return key_stream(self, key_selector, columns, options)
 
     def union(self, *streams: "DataStream") -> "DataStream":
-        """Merge with streams of the same type; with itself a stream gives every record twice."""
-        from headrace.api.streams.united_streams import unite
+        """Merge with streams of the same type; with itself a stream gives every record twice.
 
-        return unite(self, streams)
+        ProgramError unless all have one type and one environment.
+        """
+        for other in streams:
+            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"union needs DataStreams, not {other!r}")
+            if other.get_type() != self.get_type():
+                raise ProgramError(
+                    f"union needs streams of one type, but these are of {self.get_type()} and {other.get_type()}"
+                )
+        require_one_environment("union", self, *streams)
+        inputs = [one.without_keys() for one in (self, *streams)]
+        if len(inputs) == 1:
+            return inputs[0]
+        return DataStream(self._environment, united([one.transformation for one in inputs]))
 
     @overload
     def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
@@ -247,8 +261,11 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         self, ds: "DataStream | BroadcastStream"
     ) -> "ConnectedStreams | BroadcastConnectedStream":
         """Pair with a stream of any type, to share one operator and its state; or with a BroadcastStream."""
-        from headrace.api.streams.broadcast_streams import BroadcastConnectedStream, BroadcastStream
-        from headrace.api.streams.connected_streams import ConnectedStreams
+        from headrace.api.streams.connected_streams import (
+            BroadcastConnectedStream,
+            BroadcastStream,
+            ConnectedStreams,
+        )
 
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -272,6 +289,32 @@ class DataStream(StreamProperties, PhysicalPartitioning):
 
         return AllWindowedStream(self.without_keys(), window_assigner)
 
+    def shuffle(self) -> "DataStream":
+        """Send each record to a random subtask."""
+        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
+
+    def rescale(self) -> "DataStream":
+        """Go round robin inside groups of neighbouring subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
+
+    def rebalance(self) -> "DataStream":
+        """Go round robin over all subtasks."""
+        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
+
+    def forward(self) -> "DataStream":
+        """Send to the subtask of the same index; needs equal parallelism."""
+        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> "DataStream":
+        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
+        check_partitioner(partitioner)
+        check_key_selector(key_selector)
+        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))
+
     @overload
     def broadcast(self) -> "DataStream": ...
     @overload
@@ -286,7 +329,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> "DataStream | BroadcastStream":
         """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
-        from headrace.api.streams.broadcast_streams import BroadcastStream
+        from headrace.api.streams.connected_streams import BroadcastStream
 
         if broadcast_state_descriptor is not None:
             descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
@@ -320,9 +363,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         """End in a connector's Sink."""
         if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sink_to needs a Sink, not {sink!r}")
-        from headrace.api.streams.united_streams import sink_input
-
-        return sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
+        return _sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
 
     def add_sink(self, sink_func: Sink) -> DataStreamSink:
         """Older name of `sink_to`, for the sinks that PyFlink still gives to it, such as JdbcSink."""
@@ -394,3 +435,38 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         operator = operator_behind(self.transformation)
         made_by = "" if operator is None else f"'{operator.name}', "
         return f"{type(self).__name__}({made_by}{self.get_type()})"
+
+
+def require_one_environment(method: str, *streams: DataStream) -> None:
+    """Raise ProgramError, which says where the streams were made, if they belong to different environments.
+
+    `method` combines them. Each environment numbers its operators, so that the numbers of two would collide.
+    """
+    first, *others = streams
+    for other in others:
+        if other.get_execution_environment() is not first.get_execution_environment():
+            raise ProgramError(
+                f"{method} needs streams of one environment, but {_made_at(first)} and {_made_at(other)} belong to "
+                "two: make both streams from one get_execution_environment()"
+            )
+
+
+def _made_at(stream: DataStream) -> str:
+    operator = next(upstreams_of(stream.transformation)).operator
+    return f"the stream of '{operator.name}' ({operator.location})"
+
+
+def _sink_input(stream: DataStream, sink: Sink) -> DataStream:
+    """Return what the sink writes; ProgramError, with the stream's operator, where it cannot write such records."""
+    transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+    written = stream if transformer is None else transformer.apply(stream)
+    if not isinstance(written, DataStream):
+        raise TypeError(f"{transformer!r} must give a DataStream to {sink!r}, not {written!r}")
+    written = written.without_keys()
+    try:
+        sink.check_input(written.get_type())
+    except ProgramError as error:
+        made_by = operator_behind(written.transformation)
+        source = "a union" if made_by is None else f"operator '{made_by.name}'"
+        raise ProgramError(f"{error} (the stream of {source}, {call_site()})") from None
+    return written

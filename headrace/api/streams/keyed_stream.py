@@ -48,7 +48,7 @@ from headrace.graph.stream_graph import Partitioning
 if TYPE_CHECKING:
     from headrace.api.streams.cached_streams import CachedDataStream
     from headrace.api.streams.data_stream import DataStreamSink
-    from headrace.api.streams.interval_join import IntervalJoin
+    from headrace.api.streams.joined_streams import IntervalJoin
     from headrace.api.streams.windowed_stream import WindowedStream
 
 
@@ -182,7 +182,7 @@ class KeyedStream(DataStream):
 
     def interval_join(self, other_stream: "KeyedStream") -> "IntervalJoin":
         """Pair each record with those of `other_stream` that have its key and are close to it in event time."""
-        from headrace.api.streams.interval_join import IntervalJoin
+        from headrace.api.streams.joined_streams import IntervalJoin
 
         return IntervalJoin(self, other_stream)
 

@@ -1,30 +1,25 @@
 """Setters that change the operator behind a stream or a sink; each returns the stream it was called on.
 
-Physical partitioning: to which subtasks of the next operator records go. Source: Flink DataStream.
+Source: Flink SingleOutputStreamOperator, DataStreamSink.
 """
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from headrace.api.function_checks import (
-    check_key_selector,
     check_name,
-    check_partitioner,
     guarded_spec,
 )
+from headrace.api.settings.program_settings import check_buffer_timeout, check_max_parallelism
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
 from headrace.api.transformations import OperatorTransformation, batch_type_of
-from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
-from headrace.functions.record import KeySelector, Partitioner
-from headrace.graph.job_graph import PartitionerKind
-from headrace.graph.stream_graph import ChainingStrategy, Partitioning
+from headrace.graph.stream_graph import ChainingStrategy
 
 if TYPE_CHECKING:
-    from headrace.api.streams.data_stream import DataStream
+    pass
 
 
 _UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
@@ -72,8 +67,8 @@ class OperatorProperties(ABC):
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         """Put the operator into a group, by its name; operators of different groups never share a slot.
 
-        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group are not
-        obeyed, which is told once for each group.
+        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group have no
+        effect, and a warning says so once for each group.
         """
         name = name_of_group(slot_sharing_group)
         self._operator().slot_sharing_group = check_name(name, "a slot sharing group")
@@ -89,11 +84,7 @@ class StreamProperties(OperatorProperties):
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of this operator, 1..32768: the bound for rescaling it."""
-        if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-            raise ValueError(
-                f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
-            )
-        self._operator().max_parallelism = max_parallelism
+        self._operator().max_parallelism = check_max_parallelism(max_parallelism)
         return self
 
     def force_non_parallel(self) -> Self:
@@ -106,11 +97,7 @@ class StreamProperties(OperatorProperties):
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound the wait before partly filled buffers of this operator's output are sent; -1 never sends them early."""
-        if timeout_millis < -1:
-            raise ValueError(
-                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
-            )
-        self._operator().buffer_timeout_ms = timeout_millis
+        self._operator().buffer_timeout_ms = check_buffer_timeout(timeout_millis)
         return self
 
     def on_failure(self, policy: FailurePolicy | OutputTag) -> Self:
@@ -146,37 +133,3 @@ def _check_policy(policy: object) -> None:
         raise TypeError(
             f"on_failure takes FailurePolicy.FAIL, FailurePolicy.SKIP or an OutputTag, not {policy!r}"
         )
-
-
-class PhysicalPartitioning(ABC):
-    """The ways that any stream has; by key goes `DataStream.key_by`, to everybody `DataStream.broadcast`."""
-
-    @abstractmethod
-    def _partitioned(self, partitioning: Partitioning) -> "DataStream":
-        """Return the stream whose records go where `partitioning` says."""
-
-    def shuffle(self) -> "DataStream":
-        """Send each record to a random subtask."""
-        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
-
-    def rescale(self) -> "DataStream":
-        """Go round robin inside groups of neighbouring subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
-
-    def rebalance(self) -> "DataStream":
-        """Go round robin over all subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
-
-    def forward(self) -> "DataStream":
-        """Send to the subtask of the same index; needs equal parallelism."""
-        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
-
-    def partition_custom(
-        self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
-    ) -> "DataStream":
-        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
-        check_partitioner(partitioner)
-        check_key_selector(key_selector)
-        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))

@@ -1,7 +1,6 @@
-"""Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness.
+"""Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness, late side output.
 
-Also checks the tags under which late records go to a side output, names them in specs and declares them on operators;
-and converts event-time windows to the form of columnar operators, refusing windows that those cannot compute.
+Operators on columns take event-time windows in a form of their own; windows that they cannot compute are refused here.
 """
 
 import logging
@@ -42,7 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class WindowSettings:
-    """Base of everything that has been given a window assigner; each call returns the same object."""
+    """Base class of windowed streams, which have a window assigner; each call returns the same object."""
 
     def __init__(self, environment: "StreamExecutionEnvironment", window_assigner: Any) -> None:
         if not isinstance(window_assigner, WindowAssigner):
@@ -74,8 +73,8 @@ class WindowSettings:
         has_end = isinstance(self._assigner, TimeWindowAssigner | SessionWindows)
         if has_end and _is_silent_at_the_end(trigger):
             _LOG.warning(
-                "%r does not fire when a window of %r ends: what came since it fired last is dropped then without a "
-                "result. A ProcessingTimeoutTrigger around it, or a continuous trigger, lets out the rest",
+                "%r does not fire when a window of %r ends: records since its last firing are dropped without a "
+                "result. Wrap it in a ProcessingTimeoutTrigger, or use a continuous trigger, to get them",
                 trigger,
                 self._assigner,
             )
@@ -167,7 +166,7 @@ def one_slice_windows(assigner: Any, called: str) -> EventTimeWindows:
 
 
 def ends_with_input(assigner: Any) -> bool:
-    """Whether there is one window, which fires when all input has ended."""
+    """Return whether there is one window, which fires when all input has ended."""
     return isinstance(assigner, GlobalWindows) and isinstance(
         assigner.default_trigger, EndOfStreamTrigger
     )

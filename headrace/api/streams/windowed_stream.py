@@ -42,7 +42,7 @@ class OneStreamWindows(WindowSettings):
 
     _is_keyed: bool
     _window_functions: ClassVar[tuple[type, type]]
-    """What may be called with the one element that an incremental function made."""
+    """Classes of window functions that may take the single element of an incremental function."""
 
     def __init__(self, stream: DataStream, window_assigner: Any) -> None:
         super().__init__(stream.get_execution_environment(), window_assigner)
@@ -303,7 +303,7 @@ def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:
     placed = dict(zip(keywords, more, strict=False))
     for name in placed:
         if keywords[name] is not None:
-            raise TypeError(f"aggregate was given {name} twice, by its place and by its name")
+            raise TypeError(f"aggregate was given {name} twice, by position and by name")
     return {**keywords, **placed}
 
 

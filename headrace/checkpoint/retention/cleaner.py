@@ -59,7 +59,11 @@ class HeldDeletions:
         waiting = [*self._held, deletion]
         leased = [one for one in waiting if self._is_read(one)]
         for one in leased[:-HELD_MAX]:
-            _LOG.warning("%s goes under its reader: more than %d wait", one.folder_uri, HELD_MAX)
+            _LOG.warning(
+                "%s is deleted although somebody reads it, because more than %d wait for their readers",
+                one.folder_uri,
+                HELD_MAX,
+            )
         leased = leased[-HELD_MAX:]
         kept = {uri for one in leased for uri in one.shared_uris}
         self._held = []
@@ -91,7 +95,7 @@ class HeldDeletions:
             return self._is_leased(folder)
         except Exception as error:  # others go on, and this one is looked at again
             _LOG.warning(
-                "whether somebody reads %s is not known, so it is deleted later: %s", folder, error
+                "cannot tell whether somebody reads %s, so it is deleted later: %s", folder, error
             )
             return True
 
@@ -193,7 +197,7 @@ def _attempt(action: Callable[[], None]) -> None:
     try:
         action()
     except Exception as error:  # of a file system that somebody installed, any may come
-        _LOG.warning("left lying: %s", error)
+        _LOG.warning("a file was not deleted: %s", error)
 
 
 def orphans_in(

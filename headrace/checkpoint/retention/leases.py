@@ -84,7 +84,7 @@ class Lease:
         except SnapshotSubsumedError:
             raise
         except CheckpointStorageError as error:
-            _LOG.warning("a lease cannot be renewed, and reading goes on without: %s", error)
+            _LOG.warning("a lease was not renewed; reading goes on without it: %s", error)
             # Tried again before the lease ends, but not with every batch.
             retry_ms = interval_ms // _ATTEMPTS_PER_RENEWAL
             return dataclasses.replace(self, renewed_ms=now_ms - interval_ms + retry_ms)
@@ -190,7 +190,7 @@ def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
     try:
         return msgspec.json.decode(bytes(read_all(uri)), type=LeaseRecord)
     except DECODE_ERRORS:
-        holder = f"somebody whose lease is not readable ({uri}: delete it if that is nobody)"
+        holder = f"an unknown reader (the lease {uri} is damaged: delete it if nobody reads the snapshot)"
         return LeaseRecord(now_ms + LEASE_DURATION_MS, holder)
     except CheckpointStorageError:
         if is_there(uri):

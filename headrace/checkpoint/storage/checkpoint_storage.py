@@ -176,7 +176,10 @@ class CheckpointsInFiles:
             token = f"{checkpoint_id}-{self._lineage.epoch}"
             replace_file(uri, b"%d\n" % checkpoint_id, token, is_hint=True)
         except CheckpointStorageError as error:
-            _LOG.warning("the newest checkpoint is complete, and not easily found: %s", error)
+            _LOG.warning(
+                "the newest checkpoint is complete, but the file that points to it was not written: %s",
+                error,
+            )
 
 
 class SavepointPlaces:

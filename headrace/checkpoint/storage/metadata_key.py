@@ -111,7 +111,7 @@ def unseal(record: bytes, subject: str, key: MetadataKey, place: str) -> bytes:
         reason = f"it was written with the key {key_id}, and {KEY_FILE.key} holds {key.key_id}"
         raise RecordNotTrustedError(place, reason)
     if not key.fits(_sealed_part(content, subject), mac, _RECORD_PURPOSE):
-        raise RecordNotTrustedError(place, f"it is not what was written about {subject}")
+        raise RecordNotTrustedError(place, f"it was not written for {subject}")
     return content
 
 

@@ -77,7 +77,7 @@ class RevocableWriter:
                 remove_empty_folder(self._folder_uri)
         except CheckpointStorageError as error:
             _LOG.warning(
-                "%d files of a checkpoint that came to nothing are left lying: %s",
+                "%d files of a failed checkpoint were not deleted: %s",
                 len(self._uris),
                 error,
             )

@@ -86,7 +86,7 @@ class SubtaskStorage:
             raise CheckpointStorageError(
                 "keep",
                 f"{self._prefix}-{name} in the driver's memory",
-                f"it has {size_bytes} bytes, and {IN_MEMORY_MAX} may be",
+                f"it has {size_bytes} bytes, and at most {IN_MEMORY_MAX} are kept in memory",
                 f"set {CHECKPOINT_DIRECTORY.key}",
             )
         return True

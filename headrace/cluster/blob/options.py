@@ -11,27 +11,27 @@ OFFLOAD_MINSIZE: Final = ConfigOption(
     "blob.offload.minsize",
     SizeBytes,
     SizeBytes(1 << 20),
-    "Functions and collections of a job that are more than this together travel as blobs, the largest first, "
-    "instead of inside its messages.",
+    "Size of a job's functions and collections together above which they travel as blobs, the largest first, instead "
+    "of inside messages.",
 )
 FETCH_NUM_CONCURRENT: Final = ConfigOption(
     "blob.fetch.num-concurrent",
     int,
     50,
-    "How many chunks of blobs the JobManager reads or writes at a time; more wait for their turn.",
+    "Chunks of blobs that the JobManager reads or writes at the same time; more wait for their turn.",
 )
 FETCH_RETRIES: Final = ConfigOption(
     "blob.fetch.retries",
     int,
     5,
-    "How often the transfer of a blob is tried again after a failure.",
+    "Retries of the transfer of a blob after a failure.",
 )
 CLEANUP_INTERVAL: Final = ConfigOption(
     "blob.service.cleanup.interval",
     timedelta,
     timedelta(hours=1),
-    "How long a TaskManager keeps the blobs of a job that it does not work for any more, and the JobManager "
-    "those of a job that was never submitted.",
+    "Time for which a TaskManager keeps the blobs of a job that it no longer works for, and the JobManager those of a "
+    "job that was never submitted.",
 )
 STORAGE_DIRECTORY: Final = ConfigOption(
     "blob.storage.directory",
@@ -43,7 +43,7 @@ STORAGE_SIZE_MAX: Final = ConfigOption(
     "headrace.blob.storage-size-max",
     SizeBytes,
     SizeBytes(64 << 30),
-    "How many bytes of blobs the JobManager keeps at most, of all jobs together.",
+    "Bytes of blobs that the JobManager keeps at most, for all jobs together.",
 )
 
 _CHUNK_SIZE_MAX: Final = 1 << 20

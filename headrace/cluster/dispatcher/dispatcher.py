@@ -47,7 +47,7 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
     "headrace.cluster.shutdown-jobs-timeout",
     timedelta,
     timedelta(seconds=10),
-    "How long a cluster that ends waits for its jobs to be cancelled.",
+    "Time for which a cluster that ends waits for its jobs to be cancelled.",
 )
 
 
@@ -281,7 +281,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             try:
                 job.job_master.fail_for_good(error)
             except Exception:
-                _LOG.exception("job '%s' does not fail in order", job.graph.name)
+                _LOG.exception("job '%s' could not be ended after a fatal error", job.graph.name)
                 job.job_master.on_fatal_error(error)
 
     async def fail_all_jobs_and_wait(self, error: BaseException) -> None:

@@ -18,20 +18,20 @@ ARCHIVE_CAPACITY: Final = ConfigOption(
     "jobstore.max-capacity",
     int,
     1000,
-    "How many jobs that have ended the dispatcher remembers; the oldest are forgotten first.",
+    "Number of ended jobs that the dispatcher remembers; the oldest are forgotten first.",
 )
 ARCHIVE_SIZE: Final = ConfigOption(
     "jobstore.cache-size",
     SizeBytes,
     SizeBytes(52428800),
-    "Bytes that jobs which have ended may take in the dispatcher, with the records that nobody has fetched from them; "
-    "the oldest are forgotten first, the last one never.",
+    "Bytes that ended jobs may take in the dispatcher, with their records that nobody has fetched; the oldest are "
+    "forgotten first, the last one never.",
 )
 ARCHIVE_EXPIRATION: Final = ConfigOption(
     "jobstore.expiration-time",
     timedelta,
     timedelta(hours=1),
-    "How long the dispatcher remembers a job that has ended.",
+    "Time for which the dispatcher remembers a job that has ended.",
 )
 
 

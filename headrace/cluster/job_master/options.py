@@ -15,7 +15,7 @@ SLOT_IDLE_TIMEOUT: Final = ConfigOption(
     "slot.idle.timeout",
     timedelta,
     timedelta(seconds=50),
-    "A slot that the job holds and does not need is given back after this time.",
+    "Time after which a job gives back a slot that it does not need.",
 )
 SUBMIT_TIMEOUT: Final = ConfigOption(
     "headrace.task.submit-timeout",

@@ -9,19 +9,19 @@ FIXED_POOL_SIZE: Final = ConfigOption(
     "headrace.taskmanager.fixed-pool.size",
     int,
     0,
-    "Start so many TaskManagers at once and keep them; 0 starts and stops them as jobs need them.",
+    "Number of TaskManagers that are started at once and kept; 0 starts and stops them as jobs need them.",
 )
 TASK_MANAGER_TIMEOUT: Final = ConfigOption(
     "resourcemanager.taskmanager-timeout",
     timedelta,
     timedelta(seconds=30),
-    "A TaskManager without any job is given up after this time, unless the pool is fixed.",
+    "Time after which a TaskManager without a job is stopped, unless their number is fixed.",
 )
 TASK_MANAGER_REGISTRATION_TIMEOUT: Final = ConfigOption(
     "resourcemanager.taskmanager-registration.timeout",
     timedelta,
     timedelta(minutes=5),
-    "A worker that has its place and does not register for so long is replaced.",
+    "Time after which a worker that was started and has not registered is replaced.",
 )
 START_WORKER_MAX_FAILURE_RATE: Final = ConfigOption(
     "resourcemanager.start-worker.max-failure-rate",
@@ -39,5 +39,5 @@ JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",
     timedelta,
     timedelta(minutes=5),
-    "What a job needs is forgotten when it has no JobMaster for so long; so is what it left to the cluster incomplete.",
+    "Time after which the slots and incomplete cached results of a job without a JobMaster are released.",
 )

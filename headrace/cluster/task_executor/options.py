@@ -27,5 +27,5 @@ REGISTRATION_TIMEOUT: Final = ConfigOption(
     "taskmanager.registration.timeout",
     timedelta,
     timedelta(minutes=5),
-    "A TaskManager that is registered nowhere for so long ends.",
+    "Time after which a TaskManager ends that is registered nowhere.",
 )

@@ -25,12 +25,11 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.process import failpoints
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.process.process_memory import process_memory_bytes, resident_memory_bytes
 from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.threads import run_in_thread
+from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.metrics.groups import MetricGroup
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext

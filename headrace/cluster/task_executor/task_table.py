@@ -144,7 +144,7 @@ class TaskTable:
         while self._entries and clock.monotonic_ns() < deadline_ns:
             await asyncio.sleep(_END_POLL_S)
         for entry in self.running:
-            _LOG.warning("task '%s' does not end; it is left behind", entry.display_name)
+            _LOG.warning("task '%s' does not end; the process ends without it", entry.display_name)
 
     def __iter__(self) -> Iterator[TaskEntry]:
         return iter(tuple(self._entries.values()))

@@ -283,8 +283,8 @@ def _say_what_becomes_strings(sink_name: str, value_type: TypeInformation) -> No
     names = columns_that_become_strings(value_type)
     if names:
         _LOG.warning(
-            "%s writes %s as strings: BIG_INT and BIG_DEC have no end, and Spark's decimals 38 digits; where those "
-            "are enough, declare BigDecimalTypeInfo(38, scale), or cast what was written",
+            "%s writes %s as strings, because BIG_INT and BIG_DEC are unbounded and Spark's decimals have 38 digits; "
+            "if those are enough, declare BigDecimalTypeInfo(38, scale), or cast the columns that were written",
             sink_name,
             ", ".join(f"'{name}'" for name in names),
         )

@@ -27,8 +27,8 @@ class PathOutsideError(HeadraceError):
 
     def __init__(self, folder: str, name: str, reason: str) -> None:
         super().__init__(
-            f"'{name}' is no name of a file below {folder}: {reason}; nothing was deleted or moved. See who may write "
-            "in that folder"
+            f"'{name}' is not the name of a file below {folder}: {reason}; nothing was deleted or moved. Check who may "
+            "write in that folder"
         )
         self.folder = folder
         self.name = name

@@ -43,11 +43,11 @@ def _convert(place: str, node: Any, root: Any, depth: int) -> TypeInformation:
     for word in _NOT_SUPPORTED:
         if word in schema:
             raise ProgramError(
-                f"{place} of the JSON Schema says '{word}', which no type stands for"
+                f"{place} of the JSON Schema says '{word}', for which there is no type"
             )
     if depth > _DEPTH_MAX:
         raise ProgramError(
-            f"{place} of the JSON Schema refers to itself, and no type is without end"
+            f"{place} of the JSON Schema refers to itself, and types cannot be recursive"
         )
     if "$ref" in schema:
         return _convert(place, _referred(schema["$ref"], root), root, depth + 1)
@@ -83,7 +83,7 @@ def _typed(
             return Types.BOOLEAN()
         case _:
             raise ProgramError(
-                f"{place} of the JSON Schema has the type {kind!r}, which no type stands for"
+                f"{place} of the JSON Schema has the type {kind!r}, for which there is no type"
             )
 
 
@@ -92,7 +92,7 @@ def _not_null(place: str, choices: Sequence[Any]) -> Any:
     kinds = [one for one in choices if one != "null" and not _is_null(one)]
     if len(kinds) != 1:
         raise ProgramError(
-            f"{place} of the JSON Schema is one of several kinds, where a type is one or null"
+            f"{place} of the JSON Schema allows several types, and a type may only be one, or null"
         )
     return kinds[0]
 

@@ -54,9 +54,9 @@ class ControlRecordError(KafkaError):
 
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
-            f"the topic '{topic}' holds a record at offset {offset} that no sink of Headrace wrote, so that it cannot "
-            "be known what was written: see who may write there, and write a record of the same key without a value "
-            "behind it"
+            f"the topic '{topic}' holds a record at offset {offset} that no Headrace sink wrote, so that the last "
+            "commit is unknown: check who may write to the topic, and write a record with the same key and no value "
+            "after it"
         )
 
 

@@ -78,7 +78,7 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def build(self) -> KafkaRecordSerializationSchema:
         if (self._topic is None) == (self._selector is None):
-            raise ProgramError("records for Kafka need a topic or a topic selector, one of them")
+            raise ProgramError("records for Kafka need either a topic or a topic selector")
         if self._value is None:
             raise ProgramError("records for Kafka need set_value_serialization_schema(...)")
         return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)

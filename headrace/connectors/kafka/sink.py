@@ -105,7 +105,7 @@ class KafkaSinkBuilder:
         """A setting of librdkafka's, which has most of the Java client's names."""
         if key == "transactional.id":
             raise ProgramError(
-                "say set_transactional_id_prefix(...): each sink has an id of its own"
+                "use set_transactional_id_prefix(...): each writer makes its own id from the prefix"
             )
         self._config[key] = value
         return self

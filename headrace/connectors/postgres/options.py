@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.core.errors import HostError
-from headrace.core.private_values import shown_uri
+from headrace.core.redaction import shown_uri
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _PIECES: Final = re.compile(

@@ -1,1 +1,1 @@
-"""The process itself: its event loop, memory, interpreter, ports, import path and failpoints."""
+"""The process itself: its memory, interpreter, import path and failpoints."""

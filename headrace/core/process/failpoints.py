@@ -2,9 +2,9 @@
 
     headrace.testing.failpoints: barrier.last#2=kill!run/token; upload.done=raise
 
-or `@file`, which says the same and is looked at again and again, so that it may change while processes live. The first
-reads: the second time this process has all barriers of a checkpoint it kills itself, if it is the first to make the
-file run/token; each time it has written its part of a checkpoint that fails.
+The first part means: when this process has all barriers of a checkpoint for the second time, it kills itself, if it is
+the first process to make the file run/token. The second part: each time it has written its part of a checkpoint, that
+fails. `@file` names a file with the same text, which is read again and again, so that it may change meanwhile.
 """
 
 import enum
@@ -27,7 +27,7 @@ FAILPOINTS: Final = ConfigOption(
 
 
 class Failpoint(enum.Enum):
-    """The moments, in the order of a TaskManager's life; those of the commit are the driver's."""
+    """Moments in the life of a TaskManager, in order; those of the commit are moments of the driver."""
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
     SLOT_OFFERED = "slot.offered"
@@ -62,14 +62,14 @@ class _Armed:
 
 
 class _File:
-    """A file that says what is armed. A missing one arms nothing."""
+    """A file with the failpoints that are armed; a missing file arms none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._text: str | None = None
 
     def look(self) -> None:
-        """Arm what it says, anew where it says something else than before."""
+        """Arm the failpoints of the file, again whenever it has changed."""
         text = self._path.read_text() if self._path.exists() else ""
         if text != self._text:
             self._text = text
@@ -82,7 +82,7 @@ _SLOW_S: Final = 2.0
 
 
 def reach(point: Failpoint) -> None:
-    """Say that the process is at `point`; costs a look at an empty dict."""
+    """Perform the action of `point`, if it is armed; otherwise this costs one look at an empty dict."""
     if _armed or _files:
         _reach(point)
 
@@ -103,7 +103,7 @@ def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> Non
 
 
 def is_armed() -> bool:
-    """Whether anything may happen at some failpoint."""
+    """Return whether anything may happen at some failpoint."""
     return bool(_armed or _files)
 
 
@@ -134,7 +134,7 @@ def _reach(point: Failpoint) -> None:
 
 
 def _take(token: Path) -> bool:
-    """Whether this process is the first of all."""
+    """Make the token file; return whether this process is the first to do so."""
     try:
         os.close(os.open(token, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

@@ -1,7 +1,4 @@
-"""Warms up pyarrow and freezes the garbage collector of a long-lived process once it has loaded everything.
-
-Also puts the user's modules, packages and archives on the import path of the process.
-"""
+"""Prepares the interpreter of a process: warms up pyarrow, freezes garbage collection, extends the import path."""
 
 import gc
 import importlib
@@ -38,10 +35,10 @@ def put_on_path(files: Iterable[Path]) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether Python imports from the file itself."""
+    """Return whether Python imports from the file itself."""
     return path.suffix in ARCHIVES
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Whether it is a folder of modules, and no package."""
+    """Return whether it is a folder of modules, and no package."""
     return path.is_dir() and not (path / "__init__.py").exists()

@@ -1,12 +1,10 @@
-"""The proof by which both ends of a connection show that they know the cluster's secret, without showing it.
+"""HMAC handshake: both ends of a connection prove that they know the cluster's secret, without showing it.
 
 A proof is an HMAC over the plane, the prover's role, the acceptor that the dialler means to reach and both hellos, each
-of which carries a fresh nonce: it cannot be replayed, reflected, carried from one plane to the other, used with an
-altered hello, or relayed by somebody who took the port of a process that has ended: who is reached in its place accepts
-no proof that was meant for another. It does not hide what follows; that takes TLS. From the same facts come the keys
-with which the frames of a connection are sealed. Pure: each plane owns its hellos and their framing.
-
-Also here: the bound on how many peers may be listened to before they have proved themselves.
+of which carries a fresh nonce. So it cannot be replayed, reflected, carried from one plane to the other, used with an
+altered hello, or relayed by a process that took the port of one that has ended. It does not encrypt what follows; TLS
+does. The keys that seal the frames of a connection come from the same facts. Strangers bounds the peers that have not
+proved themselves. Pure: each plane owns its hellos and their framing.
 """
 
 import enum
@@ -19,7 +17,7 @@ NONCE_SIZE: Final = 32
 PROOF_SIZE: Final = 32
 SEAL_SIZE: Final = 16
 STRANGERS_MAX: Final = 256
-"""How many accepted connections of one listener may be unproven at a time."""
+"""Accepted connections of one listener that may be unproven at the same time."""
 
 C = TypeVar("C")
 
@@ -37,7 +35,7 @@ class Role(enum.Enum):
 
 
 class HmacHandshake:
-    """One side's part of it, on the plane called `plane`.
+    """One side of the handshake, on the plane called `plane`.
 
     `acceptor` names the accepting process: the dialler says whom it dials, the acceptor who it is.
     """
@@ -54,16 +52,16 @@ class HmacHandshake:
         return self._digest(b"proof", self._role, own_hello, peer_hello)
 
     def accepts(self, proof: bytes, own_hello: bytes, peer_hello: bytes) -> bool:
-        """Whether only somebody who knows the secret can have sent `proof`; takes as long whatever is wrong."""
+        """Return whether only somebody who knows the secret can have sent `proof`; takes as long whatever is wrong."""
         expected = self._digest(b"proof", self._role.other, own_hello, peer_hello)
         return hmac.compare_digest(proof, expected)
 
     def sending_seal(self, own_hello: bytes, peer_hello: bytes) -> "FrameSeal":
-        """Return what seals the frames that this side sends."""
+        """Return the seal of the frames that this side sends."""
         return FrameSeal(self._digest(b"frames", self._role, own_hello, peer_hello))
 
     def receiving_seal(self, own_hello: bytes, peer_hello: bytes) -> "FrameSeal":
-        """Return what opens the frames of the peer."""
+        """Return the seal of the frames that the peer sends."""
         return FrameSeal(self._digest(b"frames", self._role.other, own_hello, peer_hello))
 
     def _digest(self, use: bytes, side: Role, own_hello: bytes, peer_hello: bytes) -> bytes:
@@ -94,7 +92,7 @@ class FrameSeal:
         return digest.digest()
 
     def holds(self, frame: bytes, seal: bytes) -> bool:
-        """Whether `frame` is the next one that the peer sent."""
+        """Return whether `frame` is the next one that the peer sent."""
         return hmac.compare_digest(seal, self.seal(frame))
 
 
@@ -109,7 +107,7 @@ class Strangers(Generic[C]):
         return len(self._waiting)
 
     def opened(self, connection: C) -> C | None:
-        """One more. Returns the connection to drop for it: the oldest, so that a flood cannot keep others out."""
+        """Add a connection. Return the one to drop for it: the oldest, so that a flood cannot keep others out."""
         self._waiting[connection] = None
         if len(self._waiting) <= self._count_max:
             return None
@@ -118,7 +116,7 @@ class Strangers(Generic[C]):
         return oldest
 
     def no_longer(self, connection: C) -> bool:
-        """It has proved itself, or is gone: return whether it was one of them."""
+        """Remove a connection that has proved itself or is gone; return whether it was one of them."""
         is_known = connection in self._waiting
         self._waiting.pop(connection, None)
         return is_known

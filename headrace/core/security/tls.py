@@ -1,15 +1,12 @@
-"""TLS within a cluster: one certificate that all its processes share, and the rule for when it is needed.
+"""TLS within a cluster: its certificate, the rule for when it is needed, and the listener that accepts it.
 
-The certificate is made when the cluster starts and travels as the secret does. Whoever holds its private key belongs
-to the cluster and nobody else does, so both sides of a connection show it and accept no other; names of hosts prove
-nothing and are not compared. Source: Flink's internal mutual authentication (security.ssl.internal.*).
+All processes of a cluster share one certificate, which is made when the cluster starts and travels as the secret does.
+Whoever has its private key belongs to the cluster, so both sides of a connection show it and accept no other; names of
+hosts prove nothing and are not compared. Source: Flink's internal mutual authentication (security.ssl.internal.*).
 
-TlsListener: accepts TCP connections and turns them to TLS, counting each from its first moment.
-
-The servers of asyncio hand a connection over once it is TLS. Until then nobody would know of it, and silent ones would
-take every descriptor of the process. Here the oldest of too many gives way to the newest.
-
-RefusalLog: tells of each peer that was refused once for each reason, so that nobody fills a log by trying again.
+A TlsListener accepts TCP connections and bounds how many of them have not finished the TLS handshake: the servers of
+asyncio hand a connection over only after it, so that silent peers could take every descriptor of the process. A
+RefusalLog reports each refused peer once for each reason, so that nobody can fill a log by trying again.
 """
 
 import asyncio
@@ -46,7 +43,7 @@ ALLOW_PLAINTEXT: Final = ConfigOption(
 
 _VALIDITY: Final = datetime.timedelta(days=365)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
-"""How far clocks of hosts may lag behind the one that made the certificate."""
+"""Time by which clocks of hosts may lag behind the clock that made the certificate."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +94,12 @@ def generate_identity(now_ms: int) -> TlsIdentity:
 
 
 def server_context(identity: TlsIdentity) -> ssl.SSLContext:
-    """Return what the accepting side of a connection uses."""
+    """Return the context of the accepting side of a connection."""
     return _context(ssl.PROTOCOL_TLS_SERVER, identity)
 
 
 def client_context(identity: TlsIdentity) -> ssl.SSLContext:
-    """Return what the dialling side of a connection uses."""
+    """Return the context of the dialling side of a connection."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, identity)
 
 
@@ -123,7 +120,7 @@ def _context(protocol: int, identity: TlsIdentity) -> ssl.SSLContext:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this host can reach a socket bound to `host`. Names other than `localhost` count as reachable."""
+    """Return whether only this host can reach a socket bound to `host`; names but `localhost` count as reachable."""
     if host == "localhost":
         return True
     try:
@@ -133,7 +130,7 @@ def is_loopback(host: str) -> bool:
 
 
 def needs_tls(settings: Settings, host: str) -> bool:
-    """Whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
+    """Return whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
     is_enabled = settings.get_option(SSL_ENABLED)
     if is_enabled is None:
         return not is_loopback(host)
@@ -156,7 +153,7 @@ def refuse_plaintext(settings: Settings, host: str) -> None:
 
 
 KNOWN_MAX: Final = 256
-"""How many refusals are remembered; the oldest may be told again."""
+"""Number of refusals that are remembered; older ones may be reported again."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -171,7 +168,7 @@ class RefusalLog:
         self._known: dict[tuple[str, str], None] = {}
 
     def tell(self, host: str, reason: str) -> None:
-        """Somebody at `host` was refused."""
+        """Report that a peer at `host` was refused."""
         kind = host, _NUMBER.sub("#", reason)
         if kind in self._known:
             return
@@ -179,7 +176,7 @@ class RefusalLog:
         if len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
         self._logger.warning(
-            "%s from %s refused: %s (the same from there is not told again)",
+            "%s from %s refused: %s (repeats are not reported)",
             self._what,
             host,
             reason,
@@ -188,7 +185,7 @@ class RefusalLog:
 
 _BACKLOG: Final = 100
 _PAUSE_S: Final = 0.1
-"""Before the next try where a connection cannot be accepted, as when no descriptor is left."""
+"""Pause after a connection could not be accepted, as when no descriptor is left."""
 
 
 class TlsListener:
@@ -219,20 +216,20 @@ class TlsListener:
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
-        """As a server of asyncio has them."""
+        """Return the listening sockets, as a server of asyncio does."""
         return (self._listening,)
 
     @property
     def opening_count(self) -> int:
-        """Connections that are not TLS yet."""
+        """Return the number of connections that are not TLS yet."""
         return len(self._openings)
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Start to accept connections."""
         spawn(self._accept(), asyncio.get_running_loop(), "accept", self._tasks)
 
     def close(self) -> None:
-        """Accept nobody any more, and drop connections that are not TLS yet."""
+        """Accept no more connections, and drop those that are not TLS yet."""
         for task in tuple(self._tasks):
             task.cancel()
         self._listening.close()

@@ -1,4 +1,4 @@
-"""Between records as Python values and the Arrow columns in which they travel: the hot path of per-record functions."""
+"""Converts records between Python values and Arrow columns: the hot path of per-record functions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 ROW_KIND_COLUMN: Final = "$row_kind"
-"""Name of the int8 column of RowKind numbers that follows the data where some row is not a plain insert."""
+"""Name of the int8 column of RowKind numbers that follows the data if a row is not a plain insert."""
 
 
 def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.Array]:
@@ -136,7 +136,7 @@ def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Arr
 
 
 def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
-    """Return the Python values of what `values_to_array` made."""
+    """Return the Python values of an array of `values_to_array`."""
     codec = _codec_of(type_info)
     return codec.decode(cast_column(array, codec.arrow_type))
 

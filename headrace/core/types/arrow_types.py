@@ -137,7 +137,7 @@ def _is_infinite(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def is_byte(type_info: TypeInformation) -> bool:
-    """Whether it is BYTE: arrays of it are carried as binary."""
+    """Return whether it is BYTE: arrays of it are carried as binary."""
     return isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.BYTE
 
 

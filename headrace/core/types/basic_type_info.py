@@ -35,7 +35,7 @@ class TypeInformation:
         return ()
 
     def need_conversion(self) -> bool:
-        """Whether Python values differ from the carried ones."""
+        """Return whether Python values differ from the carried ones."""
         return False
 
     def to_internal_type(self, obj: Any) -> Any:

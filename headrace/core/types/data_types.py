@@ -28,11 +28,11 @@ class _NoOtherTypes(type):
         if name.startswith("_"):
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
         known = ", ".join(sorted(one for one in vars(cls) if one.isupper()))
-        raise ProgramError(f"DataTypes.{name} stands for nothing here: columns are one of {known}")
+        raise ProgramError(f"DataTypes.{name} is not supported: columns are one of {known}")
 
 
 class DataTypes(metaclass=_NoOtherTypes):
-    """Types by the names of SQL. They are the type informations that `Types` makes; every type holds nulls.
+    """Types under the names of SQL: the same type informations that `Types` makes. Every type is nullable.
 
     Example:
         >>> DataTypes.ROW([DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("name", DataTypes.STRING())])

@@ -1,9 +1,9 @@
-"""Pickles of undeclared values, one `bytes` per value, and of code; the only module that unpickles, which runs code.
+"""Pickles of undeclared values, one `bytes` per value, and of code.
 
-So whoever calls it can be listed, and asked how it knows who wrote what it reads: a lint rule keeps it so.
-
-Plain pickle is several times faster than cloudpickle but stores classes by name. Classes of the user's main program
-and of inner scopes have no name that another process can look up, so values of such classes go by cloudpickle.
+Unpickling runs code. Only this module unpickles, and a lint rule keeps it so: each caller can be listed, and must know
+who wrote the bytes that it reads. Plain pickle is several times faster than cloudpickle but stores classes by name.
+Classes of the user's main program and of inner scopes have no name that another process can look up, so values of such
+classes are pickled by cloudpickle.
 """
 
 import io
@@ -15,8 +15,11 @@ import cloudpickle
 
 PICKLE_PROTOCOL: Final = 5
 unpickle_value: Final[Callable[[bytes | bytearray | memoryview], Any]] = pickle.loads
-"""Returns the value of a pickle, by running it: of a process of this job, inside the task that owns what comes out; or
-of a snapshot whose metadata and digests were compared. The function itself, as state calls it for every row."""
+"""Return the value of a pickle, which runs code.
+
+Call it only for pickles of a process of this job, in the task that owns the value, or of a snapshot whose metadata and
+digests were compared. It is the function itself because state calls it for every row.
+"""
 _MAIN_MODULE: Final = b"__main__"
 
 
@@ -44,7 +47,7 @@ def pickle_values(values: Sequence[Any]) -> list[bytes]:
 
 
 def pickle_without_memory(value: Any) -> bytes:
-    """Return a pickle in which what came before has no part: one object twice and two equal ones have one form."""
+    """Return a pickle without references to earlier objects: equal values have equal pickles."""
     sink = io.BytesIO()
     pickler = pickle.Pickler(sink, PICKLE_PROTOCOL)
     pickler.fast = True

@@ -1,6 +1,7 @@
-"""Rows that columns would give back as they are, which loops in C tell without making any columns.
+"""Finds rows that a conversion to columns and back would leave unchanged, without making the columns.
 
-Columns have a price per batch, however few its rows: where nobody asks for them, such rows need none.
+Columns have a price per batch, even for few rows: if no operator needs them, such rows stay Python objects. The checks
+are loops in C.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Copies records, so that an operator never sees changes that another one makes to a record.
 
-Most records cannot be changed (numbers, texts, tuples of such) and are their own copies; telling so must cost next
-to nothing, because it is asked for every record. What can be changed is copied as pickling would: what is one object
-inside a record is one object inside its copy.
+Most records are immutable (numbers, strings, tuples of such) and are their own copies; this check must cost almost
+nothing, because every record passes it. Mutable records are copied as pickling would: an object that occurs twice in a
+record occurs twice in its copy.
 
 Source: Flink TypeSerializer.copy, CopyingChainingOutput.
 """
@@ -40,7 +40,7 @@ UNCHANGING: Final[frozenset[type]] = frozenset(
         np.uint32, np.uint64, np.float16, np.float32, np.float64, np.datetime64, np.timedelta64,
     }
 )  # fmt: skip
-"""Classes whose values nobody can change."""
+"""Classes with immutable values."""
 
 _AS_THEY_ARE: Final = (
     enum.Enum,
@@ -59,7 +59,7 @@ _Memo = dict[int, Any]
 
 
 def private_copy(record: Any) -> Any:
-    """Return what is equal to `record` and shares nothing with it that can be changed.
+    """Return an equal record that shares nothing mutable with `record`.
 
     TypeError where a part of it cannot be copied, such as a lock or an open file.
     """
@@ -85,12 +85,12 @@ def private_copy(record: Any) -> Any:
 
 
 def as_it_is(record: Any) -> Any:
-    """Return `record` itself: the copy of what nobody can change, or where records may be shared."""
+    """Return `record` itself: the copy of an immutable record, or of one that may be shared."""
     return record
 
 
 def are_unchanging(records: Sequence[Any]) -> bool:
-    """Whether all are plain unchanging values, or all tuples of such: decided for many at once."""
+    """Return whether all are plain immutable values, or all tuples of such: decided for many at once."""
     classes = set(map(type, records))
     if classes == {tuple}:
         return UNCHANGING.issuperset(map(type, chain.from_iterable(records)))
@@ -112,7 +112,7 @@ class RecordCopies:
 
     @classmethod
     def of(cls, value_type: TypeInformation, *, reuses_objects: bool) -> "RecordCopies":
-        """Decide by the stream's type, once, what need not be asked for each record."""
+        """Choose the copier of a stream by its type, so that fewer checks remain for each record."""
         if reuses_objects or _is_plain(value_type):
             return cls(UNCHANGING | {tuple}, as_it_is, _usual_class(value_type))
         if isinstance(value_type, TupleTypeInfo) and all(map(_is_plain, value_type.field_types)):
@@ -131,7 +131,7 @@ def _usual_class(value_type: TypeInformation) -> type | None:
 
 
 def is_unchanging_type(value_type: TypeInformation) -> bool:
-    """Whether values of the type, as they are read from columns, cannot be changed."""
+    """Return whether values of the type, as they are read from columns, cannot be changed."""
     if isinstance(value_type, TupleTypeInfo):
         return all(map(is_unchanging_type, value_type.field_types))
     return _is_plain(value_type)
@@ -144,7 +144,7 @@ def _is_plain(value_type: TypeInformation) -> bool:
 
 
 def _taker_of_values(names: tuple[str, ...]) -> Copy:
-    """The values of a row stand for it on its way to columns, and are a tuple that nobody can change."""
+    """Return a function that takes the values of rows: an immutable tuple, which becomes columns as the row would."""
 
     def take_values(record: Any) -> Any:
         values = plain_values(record, names) if type(record) is Row else None
@@ -198,7 +198,7 @@ def _copy_row(value: Row, memo: _Memo) -> Row:
 
 
 def _copy_if_it_can_change(value: Any, memo: _Memo) -> Any:
-    """Frozen data classes, named tuples and frozen sets: unchanging where all that they hold is."""
+    """Copy frozen data classes, named tuples and frozen sets, unless everything in them is immutable."""
     parts = (
         value
         if isinstance(value, tuple | frozenset)
@@ -230,7 +230,7 @@ _FLAT_COPIES: Final[dict[type, Copy]] = {
     list: list.copy,
     dict: dict.copy,
 }
-"""Copies of what holds only unchanging values."""
+"""Functions that copy containers of immutable values, by class."""
 
 _COPIERS: Final[dict[type, _Copier]] = {
     list: _copy_list,

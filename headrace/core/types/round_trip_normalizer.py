@@ -1,12 +1,11 @@
 """Normalises values as an Arrow round trip would, in Python for values of the usual classes.
 
-A keeper returns the value itself if columns would give back just that, another form if that form is known, and UNSURE
-if only the way through columns can tell: for odd classes, and for all values that do not fit.
+A state keeps values of its declared type in their normal form: the form that a snapshot restores. So a state reads the
+same whether or not there was a failure since a value was put in.
 
-The normal form is the one in which a state keeps values of its declared type: exactly that which a snapshot restores.
-So a state reads the same whether or not there was a failure since the value was put in. A keeper is called for every
-single value and must cost next to nothing: it looks at values of the usual classes in Python, and sends all others
-the way of a snapshot, into columns and back.
+A keeper returns the value itself if it is in normal form, another value if that is its normal form, and UNSURE if only
+the conversion to columns and back can tell: for unusual classes, and for values that do not fit. It is called for each
+value and must cost almost nothing.
 """
 
 import struct
@@ -54,7 +53,7 @@ _CLASSES: Final = {
     BasicType.BIG_DEC: Decimal,
 }
 _FLOAT: Final = struct.Struct("<f")
-"""Not the native form, which makes infinities of floats that are too large."""
+"""Struct of a 32-bit float in standard form; the native form turns floats that are too large into infinities."""
 _NANOS_PER_SECOND: Final = 1_000_000_000
 
 
@@ -328,7 +327,7 @@ class RoundTripNormalizer:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether any value is kept as it is: the type is not declared."""
+        """Return whether any value is kept as it is: the type is not declared."""
         return self.keep is _keep_anything
 
 

@@ -26,7 +26,7 @@ class ValueMismatch(Exception):
 
 
 class ColumnCodec(Protocol):
-    """Between a list of values (None allowed) and one Arrow array of `arrow_type`."""
+    """Converts a list of values (None allowed) to one Arrow array of `arrow_type` and back."""
 
     arrow_type: pa.DataType
 

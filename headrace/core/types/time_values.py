@@ -87,7 +87,7 @@ class Duration:
 
     @staticmethod
     def of_timedelta(delta: timedelta) -> "Duration":
-        """From Python's own type, exactly."""
+        """Convert a timedelta, exactly."""
         return Duration(delta // timedelta(microseconds=1) * 1_000)
 
     def to_millis(self) -> int:

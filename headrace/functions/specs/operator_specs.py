@@ -8,7 +8,7 @@ theirs in `columnar_specs`.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.core.coordinator_events import (
+from headrace.core.operator_events import (
     ALIGNED_COORDINATOR,
     AlignedSource,
     encode_aligned_source,

@@ -23,15 +23,16 @@ from headrace.network.errors import InvalidChannelError
 
 WHOLE_BATCH_ROWS: Final = ConfigOption(
     "headrace.network.rebalance-whole-batch-rows", int, 256,
-    "Rebalance, rescale and shuffle give batches of at least so many rows to one channel; 0 deals row by row always.",
+    "Rebalance, rescale and shuffle send batches of at least this many rows to one channel as a whole; 0: rows are "
+    "always dealt one by one.",
 )  # fmt: skip
 ADAPTIVE_PARTITIONER: Final = ConfigOption(
     "taskmanager.network.adaptive-partitioner.enabled", bool, False,
-    "Rebalance and rescale give rows to the next consumer with the least in its queue, instead of strictly in turn.",
+    "Whether rebalance and rescale send rows to the consumer with the shortest queue, instead of strictly in turn.",
 )  # fmt: skip
 MAX_TRAVERSE_SIZE: Final = ConfigOption(
     "taskmanager.network.adaptive-partitioner.max-traverse-size", int, 4,
-    "How many consumers the adaptive partitioner looks at, from the one whose turn it would be on.",
+    "Number of consumers that the adaptive partitioner compares, from the one whose turn it is.",
     least=1,
 )  # fmt: skip
 

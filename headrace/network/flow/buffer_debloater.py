@@ -19,24 +19,24 @@ from headrace.network.flow.latency_governor import LATENCY_TARGET
 
 DEBLOAT_ENABLED: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.enabled", bool, True,
-    "Whether the rows in flight to a task follow what it takes in, so that little waits in front of a slow task, and "
-    "barriers pass soon.",
+    "Whether the number of rows in flight to a task follows its throughput, so that few wait in front of a slow task, "
+    "and barriers pass quickly.",
 )  # fmt: skip
 DEBLOAT_TARGET: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.target", timedelta, timedelta(milliseconds=200),
-    "How long a task should take for all that is in flight to it.",
+    "Time in which a task should process all rows in flight to it.",
 )  # fmt: skip
 DEBLOAT_PERIOD: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.period", timedelta, timedelta(milliseconds=100),
-    "How often the throughput of a task is looked at for debloating; more often while the rows still grow.",
+    "Time between two measurements of a task's throughput; shorter while the number of rows in flight still grows.",
 )  # fmt: skip
 DEBLOAT_SAMPLES: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.samples", int, 3,
-    "Over how many looks the rows in flight are smoothed.",
+    "Number of measurements over which the number of rows in flight is smoothed.",
 )  # fmt: skip
 DEBLOAT_THRESHOLD: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.threshold-percentages", int, 25,
-    "By how much the rows in flight have to change before producers are told.",
+    "Percentage by which the number of rows in flight must change before producers are told.",
 )  # fmt: skip
 
 ROWS_AT_FIRST: Final = 1024

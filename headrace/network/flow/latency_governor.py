@@ -26,11 +26,11 @@ from headrace.core.config import ConfigOption, Settings
 
 LATENCY_TARGET: Final = ConfigOption(
     "headrace.latency.target", timedelta, timedelta(0),
-    "How long a row should take at most from the operator that emits it to the next task: each exchange then holds "
-    "rows as long as that allows, by its rate and queues, in place of the buffer timeout, and gates limit what is in "
-    "flight to them to as much time. 0: the buffer timeout alone. Below some 5 ms the way itself, with checkpoints, "
-    "takes the slowest rows longer than that. Exchanges whose buffer timeout is -1 go on to hold "
-    "rows until a batch is full, of fewer bytes where their consumer is slow.",
+    "Longest time that a row should take from the operator that emits it to the next task. Each exchange then holds "
+    "rows as long as this allows, given its rate and its queues, instead of for the buffer timeout, and gates limit "
+    "the rows in flight to match. 0: the buffer timeout alone. Below about 5 ms the slowest rows take longer, because "
+    "of transport and checkpoints. Exchanges with a buffer timeout of -1 still hold rows until a batch is full, of "
+    "fewer bytes if their consumer is slow.",
 )  # fmt: skip
 BUDGET_SHARE: Final = 0.8
 WAY_MS: Final = 4.0

@@ -34,7 +34,7 @@ from headrace.network.wire.framing import Body, Frame, encode
 
 INGEST_CREDIT: Final = ConfigOption(
     "headrace.ingest.batches-in-flight", int, 4,
-    "Batches that a Spark task may push into a source before the source has taken the first of them.",
+    "Batches that a Spark task may push into a source before the source has read the first of them.",
 )  # fmt: skip
 INGEST_NAME: Final = "ingest"
 """Name with which a pusher introduces itself; no resource id may be equal to it."""

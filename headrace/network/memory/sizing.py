@@ -34,7 +34,7 @@ FLOATING_BUFFERS_PER_GATE: Final = ConfigOption(
 )  # fmt: skip
 MAX_BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.max-buffers-per-channel", int, 10,
-    "A subpartition that holds so many batches makes its task back-pressured.",
+    "Number of batches in one subpartition from which on its task counts as back-pressured.",
 )  # fmt: skip
 MAX_OVERDRAFT_BUFFERS: Final = ConfigOption(
     "taskmanager.network.memory.max-overdraft-buffers-per-gate", int, 5,

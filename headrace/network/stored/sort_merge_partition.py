@@ -45,7 +45,7 @@ from headrace.network.stored.stored_view import Stretch
 
 SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
-    "Blocking results of so many consumers are sorted by consumer before they are stored; others as they come.",
+    "Number of consumers from which on a blocking result is sorted by consumer before it is stored.",
 )  # fmt: skip
 SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-buffers", int, 512,

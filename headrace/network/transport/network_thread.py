@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from headrace.core.clock import Cancellable
-from headrace.core.process.event_loop_thread import EventLoopThread
+from headrace.core.threads import EventLoopThread
 
 T = TypeVar("T")
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from headrace.core.config import ConfigOption
+from headrace.core.config import ConfigOption, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
-from headrace.core.process.ports import parse_ports
 from headrace.core.security.tls import RefusalLog, TlsListener
 
 DATA_PORT: Final = ConfigOption(

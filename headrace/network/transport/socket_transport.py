@@ -37,11 +37,11 @@ CONNECT_TIMEOUT: Final = ConfigOption(
 )  # fmt: skip
 CONNECT_RETRIES: Final = ConfigOption(
     "taskmanager.network.retries", int, 0,
-    "How often more a connection with another TaskManager is tried that cannot be made; one that was lost is not.",
+    "Retries of a connection to another TaskManager that cannot be made; a connection that was lost is not retried.",
 )  # fmt: skip
 HANDSHAKE_TIMEOUT: Final = ConfigOption(
     "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
-    "A peer that has not proved by then that it belongs to the cluster is disconnected.",
+    "Time in which a peer must prove that it belongs to the cluster; then it is disconnected.",
     least=timedelta(milliseconds=10),
 )  # fmt: skip
 _CLOSE_TIMEOUT_S: Final = 5.0

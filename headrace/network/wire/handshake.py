@@ -28,9 +28,8 @@ from headrace.network.wire.framing import (
 
 CHECKSUM: Final = ConfigOption(
     "headrace.network.checksum", bool, False,
-    "Whether rows, schemas and events that one TaskManager sends another carry a CRC-32, so that bits which turn over "
-    "on the way are noticed where TCP's own sum lets them pass. Costs each side about 1 ms per MiB; used where both "
-    "have it set.",
+    "Whether rows, schemas and events that one TaskManager sends another carry a CRC-32, which finds damage that "
+    "TCP's own checksum misses. Costs each side about 1 ms per MiB; used where both sides have it set.",
 )  # fmt: skip
 _PLANE: Final = b"data"
 OPENING_BYTES_MAX: Final = 1024

@@ -15,11 +15,11 @@ from headrace.core.errors import ConfigurationError
 
 KEEPALIVE_INTERVAL: Final = ConfigOption(
     "headrace.network.keepalive.interval", timedelta, timedelta(seconds=10),
-    "A connection between TaskManagers on which nothing was sent for so long carries a sign of life; 0 for none.",
+    "Time without traffic on a connection between TaskManagers after which a sign of life is sent; 0: none is sent.",
 )  # fmt: skip
 KEEPALIVE_TIMEOUT: Final = ConfigOption(
     "headrace.network.keepalive.timeout", timedelta, timedelta(seconds=60),
-    "A TaskManager of which nothing was heard for so long, or that took nothing for so long, is disconnected.",
+    "Time after which a TaskManager is disconnected that sends nothing, or reads nothing.",
 )  # fmt: skip
 PROGRESS_BYTES: Final = 64 * 1024
 """Without a whole frame, so many bytes are a sign of life too: a large body may take its time."""

@@ -45,12 +45,12 @@ from headrace.network.writers.partition_buffer import ROWS_PER_CHANNEL, Partitio
 
 SEAL_BYTES: Final = ConfigOption(
     "headrace.network.seal-size", SizeBytes, SizeBytes(128 * 1024),
-    "Rows for one channel are handed over when they are so many bytes, whatever the buffer timeout; where rows are "
-    "split among many consumers, once there are 16 KB or 256 rows for each of them.",
+    "Bytes of rows for one channel at which they are sent, whatever the buffer timeout; where rows are split among "
+    "many consumers, at least 16 KB or 256 rows for each of them.",
 )  # fmt: skip
 SEAL_ROWS: Final = ConfigOption(
     "headrace.network.seal-rows", int, 16384,
-    "Rows for one channel are handed over when they are so many, whatever the buffer timeout; as with the size.",
+    "Rows for one channel at which they are sent, whatever the buffer timeout; with the same exception as the size.",
 )  # fmt: skip
 FLUSH_ALWAYS: Final = 0
 FULL_BATCHES_ONLY: Final = -1

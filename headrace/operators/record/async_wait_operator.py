@@ -13,9 +13,8 @@ from typing import Any, Final, Protocol
 
 from headrace.core.elements import Watermark, WatermarkStatus
 from headrace.core.errors import USER_EXCEPTIONS, short_repr
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.record_batch import RecordBatch
-from headrace.core.threads import spawn
+from headrace.core.threads import EventLoopThread, spawn
 from headrace.core.types.record_copies import as_it_is, is_unchanging_type, private_copy
 from headrace.core.types.type_info import Types
 from headrace.functions.async_io import AsyncOutputMode

@@ -57,7 +57,7 @@ class TrustedTimes:
             self._is_told = True
             _LOG.warning(
                 "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not move "
-                "event time (%s); %s counts such records, of which no more is said",
+                "event time (%s); further ones are only counted, in %s",
                 self._context.operator_name,
                 latest_ms,
                 self._max_ahead_ms,

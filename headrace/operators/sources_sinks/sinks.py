@@ -12,8 +12,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.checkpoint.handles import Committable, StateTable
-from headrace.core.coordinator_events import END, PIECE_SIZE_MAX, cut, mark_of
 from headrace.core.errors import USER_EXCEPTIONS
+from headrace.core.operator_events import END, PIECE_SIZE_MAX, cut, mark_of
 from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
@@ -151,8 +151,8 @@ class PrintOperator(OneInputOperator):
 class CollectOperator(OneInputOperator):
     """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
 
-    Batches are split until a stream is about one piece; a larger single row goes in several pieces
-    (`headrace.core.coordinator_events`). The operator keeps nothing.
+    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
+    (`headrace.core.operator_events`). Nothing is kept here.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:

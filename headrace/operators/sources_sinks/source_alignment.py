@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.coordinator_events import (
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.errors import ProgramError
+from headrace.core.operator_events import (
     ReaderProgress,
     WatermarkBound,
     WatermarkReported,
@@ -15,8 +17,6 @@ from headrace.core.coordinator_events import (
     encode_alignment_event,
     wrap_own_event,
 )
-from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.errors import ProgramError
 from headrace.functions.source import SourceReader
 from headrace.functions.watermarks import WatermarkAlignmentParams
 from headrace.graph.pipeline_options import ALLOW_UNALIGNED_SOURCE_SPLITS

@@ -73,8 +73,8 @@ class UnknownSparkSecretError(HostError):
     def __init__(self, master: str) -> None:
         super().__init__(
             f"the {SECRET} of Spark's master {master} is not known here: put it into a file (chmod 600) and set "
-            f"{SPARK_SECRET_FILE.key} to its name. A cluster without one runs code of whoever reaches its ports: give "
-            f"its master and workers {AUTHENTICATE}=true, {ENCRYPT}=true and a secret, in a file of properties "
+            f"{SPARK_SECRET_FILE.key} to its name. A cluster without one runs code for anyone who reaches its ports: "
+            f"give its master and workers {AUTHENTICATE}=true, {ENCRYPT}=true and a secret, in a file of properties "
             f"(--properties-file). On a machine that nobody else uses, {ALLOW_UNAUTHENTICATED.key}=true and "
             f"{AUTHENTICATE}=false run without"
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HostError
-from headrace.core.private_values import PRIVATE_KEYS
+from headrace.core.redaction import PRIVATE_KEYS
 from headrace.spark.session.authentication import (
     AUTHENTICATION,
     REDACTION,
@@ -144,8 +144,8 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
             _refuse(
                 conf,
                 REDACTION,
-                f"Spark's event log would hold the value of {key}, which whoever reads it could run code as you with; "
-                "unset it, or let it find 'secret' in any case: (?i)secret|password|token|…",
+                f"Spark's event log would contain the value of {key}, with which its readers could run code as you; "
+                "unset it, or let it match 'secret' in any case: (?i)secret|password|token|…",
             )
         )
     return found

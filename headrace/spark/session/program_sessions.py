@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.core.private_values import shown_value, without_private_values
+from headrace.core.redaction import shown_value, without_private_values
 from headrace.spark.options import APPLICATION_NAME, MASTER_TIMEOUT
 from headrace.spark.session.authentication import (
     SPARK_SECRET_FILE,

@@ -29,7 +29,7 @@ from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.core.private_values import without_private_values
+from headrace.core.redaction import without_private_values
 from headrace.spark.options import MASTER_TIMEOUT
 from headrace.spark.session.authentication import (
     ALLOW_UNAUTHENTICATED,
@@ -83,7 +83,9 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
         try:
             action()
         except Exception:
-            _LOG.exception("what runs in the SparkSession could not be ended before it")
+            _LOG.exception(
+                "the jobs in the SparkSession could not be ended before the session stops"
+            )
         finally:
             stop()
 

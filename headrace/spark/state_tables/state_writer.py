@@ -19,8 +19,13 @@ from headrace.checkpoint.options import KEY_FILE
 from headrace.checkpoint.storage.subtask_storage import StateReader
 from headrace.core.config import Settings
 from headrace.spark.dataframes.push import map_in_arrow
-from headrace.state_processor.edit_checks import EditTarget, check_schema
-from headrace.state_processor.edited_rows import WrittenRows, owners_of_rows, write_rows
+from headrace.state_processor.edited_rows import (
+    EditTarget,
+    WrittenRows,
+    check_schema,
+    owners_of_rows,
+    write_rows,
+)
 from headrace.state_processor.edits import EditContext, RowsSource
 from headrace.state_processor.errors import (
     EditRefusedError,

@@ -55,7 +55,7 @@ class StandardOutput:
         except (OSError, ValueError) as error:
             # Take lines all the same: workers would wait for ever for room in the pipe.
             self._is_refused = True
-            _LOG.error("standard output takes nothing any more: %s", error)
+            _LOG.error("standard output is broken, and printed lines are lost: %s", error)
             _forget_standard_output()
             if self._is_closing:
                 return

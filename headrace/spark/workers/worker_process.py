@@ -28,7 +28,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
-from headrace.core.private_values import DiscreetFormatter
+from headrace.core.redaction import DiscreetFormatter
 from headrace.core.threads import start_thread
 
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"

@@ -170,6 +170,7 @@ def test_a_restarted_job_gives_the_same_and_leaves_no_file(
 
 def test_an_unknown_mode_is_refused_by_name(cluster: MiniCluster) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"'execution\.batch-shuffle-mode' has .*: known are ALL_EX"
+        ConfigurationError,
+        match=r"'execution\.batch-shuffle-mode' has .*: it must be one of ALL_EX",
     ):
         results(numbers(environment("ALL_BY_PIGEON"), 10).rebalance().map(lambda n: n))

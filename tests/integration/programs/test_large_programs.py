@@ -26,9 +26,8 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
 from headrace.core.ids import ClusterDataSetId, ResourceId
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import secret_token, system_random
-from headrace.core.threads import start_thread
+from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobStorageError

@@ -38,7 +38,7 @@ def test_a_job_without_a_last_checkpoint_says_whose_output_will_not_be_committed
     run(tmp_path, {"execution.checkpointing.interval": "1 h", AFTER_TASKS_FINISH: "false"})
     assert lines_of_files(tmp_path) == {}
     (warning,) = warnings_of(caplog)
-    assert "what 'Sink: files' wrote since the one before will not be committed" in warning
+    assert "output of 'Sink: files' since the last checkpoint will not be committed" in warning
 
 
 @pytest.mark.parametrize(

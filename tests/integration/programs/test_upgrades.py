@@ -6,7 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.job_client import JobClient
-from headrace.api.client.left_behind import forget_jobs, left_jobs
+from headrace.api.client.program_end import forget_jobs, left_jobs
 from headrace.common import Configuration
 from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.gateways.errors import JobAlreadyEndedError

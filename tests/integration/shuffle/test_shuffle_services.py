@@ -16,7 +16,6 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import JobId, ResourceId, ResultPartitionId
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
@@ -28,6 +27,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
+from headrace.core.threads import EventLoopThread
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.batches.channel_selectors import create_selector
 from headrace.network.gates.gate import BatchElement, EventElement, GateElement

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from headrace.api.client.left_behind import forget_jobs
+from headrace.api.client.program_end import forget_jobs
 from headrace.api.executors import set_active_executor
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_spec import OperatorTypes

@@ -192,7 +192,7 @@ def test_a_program_that_could_not_be_submitted_does_not_spoil_the_next_one(
         env.execute_async()
     last_line = traceback.format_exception(failed.value)[-1]
     assert "cannot be pickled" in last_line
-    assert "attach them anew" in failed.value.aftermath
+    assert "add the sinks again" in failed.value.aftermath
     stream.map(lambda n: n + 1).print()
     env.execute_async()
     assert len(executor.last.vertices) == 2
@@ -302,9 +302,9 @@ def test_what_is_no_collection_is_refused_in_words(env: StreamExecutionEnvironme
 @pytest.mark.parametrize(
     ("collection", "says"),
     [
-        (pandas.DataFrame({"a": [1]}), r"rows of DataFrame a.* use env\.from_dataframe"),
-        (pa.table({"a": [1]}), r"rows of Table .* use env\.from_dataframe"),
-        ({"a": 1}, r"keys of \{'a': 1\} of type dict: give it list\(d\.items\(\)\)"),
+        (pandas.DataFrame({"a": [1]}), r"rows of DataFrame a.* env\.from_dataframe"),
+        (pa.table({"a": [1]}), r"rows of Table .* env\.from_dataframe"),
+        ({"a": 1}, r"keys of \{'a': 1\} of type dict: pass list\(d\.items\(\)\)"),
     ],
 )
 def test_a_collection_whose_rows_python_would_not_give_is_refused(

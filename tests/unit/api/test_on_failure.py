@@ -141,7 +141,7 @@ def test_operators_without_single_records_refuse_it() -> None:
 def test_it_is_said_once() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection(["1"]).map(int).on_failure(FailurePolicy.SKIP)
-    with pytest.raises(ProgramError, match="has an on_failure already"):
+    with pytest.raises(ProgramError, match="already has an on_failure policy"):
         stream.on_failure(FailurePolicy.SKIP)
 
 

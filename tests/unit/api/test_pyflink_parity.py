@@ -59,7 +59,7 @@ def test_classes_that_are_gone_name_their_members_when_these_are_looked_up() -> 
     gone: Any = import_module("headrace.datastream").TimeCharacteristic
     assert isinstance(gone, GoneType)
     with pytest.raises(
-        ProgramError, match=r"TimeCharacteristic\.EventTime is of Flink 1\.x and gone"
+        ProgramError, match=r"TimeCharacteristic\.EventTime belongs to Flink 1\.x and was removed"
     ):
         _ = gone.EventTime
     assert not hasattr(gone, "_private")
@@ -117,7 +117,9 @@ def test_connectors_that_moved_say_where_they_are_now() -> None:
 def test_settings_of_1_x_name_the_option_that_took_their_place(
     env: StreamExecutionEnvironment,
 ) -> None:
-    with pytest.raises(ProgramError, match=r"^set_state_backend is of Flink 1\.x.*state\.backend"):
+    with pytest.raises(
+        ProgramError, match=r"^set_state_backend belongs to Flink 1\.x.*state\.backend"
+    ):
         env.set_state_backend(object())
     with pytest.raises(ProgramError, match=r"checkpointing\.dir"):
         env.get_checkpoint_config().set_checkpoint_storage_dir("kept")

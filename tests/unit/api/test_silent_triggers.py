@@ -47,7 +47,7 @@ def test_a_count_leaves_what_came_since_without_a_result(
 
 def test_a_trigger_that_never_fires_leaves_everything(caplog: pytest.LogCaptureFixture) -> None:
     (warning,) = warnings_for(HOUR, NeverTrigger(), caplog)
-    assert "what came since it fired last is dropped then without a result" in warning
+    assert "records since its last firing are dropped without a result" in warning
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_what_is_set_on_a_state_backend_can_be_read_again() -> None:
 
 def test_a_state_backend_refuses_what_it_could_not_mean() -> None:
     backend = EmbeddedRocksDBStateBackend()
-    with pytest.raises(ProgramError, match=r"set_options .* no JVM here"):
+    with pytest.raises(ProgramError, match=r"set_options .* cannot run here"):
         backend.set_options("org.example.Factory")
     with pytest.raises(ValueError, match="at least 1 thread"):
         backend.set_number_of_transfer_threads(0)

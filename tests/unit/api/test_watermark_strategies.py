@@ -4,8 +4,8 @@ import pytest
 
 from headrace import Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource, NumberSequenceSource
-from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ProgramError
+from headrace.core.operator_events import ALIGNED_COORDINATOR
 from tests.unit.api.recording import RecordingExecutor, operators, spec_of
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
@@ -48,5 +48,5 @@ def test_an_aligned_source_has_a_coordinator(
 
 
 def test_alignment_is_for_sources_alone(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(ProgramError, match="give a strategy with alignment to from_source"):
+    with pytest.raises(ProgramError, match="pass a strategy with alignment to from_source"):
         _bounded(env).assign_timestamps_and_watermarks(ALIGNED)

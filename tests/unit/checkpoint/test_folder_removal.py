@@ -73,6 +73,6 @@ def test_another_failure_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError(13, "not yours", path)
 
     monkeypatch.setattr(handler, "delete_dir", refuse)
-    with pytest.raises(CheckpointStorageError, match="let the user who runs driver"):
+    with pytest.raises(CheckpointStorageError, match="allow the user who runs driver"):
         remove_folder(uri)
     assert handler.removal_count == 1

@@ -44,7 +44,7 @@ def test_a_member_is_found_however_it_is_spelt() -> None:
     assert member_of(ClaimMode, given(RECOVERY_CLAIM_MODE, "no-claim"), RECOVERY_CLAIM_MODE) is (
         ClaimMode.NO_CLAIM
     )
-    with pytest.raises(ConfigurationError, match="known are NO_CLAIM, CLAIM"):
+    with pytest.raises(ConfigurationError, match="it must be one of NO_CLAIM, CLAIM"):
         member_of(ClaimMode, given(RECOVERY_CLAIM_MODE, "legacy"), RECOVERY_CLAIM_MODE)
 
 

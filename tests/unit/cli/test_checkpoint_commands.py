@@ -162,7 +162,7 @@ def test_what_has_expired_and_is_still_kept_is_shown_state_by_state(snapshots: S
 
 def test_verifying_reads_every_file(snapshots: Snapshots) -> None:
     uri = snapshots.take(7, content=three_rows())
-    assert "every file is as it was" in snapshots.run("checkpoint", "show", "--verify", uri).output
+    assert "every file is unchanged" in snapshots.run("checkpoint", "show", "--verify", uri).output
     (file,) = Path(uri).glob("state-*")
     file.write_bytes(b"!" + file.read_bytes()[1:])
     result = snapshots.run("checkpoint", "show", "--verify", uri)
@@ -221,7 +221,7 @@ def test_of_metadata_that_is_not_to_be_trusted_no_file_is_touched(
     result = snapshots.run("checkpoint", *command, uri)
     assert result.return_value == 1
     assert "is not to be trusted" in result.output
-    assert "every file is as it was written" not in result.output
+    assert "every file is unchanged" not in result.output
     assert len(asked_for) == 1
 
 
@@ -268,7 +268,7 @@ def test_programs_are_told_what_could_not_be_looked_at(
     assert unverified["place"] == (place or uri)
     assert reason in unverified["reason"]
     told = snapshots.run("checkpoint", "show", "--verify", uri).output
-    assert f"{place or uri}: not looked at" in told
+    assert f"{place or uri}: not read" in told
 
 
 def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(

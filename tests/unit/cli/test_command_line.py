@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.api import executors
-from headrace.api.client.left_behind import JobLeftBehindError
+from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
 from headrace.cli.main import cli, main
 from headrace.cli.run import run, run_settings
@@ -152,6 +152,9 @@ def test_the_display_shows_the_last_state_before_the_cluster_ends(
     was_closed: list[bool] = []
 
     class Display:
+        def watch(self, client: object) -> None:
+            raise AssertionError("no job was submitted")
+
         def stop(self) -> None:
             was_closed.append(made[0].is_closed)
 
@@ -253,8 +256,8 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
-        (["-D", "state.backend.type=rocks"], "'rocks': known are hashmap, rocksdb"),
-        (["-D", "restart-strategy.type=always"], "'always': known are none, fixed-delay,"),
+        (["-D", "state.backend.type=rocks"], "'rocks': it must be one of hashmap, rocksdb"),
+        (["-D", "restart-strategy.type=always"], "'always': it must be one of none, fixed-delay,"),
         (["-D", "execution.checkpointing.interval=5 ms"], "it must be at least 10 ms or 0 ms"),
         (["-D", "execution.checkpointing.timeout=0 s"], "it must be at least 10 ms"),
         (["-D", "shuffle-service-factory.class=nonsense"], "there are: credit-based, remote"),
@@ -300,7 +303,7 @@ def test_what_is_no_program_is_told_and_is_wrong_usage(
 def test_a_program_without_the_command_is_told_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     first, code = ending(capsys, "job.py")
     assert (first, code) == (
-        "error: 'job.py' is no command: a program is run by 'headrace run job.py'",
+        "error: 'job.py' is not a command: run a program with 'headrace run job.py'",
         2,
     )
 

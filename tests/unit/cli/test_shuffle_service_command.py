@@ -31,7 +31,7 @@ def test_a_secret_that_is_not_there_is_made_for_its_owner_alone(tmp_path: Path) 
     arguments = ["--directory", str(tmp_path / "results"), "--secret-file", str(secret)]
     result = CliRunner().invoke(shuffle_service, [*arguments, "--port", "no port"])
     assert (
-        result.exit_code == 2 and "Invalid value for '--port': this is not a port" in result.output
+        result.exit_code == 2 and "Invalid value for '--port': it must be a port" in result.output
     )
     assert secret.stat().st_mode & 0o777 == 0o600
     made = cluster_secret(Settings({"headrace.security.secret-file": str(secret)}))

@@ -9,9 +9,8 @@ import pytest
 from headrace.cluster.printed_output import OutputReceiver, OutputSender, PrintedOutput
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.process.event_loop_thread import EventLoopThread
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import run_in_thread
+from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.rpc.loopback import LoopbackNetwork
 
 
@@ -80,5 +79,5 @@ def test_where_nobody_takes_lines_printing_goes_on_and_it_is_logged_once(
     for _ in range(100):
         os.write(world.writing, b"to nobody\n" * 1_000)
     world.sender.close()
-    (told,) = [one.getMessage() for one in caplog.records if "printed here" in one.getMessage()]
-    assert told.startswith("what is printed here does not reach the driver any more: ")
+    (told,) = [one.getMessage() for one in caplog.records if "printed lines" in one.getMessage()]
+    assert told.startswith("printed lines no longer reach the driver: ")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.coordinator_events import END, cut, is_last_piece, piece_of
+from headrace.core.operator_events import END, cut, is_last_piece, piece_of
 
 
 @given(st.binary(min_size=1, max_size=200), st.integers(1, 50))

@@ -20,6 +20,9 @@ INTERVAL = ConfigOption(
 )
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
 IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
+MISSING = ConfigOption(
+    "test.missing.enabled", bool, False, "For this test.", refused="use test.flag"
+)
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
 COUNT = ConfigOption("test.count", int, -1, "For this test.")
 SHARE = ConfigOption("test.share", float, 0.5, "For this test.")
@@ -99,7 +102,7 @@ def test_a_value_below_the_least_is_refused() -> None:
     [
         ("test.interval", "-5", "0 ms"),
         ("test.old-interval", "-1 s", "0 ms"),
-        ("test.size", "-1b", "0"),
+        ("test.size", "-1b", "0 bytes"),
         ("test.count", "-2", "-1"),
         ("test.share", "-0.1", "0.0"),
         ("test.share", "nan", "0.0"),
@@ -141,7 +144,7 @@ def test_a_word_is_taken_however_it_is_spelt(text: str, word: str) -> None:
 def test_a_word_that_is_none_of_the_choices_is_refused_with_those_there_are() -> None:
     with pytest.raises(
         ConfigurationError,
-        match=r"'test\.word' has the value 'onething': known are one-thing, other$",
+        match=r"'test\.word' has the value 'onething': it must be one of one-thing, other$",
     ):
         check_settings({"test.word": "onething"}, ())
 
@@ -157,6 +160,16 @@ def test_what_can_be_switched_off_takes_that_and_nothing_else_below_the_least() 
 def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:
     settings = {"test.idle": "x", "test.flag": "true", "unknown": "y"}
     assert unobeyed_settings(settings) == ["setting 'test.idle' has no effect: use test.flag"]
+
+
+def test_options_of_a_missing_feature_say_what_to_use_and_only_its_default_is_accepted() -> None:
+    check_settings({"test.missing.enabled": "false"}, ())
+    with pytest.raises(ConfigurationError, match=r"'true': use test\.flag$"):
+        check_settings({"test.missing.enabled": "true"}, ())
+    with pytest.raises(ConfigurationError, match=r"there is no such option; use test\.flag$"):
+        check_settings({"test.missing.size": "1"}, ())
+    with pytest.raises(ConfigurationError, match=r"there is no such option$"):
+        check_settings({"test-missing-enabled": "true"}, ())
 
 
 def test_declared_options_are_listed_once() -> None:

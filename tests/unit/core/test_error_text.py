@@ -98,6 +98,6 @@ def test_that_sinks_are_forgotten_is_told_behind_the_cause_and_by_the_next_execu
     assert "forgotten" not in "".join(traceback.format_exception(error))
     lines = rendered(error)
     assert "parallelism" in lines[0]
-    assert any("has forgotten the sinks" in line for line in lines[1:])
-    with pytest.raises(ProgramError, match=r"^No operators defined .* has forgotten the sinks"):
+    assert any("removed the sinks" in line for line in lines[1:])
+    with pytest.raises(ProgramError, match=r"^No operators defined .* removed the sinks"):
         env.execute()

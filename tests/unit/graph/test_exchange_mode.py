@@ -61,7 +61,9 @@ def test_pipelined_edges_let_their_consumers_be_replaced_where_recovery_may_lose
 
 
 def test_an_unknown_mode_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"batch-shuffle-mode' .*'x': known are ALL_EXCH"):
+    with pytest.raises(
+        ConfigurationError, match=r"batch-shuffle-mode' .*'x': it must be one of ALL_EXCH"
+    ):
         job(EXCHANGE, mode("x"))
 
 

@@ -155,7 +155,9 @@ def test_automatic_mode_streams_where_a_source_has_no_end() -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'fast': known are STREAMING, BATCH, AUTOMATIC"):
+    with pytest.raises(
+        ConfigurationError, match="'fast': it must be one of STREAMING, BATCH, AUTOMATIC"
+    ):
         job(line(2), Settings({"execution.runtime-mode": "fast"}))
 
 

@@ -1,9 +1,8 @@
 import json
 
 from headrace.core.config import Settings
-from headrace.graph.explain import explain
+from headrace.graph.execution_plan import explain, plan_json
 from headrace.graph.job_graph import PartitionerKind
-from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole
 from tests.unit.graph.graphs import NO_SETTINGS, edge, graph, job, node, source
 

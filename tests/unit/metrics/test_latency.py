@@ -61,7 +61,7 @@ def test_only_the_last_so_many_count() -> None:
 
 
 def test_a_granularity_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match="known are single, operator, subtask"):
+    with pytest.raises(ConfigurationError, match="it must be one of single, operator, subtask"):
         told("vertex")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.coordinator_events import END, is_last_piece, marked_checkpoint, piece_of
+from headrace.core.operator_events import END, is_last_piece, marked_checkpoint, piece_of
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, type_info_from_schema

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
-from headrace.core.coordinator_events import (
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.ids import OperatorId
+from headrace.core.operator_events import (
     WatermarkBound,
     WatermarkReported,
     decode_aligned_event,
     encode_alignment_event,
 )
-from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.functions.runtime_context import SubtaskContext

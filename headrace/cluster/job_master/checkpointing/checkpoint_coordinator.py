@@ -83,8 +83,8 @@ from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
 from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
     OperatorCoordinatorHandler,
+    OperatorCoordinators,
 )
-from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
@@ -438,9 +438,9 @@ class CheckpointCoordinator:
             return ""
         if self.commits.is_backlog_full:
             names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
-            return f"what earlier ones prepared is not committed by the sink(s) {names}"
+            return f"the sink(s) {names} have not committed the output of earlier checkpoints yet"
         if self._io.cleaning_count > self._rules.max_concurrent:
-            return "what earlier ones have stored is not deleted"
+            return "files of obsolete checkpoints are not deleted yet"
         return ""
 
     def _timed_out(self, checkpoint_id: int) -> None:
@@ -526,7 +526,7 @@ class CheckpointCoordinator:
         checkpoint, checkpoint_id = action.checkpoint, action.checkpoint.checkpoint_id
         reason, text = action.reason, action.text
         job_id = self._graph().job_graph.job_id
-        _LOG.info("checkpoint %d of job %s came to nothing: %s", checkpoint_id, job_id, text)
+        _LOG.info("checkpoint %d of job %s failed: %s", checkpoint_id, job_id, text)
         self._cancel_timeout(checkpoint_id)
         kind, timestamp_ms = checkpoint.kind, checkpoint.timestamp_ms
         self._statistics.failed(checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms)

@@ -14,7 +14,9 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     FailRequest,
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinators,
+)
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import CheckpointFailedError
@@ -67,7 +69,7 @@ class CheckpointNotifier:
         """Tell once that no checkpoint can be taken before tasks restart."""
         if why not in self._given_up:
             self._given_up.add(why)
-            text = f"job '{self._job_name}' takes no checkpoint any more: {why}"
+            text = f"job '{self._job_name}' takes no more checkpoints: {why}"
             self._job_notices.tell("checkpoints given up", text)
 
     def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:

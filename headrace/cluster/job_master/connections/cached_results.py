@@ -156,7 +156,7 @@ class ResultPromotion:
         if report is not None and set(partitions) <= set(report.partitions):
             return True
         _LOG.warning(
-            "%s results of job %s, and what belongs to them, do not outlive it: TaskManager %s does not keep them",
+            "%s results of job %s are lost with it, and so are their cached streams: TaskManager %s does not keep them",
             len(partitions), self._job_id, resource_id,
         )  # fmt: skip
         return False

@@ -22,9 +22,9 @@ from typing import Final
 from headrace.checkpoint.options import INTERVAL, MODE, CheckpointingMode, member_of
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.core.config import ConfigOption, Settings, SizeBytes
-from headrace.core.coordinator_events import is_last_piece, marked_checkpoint, piece_of
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.ids import ExecutionAttemptId
+from headrace.core.operator_events import is_last_piece, marked_checkpoint, piece_of
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults

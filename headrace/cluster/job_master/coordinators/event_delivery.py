@@ -85,7 +85,7 @@ class EventDelivery:
                 await asyncio.sleep(RESEND_PAUSE_S)
                 continue
             except HeadraceError as error:
-                _LOG.warning("attempt %s does not take an event: %s", attempt_id, error)
+                _LOG.warning("attempt %s refused an operator event: %s", attempt_id, error)
                 line.events.clear()
                 self._on_refused(attempt_id, error)
                 break

@@ -31,10 +31,10 @@ from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import ALIGNED_COORDINATOR
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.operator_events import ALIGNED_COORDINATOR
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
 from headrace.functions.source import SPLIT_COORDINATOR
@@ -256,7 +256,7 @@ def _create(
         raise ConfigurationError(
             "execution.target",
             operator.coordinator,
-            f"operator '{operator.name}' needs a coordinator of this name, which this host does not bring",
+            f"operator '{operator.name}' needs this coordinator, which is not installed on the driver",
         )
     return factory(context, operator.coordinator_payload)
 

@@ -300,6 +300,6 @@ def _enumerator_factory(context: CoordinatorContext, name: str) -> EnumeratorFac
         known = ", ".join(entry_point_names(SPLIT_ENUMERATORS)) or "none"
         raise ProgramError(
             f"the source of operator '{context.operator_name}' needs the enumerator '{name}', which is not "
-            f"installed beside the JobManager among the entry points of '{SPLIT_ENUMERATORS}': {known}"
+            f"installed on the driver; the entry points of '{SPLIT_ENUMERATORS}' there are: {known}"
         )
     return load_entry_point(SPLIT_ENUMERATORS, name)

@@ -16,7 +16,10 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import (
     CoordinatorFactories,
     OperatorCoordinator,
 )
-from headrace.core.coordinator_events import (
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.operator_events import (
     AlignedSource,
     ReaderProgress,
     WatermarkBound,
@@ -26,9 +29,6 @@ from headrace.core.coordinator_events import (
     encode_alignment_event,
     wrap_own_event,
 )
-from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 
 AlignedReader = tuple[OperatorId, int]
@@ -83,7 +83,7 @@ class AlignedCoordinators:
             raise ConfigurationError(
                 "execution.target",
                 name,
-                f"operator '{context.operator_name}' needs a coordinator of this name, which this host does not bring",
+                f"operator '{context.operator_name}' needs this coordinator, which is not installed on the driver",
             )
 
         def send(subtask_index: int, event: bytes) -> None:

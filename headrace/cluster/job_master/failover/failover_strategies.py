@@ -18,8 +18,8 @@ from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
 
 FAILOVER_STRATEGY: Final = ConfigOption(
     "jobmanager.execution.failover-strategy", str, "region",
-    "What restarts when a task fails: `region`, what exchanges records with it without storing them, or `full`, "
-    "everything.",
+    "Tasks that restart when one fails: `region`, those that exchange records with it without storing them, or "
+    "`full`, all of them.",
     choices=("region", "full"),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from headrace.graph.job_graph import JobGraph
 
 EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     "web.exception-history-size", int, 16,
-    "How many failures of a job are remembered, each with those that came with it.",
+    "How many failures of a job are remembered, each with the failures that it caused.",
     least=1,
 )  # fmt: skip
 SAME_ERROR_RESTARTS: Final = ConfigOption(
@@ -88,7 +88,7 @@ class Failure:
     def after_same_errors(self, count: int) -> "Failure":
         """The same, which has come so many times without progress: one more restart would not mend it."""
         first, newline, rest = self.error.text.partition("\n")
-        on_failure = "; on_failure() leaves out records on which a function fails"
+        on_failure = "; on_failure() skips records on which a function fails"
         text = (
             f"{first} (the same error {count} times without progress, so no restart follows: see "
             f"{SAME_ERROR_RESTARTS.key}{on_failure if self.error.domain == 'USER' else ''}){newline}{rest}"

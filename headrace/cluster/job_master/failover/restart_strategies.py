@@ -24,7 +24,10 @@ RESTART_STRATEGY: Final = ConfigOption(
     synonyms=("off", "disable", "fixeddelay", "failurerate", "exponentialdelay"),
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
-    "restart-strategy.fixed-delay.attempts", int, 1, "How many failures are followed by a restart."
+    "restart-strategy.fixed-delay.attempts",
+    int,
+    1,
+    "Number of failures that are followed by a restart.",
 )
 FIXED_DELAY_DELAY: Final = ConfigOption(
     "restart-strategy.fixed-delay.delay", timedelta, timedelta(seconds=1), "Pause before a restart."
@@ -64,14 +67,14 @@ EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
     "restart-strategy.exponential-delay.backoff-multiplier",
     float,
     1.5,
-    "By how much the pause grows with every restart.",
+    "Factor by which the pause grows with every restart.",
     least=1.0,
 )
 EXPONENTIAL_RESET: Final = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     timedelta,
     timedelta(hours=1),
-    "After so long without a failure the pause is the initial one again.",
+    "Time without a failure after which the pause is the initial one again.",
 )
 EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",

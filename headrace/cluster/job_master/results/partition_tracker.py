@@ -18,8 +18,8 @@ from headrace.gateways.messages import ClusterPartition
 
 RELEASE_DURING_JOB: Final = ConfigOption(
     "jobmanager.partition.release-during-job-execution", bool, True,
-    "Whether a stored result is deleted when nobody can need it any more, as its consumers, and all tasks that would "
-    "restart together with one of them, have finished; or only with the job.",
+    "Whether a stored result is deleted as soon as its consumers, and all tasks that would restart with them, have "
+    "finished; if not, it is deleted when the job ends.",
 )  # fmt: skip
 
 ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]

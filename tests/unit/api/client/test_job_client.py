@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
-from headrace.api.client import completable_future, job_client
+from headrace.api.client import job_client
 from headrace.api.client.collected_records import CloseableIterator
-from headrace.api.client.completable_future import ClusterClosedError, CompletableFuture
-from headrace.api.client.job_client import JobClient
+from headrace.api.client.job_client import ClusterClosedError, CompletableFuture, JobClient
 from headrace.core.errors import (
     HeadraceError,
     JobCancelledError,
@@ -229,7 +228,7 @@ def test_asks_that_keep_failing_are_given_up(
 
 
 def test_waiting_ends_when_the_cluster_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completable_future, "_SLICE_S", 0.001)
+    monkeypatch.setattr(job_client, "_SLICE_S", 0.001)
     nobody: concurrent.futures.Future[int] = concurrent.futures.Future()
     future: CompletableFuture[int] = CompletableFuture(nobody, is_alive=lambda: False)
     with pytest.raises(ClusterClosedError):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.api.client.committed_state import CommittedState
-from headrace.api.client.completable_future import CompletableFuture
+from headrace.api.client.job_client import CompletableFuture
 from headrace.api.client.job_state import JobState
 from headrace.checkpoint.errors import SnapshotSubsumedError, SubtaskNotReadableError
 from headrace.checkpoint.handles import StateTable

@@ -10,10 +10,9 @@ import pytest
 
 from headrace import StreamExecutionEnvironment
 from headrace.api import executors
-from headrace.api.client import left_behind
-from headrace.api.client.completable_future import ClusterClosedError
-from headrace.api.client.job_client import JobClient
-from headrace.api.client.left_behind import JobLeftBehindError, forget_jobs, left_jobs
+from headrace.api.client import program_end
+from headrace.api.client.job_client import ClusterClosedError, JobClient
+from headrace.api.client.program_end import JobLeftBehindError, forget_jobs, left_jobs
 from headrace.core.errors import JobExecutionError
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -140,13 +139,13 @@ def test_a_job_whose_end_was_told_is_not_kept_once_another_is_submitted(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     first = client(JobStatus.FINISHED, loop)
-    left_behind.remember_job(first, "first")
+    program_end.remember_job(first, "first")
     kept = weakref.ref(first)
     first.get_job_execution_result().result()
     del first
     gc.collect()
     assert kept() is not None
-    left_behind.remember_job(client(JobStatus.RUNNING, loop), "second")
+    program_end.remember_job(client(JobStatus.RUNNING, loop), "second")
     gc.collect()
     assert kept() is None
 
@@ -170,9 +169,9 @@ def test_a_plain_python_program_is_told_at_its_exit_before_the_session_goes(
     monkeypatch.setattr(atexit, "register", exits.append)
     monkeypatch.setattr(atexit, "unregister", lambda exit_: exits and exits.remove(exit_))
     assert executors.active_executor() is None
-    left_behind.remember_job(client(JobStatus.FINISHED, loop), "first")
+    program_end.remember_job(client(JobStatus.FINISHED, loop), "first")
     exits.append(lambda: None)  # a second session, made for the second job
-    left_behind.remember_job(client(JobStatus.RUNNING, loop), "second")
+    program_end.remember_job(client(JobStatus.RUNNING, loop), "second")
     assert len(exits) == 2
     exits[-1]()
     (line,) = caplog.messages
@@ -187,5 +186,5 @@ def test_a_job_of_a_cluster_that_is_closed_by_now_is_not_asked_for(
     gone = client(JobStatus.RUNNING, closed)
     with pytest.raises(ClusterClosedError):
         gone.get_job_status()
-    left_behind.remember_job(gone, "gone")
+    program_end.remember_job(gone, "gone")
     assert left_jobs() == []

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.api.client.left_behind import (
+from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
     end_in_order_when_terminated,
@@ -35,7 +35,7 @@ def test_the_first_is_raised_and_the_next_are_nothing_new(
         terminate()
     assert raised.value.code == EXIT_TERMINATED == 143
     terminate()
-    assert "terminated: jobs are given up" in caplog.text
+    assert "terminated: the jobs end" in caplog.text
     take_back()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

@@ -4,23 +4,23 @@ import logging
 
 import pytest
 
-from headrace.api.client import left_behind
+from headrace.api.client import program_end
 from headrace.api.environment import StreamExecutionEnvironment
 from tests.unit.api.recording import RecordingExecutor
 
 
 @pytest.fixture(autouse=True)
 def new_program() -> None:
-    left_behind.program_begins()
+    program_end.program_begins()
 
 
-def test_a_job_without_a_sink_is_told_that_its_results_go_nowhere(
+def test_a_job_without_a_sink_warns_that_its_results_are_discarded(
     env: StreamExecutionEnvironment, executor: RecordingExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     env.from_collection([1]).map(str).name("Texts")
     env.execute_async("idle")
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("job 'idle' has no sink: what 'Texts' (")
+    assert told.startswith("job 'idle' has no sink: the results of 'Texts' (")
     assert "test_unexecuted.py, line" in told
 
 
@@ -38,7 +38,7 @@ def test_a_plain_python_program_is_told_at_its_exit_of_the_sink_that_it_never_ra
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     at_exit: list[object] = []
-    monkeypatch.setattr(left_behind.atexit, "register", at_exit.append)
+    monkeypatch.setattr(program_end.atexit, "register", at_exit.append)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection([1]).print()
     (log_unexecuted,) = set(at_exit)

@@ -44,7 +44,7 @@ def test_execution_config_defaults_and_setters() -> None:
     assert config.get_task_cancellation_timeout() == 180000
     assert config.has_auto_generated_uids_enabled()
     assert not config.is_object_reuse_enabled()
-    assert not config.is_use_snapshot_compression()
+    assert config.is_use_snapshot_compression()
     assert config.enable_object_reuse().is_object_reuse_enabled()
     assert not config.disable_object_reuse().is_object_reuse_enabled()
     assert not config.disable_auto_generated_uids().has_auto_generated_uids_enabled()
@@ -97,7 +97,7 @@ def test_checkpoint_config_keeps_what_is_set() -> None:
         .set_externalized_checkpoint_retention(retain)
         .enable_unaligned_checkpoints()
         .set_alignment_timeout(Duration.of_minutes(1))
-        .set_force_unaligned_checkpoints()
+        .set_force_unaligned_checkpoints(False)
     )
     assert config.is_checkpointing_enabled()
     assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
@@ -108,7 +108,7 @@ def test_checkpoint_config_keeps_what_is_set() -> None:
     assert config.is_externalized_checkpoints_enabled()
     assert not config.is_unaligned_checkpoints_enabled(), "they are at least once"
     assert config.get_alignment_timeout() == Duration.of_minutes(1)
-    assert config.is_force_unaligned_checkpoints()
+    assert not config.is_force_unaligned_checkpoints()
 
 
 def test_checkpoint_config_refuses_what_cannot_be() -> None:
@@ -120,7 +120,7 @@ def test_checkpoint_config_refuses_what_cannot_be() -> None:
         CheckpointConfig().set_tolerable_checkpoint_failure_number(-1)
     from headrace.api.settings.program_settings import ProgramSettings
 
-    with pytest.raises(ConfigurationError, match="known are EXACTLY_ONCE, AT_LEAST_ONCE"):
+    with pytest.raises(ConfigurationError, match="it must be one of EXACTLY_ONCE, AT_LEAST_ONCE"):
         ProgramSettings({"execution.checkpointing.mode": "sometimes"})
 
 

@@ -1,4 +1,4 @@
-"""What is a plain declaration: kept, given back, obeyed where there is something to obey."""
+"""Settings that a program declares: which are kept, which take effect, and which are refused."""
 
 import logging
 from typing import Any
@@ -8,14 +8,15 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.connectors.datagen.source import NumberSequenceSource
-from headrace.core.config import unobeyed_settings
-from headrace.core.errors import ProgramError
+from headrace.core.config import declared_options, unobeyed_settings
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.datastream import CheckpointingMode, MemorySize
 from headrace.datastream.formats.json import JsonRowSerializationSchema
 from headrace.functions.serialization import RowFieldExtractorSchema
 from headrace.table import DataTypes
+from tools.pages.configuration import import_declarations
 
 
 def group_of(name: str) -> SlotSharingGroup:
@@ -48,18 +49,58 @@ def test_groups_put_their_operators_into_slots_of_their_own_and_say_what_is_not_
     assert groups == {"default", group.get_name()}
     told = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert [one.getMessage().split(":")[0] for one in told] == [
-        "the resources of the slot sharing group 'models of this test' are not obeyed"
+        "the resources of the slot sharing group 'models of this test' have no effect"
     ]
 
 
-def test_the_changelog_switch_is_kept_and_a_job_is_told_that_nothing_obeys_it(
+def test_setters_of_features_that_are_not_there_accept_only_the_default(
     env: StreamExecutionEnvironment,
 ) -> None:
+    config, checkpoints = env.get_config(), env.get_checkpoint_config()
     assert env.is_changelog_state_backend_enabled() is None
-    assert env.enable_changelog_state_backend(True) is env
-    assert env.is_changelog_state_backend_enabled() is True
-    settings = {"state.changelog.enabled": "true"}
-    assert "state.changelog.enabled" in "".join(unobeyed_settings(settings))
+    assert env.enable_changelog_state_backend(False) is env
+    assert env.is_changelog_state_backend_enabled() is False
+    with pytest.raises(ConfigurationError, match=r"use state\.backend\.type rocksdb with"):
+        env.enable_changelog_state_backend(True)
+    assert env.is_changelog_state_backend_enabled() is False
+    with pytest.raises(ConfigurationError, match=r"use task\.cancellation\.timeout"):
+        config.set_task_cancellation_interval(5)
+    with pytest.raises(
+        ConfigurationError, match=r"use execution\.checkpointing\.unaligned\.enabled"
+    ):
+        checkpoints.set_force_unaligned_checkpoints()
+    assert not checkpoints.set_force_unaligned_checkpoints(False).is_force_unaligned_checkpoints()
+    assert config.set_use_snapshot_compression(True).is_use_snapshot_compression()
+    with pytest.raises(ProgramError, match="state is always written compressed"):
+        config.set_use_snapshot_compression(False)
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("execution.checkpointing.file-merging.enabled", "data-inline-threshold"),
+        ("execution.checkpointing.region.enabled", "tolerable-failed-checkpoints"),
+        ("execution.checkpointing.unaligned.during-recovery.enabled", "leave the option out"),
+        ("state.backend.changelog.enabled", "execution.checkpointing.incremental"),
+    ],
+)
+def test_settings_that_ask_for_a_feature_that_is_not_there_say_what_to_use(
+    env: StreamExecutionEnvironment, key: str, instead: str
+) -> None:
+    env.configure({key: "false"})
+    with pytest.raises(ConfigurationError, match=instead):
+        env.configure({key: "true"})
+
+
+def test_each_option_without_effect_belongs_to_a_feature_that_is_planned() -> None:
+    import_declarations()
+    planned = {
+        "Python artefacts and worker processes": "python.",
+        "files that are shipped with a job": "pipeline.cached-files",
+    }
+    unobeyed = [option.key for option in declared_options() if option.unobeyed]
+    own = [key for key in unobeyed if not key.startswith("test.")]
+    assert [key for key in own if not key.startswith(tuple(planned.values()))] == []
 
 
 def test_getters_give_back_what_flinks_do(env: StreamExecutionEnvironment) -> None:
@@ -67,9 +108,9 @@ def test_getters_give_back_what_flinks_do(env: StreamExecutionEnvironment) -> No
     assert checkpoints.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
     env.enable_checkpointing(1000)
     assert checkpoints.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
-    assert config.is_closure_cleaner_enabled()
-    assert not config.disable_closure_cleaner().is_closure_cleaner_enabled()
-    assert config.enable_closure_cleaner().is_closure_cleaner_enabled()
+    assert config.get_task_cancellation_interval() == 30_000
+    with pytest.raises(ProgramError, match="pickled with what they refer to"):
+        config.disable_closure_cleaner()
 
 
 def test_cached_files_are_kept_by_name(env: StreamExecutionEnvironment) -> None:
@@ -114,7 +155,7 @@ def test_data_types_are_the_types_of_streams() -> None:
     assert row == Types.ROW_NAMED(["id", "tags"], [Types.INT(), Types.LIST(Types.STRING())])
     assert DataTypes.ROW([DataTypes.BIGINT()]) == Types.ROW([Types.LONG()])
     other: Any = DataTypes
-    with pytest.raises(ProgramError, match=r"DataTypes\.MULTISET stands for nothing here: .*ARRAY"):
+    with pytest.raises(ProgramError, match=r"DataTypes\.MULTISET is not supported: .*ARRAY"):
         other.MULTISET()
 
 

@@ -74,8 +74,8 @@ class Undecided(NoRetryStrategy[Any]):
         (
             {"timeout": Types.INT()},
             TypeError,
-            r"ordered_wait\(\) with 'Ask': its timeout is an amount of time such as .*, not Integer; a type of "
-            r"results goes behind timeout and capacity, or by its name: output_type=",
+            r"ordered_wait\(\) with 'Ask': its timeout is an amount of time such as .*, not Integer; pass the "
+            r"result type after timeout and capacity, or by name as output_type=",
         ),
         ({"timeout": None}, TypeError, r"its timeout is an amount of time .*, not None$"),
         ({"timeout": 2.5}, TypeError, r"its timeout is an amount of time .*, not 2.5$"),

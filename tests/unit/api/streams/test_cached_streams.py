@@ -212,7 +212,7 @@ def test_a_data_set_is_invalidated_by_its_id_but_not_one_of_somebody_else(
 ) -> None:
     _, data_set = make(env, executor)
     other = StreamExecutionEnvironment.get_execution_environment()
-    with pytest.raises(ValueError, match="no data set of a cached stream of this environment"):
+    with pytest.raises(ValueError, match="is not a cached stream of this environment"):
         other.invalidate_cluster_dataset(data_set)
     assert executor.released == []
     env.invalidate_cluster_dataset(data_set)
@@ -276,7 +276,7 @@ def test_a_job_that_cannot_read_a_cached_stream_runs_again_with_what_makes_it(
     assert reading.vertices[0].cached_input == data_set
     assert names(making)[0] == ["Source: numbers", "doubled"] and kept_by(making) != data_set
     assert executor.released == [data_set]
-    assert len(env.get_stream_graph().nodes) == 0, "it has forgotten the sinks"
+    assert len(env.get_stream_graph().nodes) == 0, "it removed the sinks"
 
 
 def test_only_the_stream_that_was_lost_is_made_anew(
@@ -361,7 +361,10 @@ def test_closing_goes_on_behind_what_the_cluster_does_not_drop(
     kept = [kept_by(graph) for graph in executor.submitted]
     env.close()
     assert [*dict.fromkeys(refusing.told)] == kept
-    assert all(f"not told to drop the cached data set {each}" in caplog.text for each in kept)
+    assert all(
+        f"could not tell the cluster to delete the cached stream {each}" in caplog.text
+        for each in kept
+    )
     monkeypatch.undo()
     env.close()
     assert executor.released == kept
@@ -394,14 +397,14 @@ def test_side_outputs_and_the_values_of_keyed_streams_are_cached_too(
 
 def test_what_no_single_operator_gives_is_refused(env: StreamExecutionEnvironment) -> None:
     for stream in (numbers(env).rebalance(), numbers(env).union(numbers(env))):
-        with pytest.raises(ProgramError, match="keeps what one operator gives: call it before"):
+        with pytest.raises(ProgramError, match="stores the output of one operator: call it before"):
             stream.cache()
 
 
 def test_a_stream_without_end_is_refused_and_so_is_one_beside_it(
     env: StreamExecutionEnvironment,
 ) -> None:
-    with pytest.raises(ProgramError, match="'Map' has no end: bound that source, or write"):
+    with pytest.raises(ProgramError, match="'Map' has no end: use a bounded source, or write"):
         endless(env).map(str).cache()
     doubled(env).cache()
     endless(env).print()
@@ -430,5 +433,5 @@ def test_nothing_of_a_cached_stream_can_be_set(env: StreamExecutionEnvironment) 
         lambda: cached.disable_chaining(),
         lambda: cached.get_side_output(OutputTag("x", Types.LONG())),
     ):
-        with pytest.raises(ProgramError, match=r"stored as it is.*call this on the stream before"):
+        with pytest.raises(ProgramError, match=r"stored unchanged.*call this on the stream before"):
             change()

@@ -87,7 +87,7 @@ def test_after_an_unexpected_error_the_count_goes_down_and_deleting_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr("headrace.checkpoint.retention.cleaner.remove_folder", fail)
         cleaner.delete(Deletion(1, child_uri(folder, "chk-1")))
-    assert "left lying: a bug of a file system" in caplog.text
+    assert "a file was not deleted: a bug of a file system" in caplog.text
     cleaner.delete(Deletion(2, child_uri(folder, "chk-2")))
     assert cleaner.waiting_count == 0
     assert [one.relative_path for one in files_below(folder)] == ["chk-1/a"]
@@ -128,7 +128,9 @@ def test_what_cannot_be_deleted_is_told_and_left(
     monkeypatch.setattr("headrace.checkpoint.retention.cleaner.remove_file", remove)
     perform_deletion(Deletion(1, "", ("stuck", "next")))
     assert removed == ["next"]
-    assert "left lying: checkpoint storage: cannot delete stuck: it is busy" in caplog.text
+    assert (
+        "a file was not deleted: checkpoint storage: cannot delete stuck: it is busy" in caplog.text
+    )
 
 
 def test_orphans_are_what_no_complete_checkpoint_refers_to(folder: str) -> None:

@@ -147,7 +147,7 @@ def test_of_very_many_that_are_read_the_oldest_goes(
     assert not is_there(job.uri(1))
     assert not is_there(job.uri(2))
     assert is_there(job.uri(3))
-    assert f"{job.uri(2)} goes under its reader" in caplog.text
+    assert f"{job.uri(2)} is deleted although somebody reads it" in caplog.text
 
 
 def test_what_waits_for_shared_files_alone_is_no_reader_too_many(
@@ -171,7 +171,7 @@ def test_a_lease_that_cannot_be_read_holds_its_checkpoint_and_no_other(job: Job)
         replace_file(file, content, "damaged")
         job.complete(number)
         assert job.files() == files_of(1) + files_of(number)
-        assert "not readable" in live_leases(uri, job.clock.now_ms())[0].holder
+        assert "damaged" in live_leases(uri, job.clock.now_ms())[0].holder
     job.lease(1).give_back()
     assert is_there(file)
     lease.give_back()
@@ -201,7 +201,7 @@ def test_whatever_goes_wrong_with_one_deletion_the_others_go_on(
 def test_nobody_begins_to_read_what_is_gone(job: Job) -> None:
     for number in (1, 2, 3):
         job.complete(number)
-    with pytest.raises(SnapshotSubsumedError, match="the oldest that is still there is 3") as told:
+    with pytest.raises(SnapshotSubsumedError, match="the oldest one left is 3") as told:
         take_lease(job.uri(1), "a test", clock=job.clock)
     assert told.value.oldest_id == 3
     assert not is_there(job.uri(1))
@@ -246,7 +246,7 @@ def test_a_reader_that_slept_too_long_is_told_so(job: Job) -> None:
     assert lease.renewed() != lease
     job.clock.advance_ms(LEASE_DURATION_MS)
     job.complete(2)
-    with pytest.raises(SnapshotSubsumedError, match="was subsumed since"):
+    with pytest.raises(SnapshotSubsumedError, match="newer checkpoints have replaced it"):
         lease.renewed(is_certain=False)
     assert live_leases(job.uri(1), job.clock.now_ms()) == []
 
@@ -317,7 +317,7 @@ def test_without_the_right_to_write_there_is_no_lease(
     assert "is read without a lease" in caplog.text
     job.complete(2)
     missing = CheckpointStorageError("read", child_uri(uri, "state"), "no such file")
-    assert "was subsumed since" in str(explained(missing, uri))
+    assert "newer checkpoints have replaced it" in str(explained(missing, uri))
 
 
 def test_a_file_that_is_missing_from_a_snapshot_that_is_there_was_not_subsumed(job: Job) -> None:
@@ -407,5 +407,5 @@ def test_who_begins_to_read_a_savepoint_while_it_is_disposed_of_is_told_so(
     monkeypatch.setattr(cleaner, "remove_file", remove_with_a_reader_before)
     dispose_savepoint(uri, settings, clock)
     missing = CheckpointStorageError("read", child_uri(uri, "state"), "no such file")
-    assert "or disposed of" in str(explained(missing, uri))
+    assert "or it was deleted" in str(explained(missing, uri))
     assert not is_there(uri)

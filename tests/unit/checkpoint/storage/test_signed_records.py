@@ -29,7 +29,7 @@ def test_no_end_of_a_record_can_be_missing(length: int) -> None:
 
 
 def test_a_record_about_something_else_is_refused() -> None:
-    with pytest.raises(RecordNotTrustedError, match="not what was written about another"):
+    with pytest.raises(RecordNotTrustedError, match="not written for another"):
         unseal(RECORD, "another", KEY, "place")
 
 

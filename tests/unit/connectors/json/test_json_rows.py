@@ -260,7 +260,7 @@ def test_a_type_is_taken_from_a_json_schema() -> None:
         ('{"type": "object", "properties": {"a": {"anyOf": []}}}', "says 'anyOf'"),
         (
             '{"type": "object", "properties": {"a": {"type": ["string", "number"]}}}',
-            "several kinds",
+            "several types",
         ),
         ('{"type": "object", "properties": {"a": {"type": "array"}}}', "needs 'items'"),
         ('{"type": "object", "properties": {"a": {"$ref": "#"}}}', "refers to itself"),

@@ -392,7 +392,7 @@ def test_a_sink_says_what_it_still_needs() -> None:
     assert builder.build().committer() is None
     with pytest.raises(ProgramError, match="set_transactional_id_prefix"):
         builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build()
-    with pytest.raises(ProgramError, match="an id of its own"):
+    with pytest.raises(ProgramError, match="makes its own id from the prefix"):
         builder.set_property("transactional.id", "mine")
 
 

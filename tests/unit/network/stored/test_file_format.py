@@ -117,7 +117,7 @@ def test_only_what_became_smaller_stays_compressed() -> None:
 def test_an_unknown_codec_is_refused_by_name() -> None:
     key = "taskmanager.network.compression.codec"
     assert BatchCompressor.from_settings(Settings({key: "zstd"})).compress(b"a" * 1000)[0] == 2
-    with pytest.raises(ConfigurationError, match="known are NONE, LZ4, ZSTD"):
+    with pytest.raises(ConfigurationError, match="it must be one of NONE, LZ4, ZSTD"):
         BatchCompressor.from_settings(Settings({key: "SNAPPY"}))
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from headrace.core.coordinator_events import END, PIECE_SIZE_MAX, is_last_piece, piece_of
+from headrace.core.operator_events import END, PIECE_SIZE_MAX, is_last_piece, piece_of
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import columns_to_rows
 from headrace.core.types.rows import Row

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.coordinator_events import (
+from headrace.core.errors import HeadraceError
+from headrace.core.operator_events import (
     ALIGNED_COORDINATOR,
     AlignedSource,
     ReaderProgress,
@@ -19,7 +20,6 @@ from headrace.core.coordinator_events import (
     encode_alignment_event,
     wrap_own_event,
 )
-from headrace.core.errors import HeadraceError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.functions.runtime_context import SubtaskContext

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.core.private_values import without_private_values
+from headrace.core.redaction import without_private_values
 from headrace.spark.session.authentication import (
     AUTHENTICATION,
     UnknownSparkSecretError,

@@ -118,7 +118,9 @@ def test_a_word_of_the_program_that_no_option_knows_is_refused_before_spark_star
 ) -> None:
     monkeypatch.setattr(SparkExecutor, "_started_host", lambda _: pytest.fail("Spark would start"))
     graph = JobGraph(JobId(b"j" * 16), "job", (), (), {key: "nonsense"}, "{}")
-    with pytest.raises(ConfigurationError, match=f"'{key}' has the value 'nonsense': known are"):
+    with pytest.raises(
+        ConfigurationError, match=f"'{key}' has the value 'nonsense': it must be one of"
+    ):
         SparkExecutor(Settings()).submit(graph)
 
 

@@ -84,10 +84,10 @@ def test_a_query_that_runs_again_takes_its_lease_again(job: Job) -> None:
     assert job.lease_count() == 1
     job.end_leases()
     job.give_up()
-    with pytest.raises(SnapshotSubsumedError, match="the oldest that is still there is 8"):
+    with pytest.raises(SnapshotSubsumedError, match="the oldest one left is 8"):
         row_count(reader, parts)
     assert not is_there(job.old)
-    with pytest.raises(SnapshotSubsumedError, match="the oldest that is still there is 8"):
+    with pytest.raises(SnapshotSubsumedError, match="the oldest one left is 8"):
         reader.partitions()
     with pytest.raises(UnknownStateError, match="was subsumed: there are 8"):
         job.source()
@@ -116,7 +116,9 @@ def test_without_a_lease_a_missing_file_is_told_as_what_it_is(
     parts = reader.partitions()
     assert row_count(reader, parts) == 6
     job.give_up()
-    with pytest.raises(SnapshotSubsumedError, match=r"was subsumed since.* still there is 8"):
+    with pytest.raises(
+        SnapshotSubsumedError, match=r"newer checkpoints have replaced it.* one left is 8"
+    ):
         row_count(reader, parts)
 
 

@@ -154,7 +154,7 @@ def test_who_prints_to_nobody_is_interrupted_and_keeps_no_worker_waiting(tmp_pat
     program.stdout.close()
     assert program.wait(60) == 7
     errors = program.stderr.read().decode()
-    assert "standard output takes nothing any more" in errors
+    assert "standard output is broken" in errors
     assert "Traceback" not in errors
     program.stderr.close()
 

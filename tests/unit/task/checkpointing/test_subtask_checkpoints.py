@@ -370,7 +370,7 @@ def test_files_that_cannot_be_deleted_are_told_and_end_nothing(
     world.on_write = lambda: world.checkpoints.close()
     world.take(1, placed(tmp_path))
     world.work_beside()
-    assert "3 files of a checkpoint that came to nothing are left lying" in caplog.text
+    assert "3 files of a failed checkpoint were not deleted" in caplog.text
     assert world.log[-1] == "discard"
 
 

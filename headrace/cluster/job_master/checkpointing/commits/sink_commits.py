@@ -204,7 +204,7 @@ class SinkCommits:
             raise ahead
         self._tell(
             f"sink '{sink.name}' has committed the output of checkpoint {last_id}, and the job starts from checkpoint "
-            f"{checkpoint_id}: what came in between is written a second time, as {REPEAT_OUTPUT.key} allows"
+            f"{checkpoint_id}: the output in between is written a second time, as {REPEAT_OUTPUT.key} allows"
         )
 
     async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
@@ -220,7 +220,7 @@ class SinkCommits:
                 pause_ms = _pause_ms(failed_count)
                 failed_count += 1
                 self._tell(
-                    f"sink '{sink.name}' does not say what it has committed (try {failed_count} of "
+                    f"sink '{sink.name}' did not report its last commit (try {failed_count} of "
                     f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
                 )
             waited = asyncio.Event()
@@ -338,8 +338,8 @@ def _committer(
             raise ConfigurationError(
                 "execution.target",
                 name,
-                f"sink '{operator.name}' needs the committer of this name, which is not among those that are "
-                f"installed beside the JobManager: {known}",
+                f"sink '{operator.name}' needs this committer, which is not installed on the driver; installed are: "
+                f"{known}",
             )
         factory = load_entry_point(COMMITTER_ENTRY_POINTS, name)
     return factory(CommitterContext(operator.name, settings), operator.committer_payload)

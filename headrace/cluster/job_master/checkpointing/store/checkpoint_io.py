@@ -80,7 +80,7 @@ class CheckpointIo:
                 "checkpoint-cleaner", lambda: self.store.discard(checkpoint_id, options, files)
             )
         except HeadraceError as error:
-            _LOG.warning("files of checkpoint %d stay behind: %s", checkpoint_id, error)
+            _LOG.warning("files of checkpoint %d were not deleted: %s", checkpoint_id, error)
         finally:
             self._cleaning_count -= 1
         self._on_cleaned()

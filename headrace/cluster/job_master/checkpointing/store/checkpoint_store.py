@@ -253,7 +253,7 @@ class CheckpointStore:
         self._delete(deletions)
         is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
         if not is_done:
-            _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+            _LOG.warning("%d checkpoints are still being deleted", self._cleaner.waiting_count)
         # Where a publication was begun, one may be complete that is not known here.
         has_none = status is JobStatus.FAILED and not self._has_published
         is_over = is_empty and (has_none or not is_kept(status, self._retention))
@@ -273,7 +273,7 @@ class CheckpointStore:
             if is_over:
                 # No job starts from a checkpoint of a job that is over.
                 perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
-            _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
+            _LOG.warning("not deleted, because somebody reads it: %s; delete it later", folder)
 
     def _leave_lineage(self, *, ends: bool) -> None:
         try:
@@ -282,13 +282,13 @@ class CheckpointStore:
             else:
                 self._taken_over().leave()
         except CheckpointError as error:
-            _LOG.warning("the record of a job that has ended is as it was: %s", error)
+            _LOG.warning("the record of the job's lineage was not updated at its end: %s", error)
 
     def _is_leader(self) -> bool:
         try:
             self._taken_over().validate_epoch()
         except CheckpointError as error:
-            _LOG.warning("checkpoints of job %s are left as they are: %s", self._job_id, error)
+            _LOG.warning("checkpoints of job %s were not deleted: %s", self._job_id, error)
             return False
         return True
 
@@ -372,7 +372,7 @@ class CheckpointStore:
             for entry in orphans_in(files_below(folder), complete):
                 remove_file(entry.uri)
         except CheckpointStorageError as error:
-            _LOG.warning("what earlier attempts left behind is still there: %s", error)
+            _LOG.warning("files of earlier attempts were not deleted: %s", error)
 
     def _delete(self, deletions: Iterable[Deletion]) -> None:
         for deletion in deletions:

@@ -88,7 +88,7 @@ def test_a_full_disk_would_repeat_after_a_restart_and_a_silent_subtask_might_not
     world.store.errors["take_id"] = CheckpointStorageError("write", "s3:/x", "full")
     world.begin()
     expired, refused = world.failures
-    assert "it was not complete in time" in str(expired) and not expired.repeats
+    assert "it was not completed in time" in str(expired) and not expired.repeats
     assert "cannot write s3:/x" in str(refused) and refused.repeats
 
 

@@ -14,9 +14,9 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
     OperatorCoordinators,
 )
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import cut, mark_of
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
+from headrace.core.operator_events import cut, mark_of
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults

@@ -14,7 +14,10 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 )
 from headrace.cluster.job_master.coordinators.watermark_alignment import WatermarkAlignment
 from headrace.core.config import Settings
-from headrace.core.coordinator_events import (
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
+from headrace.core.operator_events import (
     ALIGNED_COORDINATOR,
     AlignedSource,
     ReaderProgress,
@@ -25,9 +28,6 @@ from headrace.core.coordinator_events import (
     encode_alignment_event,
     wrap_own_event,
 )
-from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.graph.job_graph import JobVertex
 from tests.unit.cluster.cluster_samples import attempt, job_graph, vertex, vertex_id
@@ -250,7 +250,7 @@ def test_checkpoints_are_those_of_the_sources_own_coordinator() -> None:
 
 
 def test_an_unknown_own_coordinator_is_an_error_that_names_the_operator() -> None:
-    with pytest.raises(ConfigurationError, match="'operator 1' needs a coordinator of this name"):
+    with pytest.raises(ConfigurationError, match="'operator 1' needs this coordinator"):
         OperatorCoordinators(
             job_graph((_vertex(1, "g", ("nobody's", b"")), vertex(2, 2))),
             {},

@@ -118,5 +118,5 @@ def test_the_strategy_is_chosen_by_its_name() -> None:
     full = create_failover_strategy(Settings({FAILOVER_STRATEGY.key: "full"}), graph)
     assert isinstance(full, RestartAll)
     assert len(full.subtasks_to_restart([subtask(1, 0)], lambda *_: True)) == 2
-    with pytest.raises(ConfigurationError, match="known are region, full"):
+    with pytest.raises(ConfigurationError, match="it must be one of region, full"):
         create_failover_strategy(Settings({FAILOVER_STRATEGY.key: "some"}), graph)

@@ -109,7 +109,8 @@ def test_settings_choose_the_strategy() -> None:
 
 def test_an_unknown_strategy_is_an_error_that_names_the_option() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"restart-strategy\.type' has the value 'maybe': known are none"
+        ConfigurationError,
+        match=r"restart-strategy\.type' has the value 'maybe': it must be one of none",
     ):
         create_restart_strategy(Settings({"restart-strategy.type": "maybe"}), random.Random(1))
 

@@ -231,7 +231,9 @@ def test_a_sink_that_does_not_say_what_it_was_given_is_asked_again_and_then_fail
         world.loop.run_until(world.commits.restore(metadata(7, [1])))
     assert len(committer.scopes) == 2
     (told,) = world.told
-    assert "does not say" in told and "OSError: down" in told and "again in" in told
+    assert (
+        "did not report its last commit" in told and "OSError: down" in told and "again in" in told
+    )
     committer.silences = [OSError("down")] * 3
     with pytest.raises(CommitFailedError, match="down"):
         world = World(committer=committer)
@@ -272,5 +274,5 @@ def test_closing_waits_for_the_commit_that_runs_and_begins_no_other() -> None:
 
 
 def test_a_sink_whose_committer_is_not_installed_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match="'operator 1' needs the committer"):
+    with pytest.raises(ConfigurationError, match="'operator 1' needs this committer"):
         World(names=())

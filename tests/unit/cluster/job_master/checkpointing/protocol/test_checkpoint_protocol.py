@@ -144,7 +144,7 @@ def test_a_checkpoint_that_is_not_complete_in_time_is_given_up() -> None:
     (aborted,) = only(world.pass_time(100), NotifyAborted)
     assert (aborted.reason, aborted.checkpoint.waiting) == (R.CHECKPOINT_EXPIRED, (SINK,))
     assert aborted.text == (
-        "it was not complete in time: 1 subtask(s) had not answered; raise execution.checkpointing.timeout, or set "
+        "it was not completed in time: 1 subtask(s) had not answered; raise execution.checkpointing.timeout, or set "
         "execution.checkpointing.unaligned.enabled so that barriers overtake records"
     )
 

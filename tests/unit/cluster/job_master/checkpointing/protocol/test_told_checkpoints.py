@@ -73,7 +73,7 @@ def test_that_no_checkpoint_can_be_taken_any_more_is_told_once(
     )
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.loop.run_for(1_000)
-    assert told(world) == [f"job 'a job' takes no checkpoint any more: {why}"]
+    assert told(world) == [f"job 'a job' takes no more checkpoints: {why}"]
 
 
 def test_only_checkpoints_that_the_job_restarts_from_say_how_far_it_is(world: World) -> None:

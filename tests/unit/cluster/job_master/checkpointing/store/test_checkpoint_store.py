@@ -401,7 +401,7 @@ def test_of_a_job_that_has_ended_nothing_is_left_to_go_on_from_though_somebody_r
     leased(jobs, checkpoint)
     store.close(JobStatus.FINISHED)
     assert jobs.files() == ["chk-1/state-x"]
-    assert f"left lying, as somebody reads it: {checkpoint.uri}" in caplog.text
+    assert f"not deleted, because somebody reads it: {checkpoint.uri}" in caplog.text
     jobs.start()
     assert jobs.restored is None
 
@@ -414,7 +414,7 @@ def test_what_is_read_when_a_job_ends_that_keeps_its_checkpoints_is_told(
     leased(jobs, old)
     take(store)
     store.close(JobStatus.SUSPENDED)
-    assert "left lying" not in caplog.text  # the next driver sees to it
+    assert "not deleted" not in caplog.text  # the next driver sees to it
     jobs.start(**{RETENTION.key: "RETAIN_ON_CANCELLATION"}).close(JobStatus.CANCELED)
     assert len(jobs.files()) == 4
-    assert f"left lying, as somebody reads it: {old.uri}" in caplog.text
+    assert f"not deleted, because somebody reads it: {old.uri}" in caplog.text

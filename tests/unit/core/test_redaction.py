@@ -9,7 +9,7 @@ from headrace.connectors.postgres.options import JdbcConnectionOptions
 from headrace.core.config import Settings
 from headrace.core.configuration import Configuration
 from headrace.core.errors import ConfigurationError
-from headrace.core.private_values import (
+from headrace.core.redaction import (
     HIDDEN,
     DiscreetFormatter,
     is_private,

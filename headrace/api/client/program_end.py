@@ -1,17 +1,14 @@
-"""Jobs of `execute_async` whose end a program never asked for: they end with it, which must not be silent.
+"""Handles the end of a program that has jobs: Ctrl-C, SIGTERM, jobs that nobody awaited, sinks that no job has.
 
-`headrace run` exits with 1 then. In a plain Python process it is logged, and the exit code stays the program's own: a
-library has no say in it but by `os._exit`, which would pass over the exit handlers of everybody else, and fail a test
-run whose tests all passed. One list per process, as executors outlive environments. Source: PyFlink's FAQ, "Wait for
-jobs to finish when executing jobs in mini cluster"; PyFlink cancels them without a word.
+Ctrl-C while a program waits for a job cancels the job; tasks that do not return soon are ended with their processes.
+SIGTERM ends the program in order, with its jobs, workers and Spark. By default Python would end at once, and nobody
+would be told the checkpoint to continue from.
 
-Also remembers sinks and operators that are in no plan yet: a program that ends with a sink left over has forgotten
-`execute()`, as has one that adds operators and never makes a plan at all. One record per process, because
-`headrace run` looks when the program's environments may be gone already; in a plain Python process it is logged at its
-exit.
-
-Also handles SIGTERM: the program ends in order, with its jobs, workers and Spark. By default Python would end at once,
-and nobody would be told the checkpoint to continue from.
+A job of `execute_async` ends with its program. If the program never asked for the job's end, that is an error: so is a
+sink, or a whole program, that was never executed. `headrace run` then exits with 1. A plain Python process logs it at
+its exit and keeps its own exit code: a library could change that only by `os._exit`, which skips the exit handlers of
+others. There is one record per process, because the environments of a program may be gone when it ends.
+Source: PyFlink's FAQ, "Wait for jobs to finish when executing jobs in mini cluster"; PyFlink cancels them silently.
 """
 
 import atexit
@@ -28,11 +25,80 @@ from headrace.api.executors import active_executor
 from headrace.api.transformations import OperatorTransformation
 from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError
 from headrace.core.lifecycle import JobStatus
+from headrace.gateways.job_master import JobDetails
 from headrace.graph.stream_graph import NodeRole
 
 _LOG: Final = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 2.0
+"""Time in which cancelled tasks must return before their processes are ended."""
+_SILENT_S: Final = 0.5
+_COMMIT_S: Final = 10.0
 _ANSWER_S: Final = 2.0
 _NOT_WORTH_TELLING: Final = (JobStatus.FINISHED, JobStatus.CANCELLING, JobStatus.CANCELED)
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+def end_interrupted_job(client: JobClient, patience_s: float = PATIENCE_S) -> None:
+    """Cancel the job and wait a bounded time, so that nothing is left running; a second Ctrl-C cuts the wait short.
+
+    A task whose function does not return after `patience_s` is ended with its process. Output that is being
+    committed has no task left to end, and longer to finish.
+    """
+    try:
+        client.cancel().result(_ANSWER_S)
+        if _ends_within(client, min(_SILENT_S, patience_s)):
+            return
+        waited_for = unfinished_tasks(client.get_job_details().result(_ANSWER_S))
+        if not waited_for:
+            _LOG.warning("the job is cancelled; it ends once its output is committed")
+            _ends_within(client, _COMMIT_S)
+            return
+        _LOG.warning(
+            "waiting %g s for functions to return: %s; Ctrl-C again ends their processes at once",
+            patience_s,
+            waited_for,
+        )
+        if _ends_within(client, patience_s - min(_SILENT_S, patience_s)):
+            return
+    except KeyboardInterrupt:
+        _LOG.warning("interrupted again: processes of the job are ended at once")
+    except (HeadraceError, TimeoutError) as error:
+        _LOG.debug("cancelling: %s", error)
+        return
+    _end_by_force(client)
+
+
+def unfinished_tasks(details: JobDetails) -> str:
+    """Name the vertices whose subtasks have not ended: `Map (2 of 3)`; empty where all have."""
+    counts = [
+        (vertex, sum(not subtask.state.is_terminal for subtask in vertex.subtasks))
+        for vertex in details.vertices
+    ]
+    return ", ".join(
+        f"'{vertex.name}' ({count} of {vertex.parallelism})" for vertex, count in counts if count
+    )
+
+
+def _end_by_force(client: JobClient) -> None:
+    try:
+        client.cancel_at_once().result(_ANSWER_S)
+    except (HeadraceError, TimeoutError) as error:
+        _LOG.debug("ending by force: %s", error)
+        return
+    _ends_within(client, PATIENCE_S)
+
+
+def _ends_within(client: JobClient, timeout_s: float) -> bool:
+    result = client.get_job_execution_result()
+    try:
+        result.result(timeout_s)
+    except TimeoutError:
+        result.cancel()
+        return False
+    except Exception:  # whichever way it ended, it has ended
+        return True
+    return True
 
 
 class JobLeftBehindError(JobCancelledError):
@@ -64,7 +130,7 @@ def remember_job(client: JobClient, job_name: str) -> None:
 
 
 def forget_jobs() -> None:
-    """Begin anew: what was submitted so far belongs to another program."""
+    """Forget all jobs: those submitted so far belong to another program."""
     _Submitted.jobs = []
 
 
@@ -104,13 +170,13 @@ class _LeftOver:
 
 
 def program_begins() -> None:
-    """Begin anew: what was said so far belongs to another program."""
+    """Forget all operators: those made so far belong to another program."""
     _LeftOver.sink = _LeftOver.operator = None
     _LeftOver.has_plan = False
 
 
 def operator_added(operator: OperatorTransformation) -> None:
-    """An operator waits for its job."""
+    """Record an operator that no job has yet."""
     if operator.role is NodeRole.SINK:
         _LeftOver.sink = operator
     else:
@@ -135,7 +201,7 @@ def unexecuted_operator() -> OperatorTransformation | None:
 
 
 def unexecuted_text(operator: OperatorTransformation) -> str:
-    """Say what was forgotten, and where."""
+    """Return the text that names the operator and its place in the program."""
     return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
 
 
@@ -146,18 +212,15 @@ def _log_unexecuted() -> None:
         _LOG.warning("%s", unexecuted_text(operator))
 
 
-EXIT_TERMINATED: Final = 128 + signal.SIGTERM
-
-
 class Terminated(SystemExit):
-    """SIGTERM has come: raised in the main thread, once."""
+    """Raised once in the main thread when SIGTERM has come."""
 
     def __init__(self) -> None:
         super().__init__(EXIT_TERMINATED)
 
 
 def end_in_order_when_terminated() -> Callable[[], None]:
-    """Raise Terminated at the first SIGTERM from now on, unless somebody else handles it; return what takes that back.
+    """Raise Terminated at the first SIGTERM, unless the program handles it; return a function that undoes this.
 
     Later ones change nothing: the program ends already. Without effect outside of the main thread.
     """
@@ -168,7 +231,7 @@ def end_in_order_when_terminated() -> Callable[[], None]:
 
 
 def ignore_termination() -> Callable[[], None]:
-    """Let SIGTERM change nothing from now on, where it would end the program in order; return what takes that back.
+    """Ignore SIGTERM, if it would end the program in order; return a function that undoes this.
 
     For whoever ends jobs, workers or Spark already, and must not be left half-way. Without effect outside of the main
     thread: no signal leaves another one half-way.
@@ -181,7 +244,7 @@ def ignore_termination() -> Callable[[], None]:
 
 def _raise_once(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, _ends_already)
-    _LOG.warning("terminated: jobs are given up, and what they can go on from is kept")
+    _LOG.warning("terminated: the jobs end, and their last checkpoints are kept")
     raise Terminated
 
 
@@ -200,7 +263,7 @@ def _take_back() -> None:
 
 
 def _is_main_thread() -> bool:
-    """Whether handlers of signals can be set here: Python allows it in no other thread."""
+    """Return whether handlers of signals can be set here: Python allows it in no other thread."""
     return threading.current_thread() is threading.main_thread()
 
 

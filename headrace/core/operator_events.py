@@ -1,11 +1,15 @@
-"""Events between an aligned source and its coordinator: reports and bounds, in addition to the source's own events.
+"""OperatorEvents: messages between the subtasks of an operator and its coordinator in the JobMaster.
+
+Two of Headrace's own coordinators need more than the events that a source and its enumerator exchange.
+
+Watermark alignment: a source whose strategy asks for it wraps its own events, and adds reports and bounds.
 
     event   one byte (0: the source's own, 1: alignment), then the source's event, or a msgpack struct of this file
 
-Only sources whose strategy asks for alignment wrap their events so; both sides know whether they do from the name of
-the coordinator. Source: Flink ReportedWatermarkEvent, WatermarkAlignmentEvent.
+Both sides know from the name of the coordinator whether events are wrapped.
+Source: Flink ReportedWatermarkEvent, WatermarkAlignmentEvent.
 
-Collect events: a collected batch, cut into pieces that fit into messages however large a row is.
+Collect sink: batches are cut into pieces that fit into messages, however large a row is.
 
     event   one byte (1: last piece of its batch, 0: more follow), then bytes of the batch's Arrow IPC stream
     mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: everything before belongs to that checkpoint
@@ -21,14 +25,20 @@ from typing import Any, Final
 import msgspec
 
 ALIGNED_COORDINATOR: Final = "aligned"
-"""Name of the coordinator that aligns a source, with the source's own inside it."""
+"""Name of the coordinator that aligns a source, and contains the coordinator of the source."""
 
 _OWN: Final = b"\x00"
 _ALIGNMENT: Final = b"\x01"
 
+PIECE_SIZE_MAX: Final = 1 << 20
+END: Final = b""
+_MORE: Final = b"\x00"
+_LAST: Final = b"\x01"
+_MARK: Final = b"\x02"
+
 
 class ReaderProgress(enum.Enum):
-    """Whether a reader's watermark counts. States of their own: no timestamp has to mean them."""
+    """States of a reader. IDLE and FINISHED are states of their own, so that no timestamp has to stand for them."""
 
     ACTIVE = 0
     IDLE = 1
@@ -36,14 +46,14 @@ class ReaderProgress(enum.Enum):
 
 
 class WatermarkReported(msgspec.Struct, frozen=True, array_like=True, tag="report"):
-    """Reader → coordinator: how far it is. Answered with a WatermarkBound unless it has finished."""
+    """Reader → coordinator: the progress of the reader. A WatermarkBound answers it, unless the reader has finished."""
 
     progress: ReaderProgress
     watermark_ms: int
 
 
 class WatermarkBound(msgspec.Struct, frozen=True, array_like=True, tag="bound"):
-    """Coordinator → reader: read on while your watermark is not above `max_watermark_ms`; None: no bound."""
+    """Coordinator → reader: read while the watermark is not above `max_watermark_ms`; None is no bound."""
 
     max_watermark_ms: int | None
 
@@ -96,35 +106,28 @@ def decode_aligned_source(payload: bytes) -> AlignedSource:
     return _SOURCE.decode(payload)
 
 
-PIECE_SIZE_MAX: Final = 1 << 20
-END: Final = b""
-_MORE: Final = b"\x00"
-_LAST: Final = b"\x01"
-_MARK: Final = b"\x02"
-
-
 def cut(batch: bytes, size_max: int = PIECE_SIZE_MAX) -> Iterator[bytes]:
-    """The events of one batch, each with at most `size_max` bytes of it."""
+    """Yield the events of one batch, each with at most `size_max` bytes of it."""
     for start in range(0, len(batch), size_max):
         end = start + size_max
         yield (_LAST if end >= len(batch) else _MORE) + batch[start:end]
 
 
 def mark_of(checkpoint_id: int) -> bytes:
-    """The event that stands before a checkpoint's barrier."""
+    """Return the event that stands before a checkpoint's barrier."""
     return _MARK + checkpoint_id.to_bytes(8, "big")
 
 
 def marked_checkpoint(event: bytes) -> int | None:
-    """The checkpoint that a mark names; None for other events."""
+    """Return the checkpoint that a mark names, or None for other events."""
     return int.from_bytes(event[1:], "big") if event[:1] == _MARK else None
 
 
 def is_last_piece(event: bytes) -> bool:
-    """Whether a batch is complete with this event."""
+    """Return whether a batch is complete with this event."""
     return event[:1] == _LAST
 
 
 def piece_of(event: bytes) -> bytes:
-    """The bytes of the batch."""
+    """Return the bytes of the batch that an event carries."""
     return event[1:]

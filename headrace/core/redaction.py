@@ -1,4 +1,4 @@
-"""Hides values that nobody else should see: finds their settings, and replaces them in logs and errors.
+"""Redaction: finds settings whose values are secret, and replaces these in logs, errors and URIs.
 
 Source: Spark's `spark.redaction.regex`; Flink GlobalConfiguration.isSensitive.
 """
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "******"
-"""In the place of a value, as Flink has it."""
+"""Text that replaces a secret value, as in Flink."""
 PRIVATE_KEYS: Final = "(?i)secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key|jaas"
-"""Finds the names of settings with values that are secret; a pattern of Python's and of Java's."""
+"""Pattern of the names of settings with secret values; valid in Python and in Java."""
 _PRIVATE: Final = re.compile(PRIVATE_KEYS)
 _NAMES_A_FILE: Final = re.compile(r"(file|path|location|directory)\Z", re.IGNORECASE)
 _USER_INFORMATION: Final = re.compile(r"(?<=://)[^/?#\s@]*:[^/?#\s]*(?=@)")
@@ -19,7 +19,7 @@ _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]+)=([^&;#\s]*)")
 
 
 class DiscreetFormatter(logging.Formatter):
-    """Writes lines of a log, URIs in them without passwords."""
+    """Formats lines of a log, and hides passwords of URIs in them."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
@@ -29,7 +29,7 @@ class DiscreetFormatter(logging.Formatter):
 
 
 def is_private(key: str) -> bool:
-    """Whether the value of a setting is a secret, by the setting's name. The name of a file that holds one is none."""
+    """Return whether the value of the setting `key` is secret; the name of a file with a secret is not."""
     return bool(_PRIVATE.search(key)) and not _NAMES_A_FILE.search(key)
 
 
@@ -49,7 +49,7 @@ def without_private_values(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_uri(text: str) -> str:
-    """Return a URI, or a text with some in it, without passwords: behind a user's name, and in private parameters."""
+    """Return a URI, or a text with URIs in it, without passwords after user names and in private parameters."""
     if "://" not in text:
         return text
     text = _USER_INFORMATION.sub(lambda found: f"{found[0].partition(':')[0]}:{HIDDEN}", text)

@@ -8,8 +8,8 @@ import pytest
 from headrace import Types
 from headrace.api.client import collected_records
 from headrace.api.client.collected_records import CloseableIterator
-from headrace.api.client.interruption import end_interrupted_job, unfinished_tasks
 from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import end_interrupted_job, unfinished_tasks
 from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.record_batch import BatchType

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.core.process.event_loop_thread import EventLoopThread
-from headrace.core.threads import run_in_thread
+from headrace.core.threads import EventLoopThread, run_in_thread
 
 
 @pytest.fixture

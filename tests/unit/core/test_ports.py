@@ -2,8 +2,8 @@
 
 import pytest
 
+from headrace.core.config import parse_ports
 from headrace.core.errors import ConfigurationError
-from headrace.core.process.ports import parse_ports
 
 
 @pytest.mark.parametrize(
