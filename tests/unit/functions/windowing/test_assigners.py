@@ -29,7 +29,7 @@ from headrace.functions.windowing.assigners import (
     WindowStagger,
 )
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow
-from tests.unit.functions.fakes import AssignerSurroundings
+from tests.unit.functions.windowing.window_contexts import AssignerSurroundings
 
 TIMES = [1, 2, 3, 4, 5, 8, 9, 15]
 

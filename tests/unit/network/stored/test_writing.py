@@ -6,7 +6,7 @@ from typing import Any
 from headrace.core.elements import EndOfPartition
 from headrace.network.stored.file_format import pieces_bytes, prepare_event
 from headrace.network.stored.writing import ChunkWriter
-from tests.unit.network.held_io import HeldIo
+from tests.unit.network.stored.held_io import HeldIo
 
 ELEMENT = prepare_event(EndOfPartition())
 SIZE = ELEMENT.size_bytes

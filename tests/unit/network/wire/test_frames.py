@@ -20,7 +20,7 @@ from headrace.network.wire.framing import (
 )
 from headrace.network.wire.markers import decode_markers, encode_markers
 from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
-from tests.unit.network.wire_samples import MARKERS, content
+from tests.unit.network.wire.wire_samples import MARKERS, content
 
 
 def assemble(

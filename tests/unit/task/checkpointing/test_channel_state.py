@@ -15,7 +15,7 @@ from headrace.graph.job_graph import PartitionerKind, VertexKind
 from headrace.network.partitions.in_flight_output import InFlightOutput
 from headrace.task.checkpointing.channel_frames import CapturedFrame, frames_of, tables_of
 from headrace.task.checkpointing.channel_state import ChannelStates
-from tests.unit.task.in_flight import Job
+from tests.unit.task.checkpointing.in_flight import Job
 from tests.unit.task.in_flight_tasks import Checkpoint, environment_of, vertex_of
 from tests.unit.task.keyed_rows import order_of, owner_of
 

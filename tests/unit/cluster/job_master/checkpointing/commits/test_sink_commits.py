@@ -22,7 +22,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.functions.sink import Committer, CommitterContext
 from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import job_graph, vertex
-from tests.unit.cluster.job_master.checkpointing.committing_metadata import SINK, metadata
+from tests.unit.cluster.job_master.checkpointing.commits.committing_metadata import SINK, metadata
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ def test_a_job_without_a_sink_is_told_that_its_results_go_nowhere(
     env.execute_async("idle")
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("job 'idle' has no sink: what 'Texts' (")
-    assert "test_unexecuted.py, line" in told
+    assert "test_programs_not_executed.py, line" in told
 
 
 def test_a_job_with_a_sink_or_for_a_cached_stream_is_not_mentioned(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.connectors.files.sink.buckets import RollingPolicy
 from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
-from tests.unit.connectors.file_sinks import PAIR, batch, sink
+from tests.unit.connectors.files.sink.file_sinks import PAIR, batch, sink
 
 
 def written(path: Path, cuts: list[int], part_size_bytes: int) -> list[str]:

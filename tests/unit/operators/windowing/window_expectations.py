@@ -15,7 +15,7 @@ from headrace.testing.operator_harness import (
     TimeAt,
     WatermarkAt,
 )
-from tests.unit.operators.window_reference import (
+from tests.unit.operators.windowing.window_reference import (
     WindowReference,
 )
 

@@ -9,8 +9,8 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionType,
     ShuffleDescriptor,
 )
+from tests.unit.cluster.cluster_partition_samples import LOCATION, part
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, vertex_id
-from tests.unit.cluster.data_sets import LOCATION, part
 from tests.unit.network.exchange import partition_id
 
 PERSISTENT, BLOCKING = ResultPartitionType.BLOCKING_PERSISTENT, ResultPartitionType.BLOCKING

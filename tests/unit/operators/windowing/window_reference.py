@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.operators.reference_triggers import (
+from tests.unit.operators.windowing.reference_triggers import (
     END_OF_TIME,
     Clocks,
     Entry,

@@ -1,6 +1,6 @@
 """Reads batches of which one bit has turned over, in a process of its own: what goes wrong may be its end.
 
-    python -m tests.unit.network.flipped_bits
+    python -m tests.unit.network.batches.flipped_bits
 
 Prints how many flips each outcome had, as JSON.
 """

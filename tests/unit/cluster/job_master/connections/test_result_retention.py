@@ -16,8 +16,8 @@ from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.loopback import LoopbackNetwork
 from testkit.scripted_gateways import end_processes, start_scripted
 from testkit.simulation.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_partition_samples import DATA_SET, part, report
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2
-from tests.unit.cluster.data_sets import DATA_SET, part, report
 
 PROMOTED: dict[ResourceId, tuple[ClusterPartition, ...]] = {TM_1: (part(0),), TM_2: (part(1),)}
 

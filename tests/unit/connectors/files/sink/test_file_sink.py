@@ -14,7 +14,7 @@ from headrace.core.clock import ManualClock
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
-from tests.unit.connectors.file_sinks import PAIR, batch, sink
+from tests.unit.connectors.files.sink.file_sinks import PAIR, batch, sink
 from tests.unit.connectors.sink_world import key
 
 

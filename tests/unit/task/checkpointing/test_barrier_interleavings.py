@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.barriers import CancelCheckpointMarker, CheckpointOptions
 from headrace.core.elements import EndOfPartition
-from tests.unit.task.barrier_world import (
+from tests.unit.task.checkpointing.barrier_world import (
     ALIGNED,
     TIMEOUT,
     UNALIGNED,
