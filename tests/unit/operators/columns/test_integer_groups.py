@@ -3,7 +3,6 @@
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from headrace.operators.columns.integer_groups import (
     are_in_order,
     count_integers,
-    first_rows,
     group_codes,
     merge_integers,
 )
@@ -131,9 +129,3 @@ def test_rows_with_other_values_are_not_counted_in_a_table(column: Any) -> None:
     assert count_integers(table, [], 1) is None
     far = pa.table({"a": [-(2**62), 2**62]})
     assert count_integers(far, ["a"], 1) is None
-
-
-def test_the_first_row_of_each_group_is_found_and_none_of_a_group_without_rows() -> None:
-    codes = np.array([2, 0, 2, 0, 3], dtype=np.int64)
-    assert first_rows(codes, 5).tolist() == [1, -1, 0, 4, -1]
-    assert first_rows(codes[:0], 2).tolist() == [-1, -1]
