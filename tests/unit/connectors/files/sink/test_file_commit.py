@@ -19,17 +19,22 @@ from headrace.connectors.files.sink.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.sink.committables import (
     PendingFile,
     decode_committable,
-    decode_file_payload,
     encode_committable,
 )
 from headrace.connectors.files.sink.compaction import FileCompactor, FileCompactStrategy
-from headrace.connectors.files.sink.file_commit import FileCommitError, FileCommitter
+from headrace.connectors.files.sink.file_commit import FileCommitError
 from headrace.connectors.files.sink.file_sink import FileSink
 from headrace.connectors.files.sink.notes import NoteDamagedError, NoteLostError
 from headrace.connectors.files.sink.staging import MARKER
 from headrace.core.types.type_info import Types
-from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT, commit_key
+from tests.unit.connectors.files.sink.file_commit_world import (
+    compacting,
+    files,
+    lines,
+    text_builder,
+    world_of,
+)
 from tests.unit.connectors.sink_world import (
     JOB,
     KEY,
@@ -37,38 +42,10 @@ from tests.unit.connectors.sink_world import (
     Crash,
     FailingFileSystem,
     SinkWorld,
-    key,
 )
 
 ROW = Types.ROW_NAMED(["subtask", "number"], [Types.INT(), Types.INT()])
-TEXT = Types.STRING()
 ABOUT = "what was committed in lineage/sink"
-
-
-def world_of(sink: FileSink, value_type: Any = TEXT, **more: Any) -> SinkWorld:
-    _, payload = sink.committer()
-    row_of = (lambda s, n: f"{s}:{n}") if value_type is TEXT else (lambda s, n: (s, n))
-    return SinkWorld(
-        sink, value_type, lambda: FileCommitter(decode_file_payload(payload), key), row_of, **more
-    )
-
-
-def text_builder(path: Path) -> Any:
-    builder = FileSink.for_row_format(str(path), Encoder.simple_string_encoder())
-    return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-
-
-def files(path: Path) -> list[Path]:
-    """What a reader sees."""
-    return sorted(
-        one
-        for one in path.rglob("*")
-        if one.is_file() and not any(part.startswith(".") for part in one.relative_to(path).parts)
-    )
-
-
-def lines(path: Path) -> list[str]:
-    return [line for file in files(path) for line in file.read_text().splitlines()]
 
 
 def test_what_is_handed_over_is_marked_with_the_place_of_the_checkpoints_that_name_it(
@@ -352,10 +329,6 @@ def test_a_parquet_file_that_is_given_up_writes_no_more(tmp_path: Path) -> None:
 
 
 # -- compaction
-
-
-def compacting(path: Path, strategy: Any, compactor: FileCompactor) -> FileSink:
-    return text_builder(path).enable_compact(strategy.build(), compactor).build()
 
 
 def test_files_of_several_checkpoints_become_one(tmp_path: Path) -> None:
