@@ -247,7 +247,7 @@ def test_wrong_sizes_are_refused_at_once(make: Any, message: str) -> None:
         ),
     ],
 )
-def test_texts_and_default_triggers(
+def test_each_assigner_prints_as_in_flink_and_has_its_default_trigger(
     assigner: WindowAssigner[Any, Any], text: str, trigger: str, is_event_time: bool
 ) -> None:
     assert repr(assigner) == text

@@ -48,7 +48,7 @@ END = ("watermark", MAX_WATERMARK)
     ],
     ids=["a watermark", "the last watermark", "a watermark once it is active"],
 )
-def test_an_idle_output(
+def test_an_idle_output_passes_on_no_watermark_but_the_last(
     steps: list[Callable[[OperatorOutput], None]], wanted: list[tuple[str, int | bool]]
 ) -> None:
     target, output = _Target(), OperatorOutput()
