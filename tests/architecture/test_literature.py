@@ -1,4 +1,4 @@
-"""Who has read about Flink's runtime finds each part by the name that it has there."""
+"""Readers of Flink's documentation find each part by the name that it has there."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What may be killed or fall silent, row by row: the job ends or goes on, and nothing is left ten seconds later.
+"""Processes that are killed or fall silent, row by row: the job ends or goes on, and nothing is left ten seconds later.
 
 On a cluster either TaskManager may lie on either executor, so each test kills what a TaskManager depends on, and not
 the first of its kind.

@@ -1,4 +1,4 @@
-"""Where data in flight goes when a job is restored with another parallelism."""
+"""Distribution of data in flight when a job is restored with another parallelism."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What the live display computes from two snapshots of a job."""
+"""Figures of the live display, computed from two snapshots of a job."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What spoils one channel ends that channel alone: the others of the connection go on, with all their credit."""
+"""Faults of one channel end that channel alone: the others of the connection go on, with all their credit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How much memory a sort-merge result collects its rows in, by the number of its consumers."""
+"""Memory in which a sort-merge result collects its rows, by the number of its consumers."""
 
 import pytest
 

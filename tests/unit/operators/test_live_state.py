@@ -1,4 +1,4 @@
-"""What operators keep in columns, and their timers, read while they run: as a snapshot of the same moment has it."""
+"""Columnar state and timers of operators, read while they run: as a snapshot of the same moment has them."""
 
 from collections.abc import Callable
 from typing import Any

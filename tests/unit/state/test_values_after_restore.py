@@ -1,4 +1,4 @@
-"""What a state gives back of a value is the same before and after a snapshot, or the value is refused."""
+"""Values of a state are the same before and after a snapshot, or are refused."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What a program says and never runs, and what a job makes for nobody: neither passes in silence."""
+"""Streams that a program never runs, and results that a job makes for nobody: neither passes in silence."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is a plain declaration: kept, given back, obeyed where there is something to obey."""
+"""Plain declarations: kept, given back, obeyed where there is something to obey."""
 
 import logging
 from typing import Any

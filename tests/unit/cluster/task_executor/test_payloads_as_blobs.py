@@ -1,4 +1,4 @@
-"""What a TaskManager does about a task whose payloads are a blob."""
+"""A TaskManager and a task whose payloads are a blob."""
 
 from collections.abc import Iterator
 from pathlib import Path

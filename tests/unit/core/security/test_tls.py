@@ -1,4 +1,4 @@
-"""Who may speak TLS with whom, and when a cluster must."""
+"""Peers that may speak TLS with each other, and clusters that must."""
 
 import builtins
 import ssl

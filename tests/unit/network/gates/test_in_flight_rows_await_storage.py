@@ -1,4 +1,4 @@
-"""What an unaligned checkpoint caught may wait for a slow storage as long as it likes: the exchange goes on."""
+"""Rows that an unaligned checkpoint captured may wait for a slow storage for any time: the exchange goes on."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who stalls or breaks the protocol does not cost others their share: bytes that arrive in virtual time are the proof.
+"""Peers that stall or break the protocol do not cost others their share: bytes in virtual time are the proof.
 
 Each connection carries 100 MB per virtual second. The neighbour's rate is compared with what it has alone.
 """

@@ -1,4 +1,4 @@
-"""What lies side by side for several consumers of a stored result is read together, and by each alone if need be."""
+"""Extents that lie side by side for several consumers are read together, and by each alone if need be."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What holds of every run of windows: nothing lost, nothing twice, and sessions that do not care for order."""
+"""Invariants of every run of windows: nothing lost, nothing twice, and sessions that do not care for order."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What windows, gaps and their functions are expected to give, computed in plain Python."""
+"""Expected results of windows, gaps and their functions, computed in plain Python."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an output passes on of watermarks and idleness; of an idle one no watermark but the last."""
+"""Watermarks and idleness at an output: an idle one passes on no watermark but the last."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""How many rows a Parquet file gives at once: many short ones, few long ones, never more than asked for."""
+"""Number of rows that a Parquet file gives at once: many short ones, few long ones, never more than asked for."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What files and notes need to survive a loss of power: bytes before names, and names before notes of them."""
+"""Order of writes with which files and notes survive a loss of power: bytes before names, names before notes."""
 
 import os
 from pathlib import Path

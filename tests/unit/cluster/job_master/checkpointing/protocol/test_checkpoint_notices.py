@@ -1,4 +1,4 @@
-"""What the user is told of checkpoints: those that failed, and why none is taken."""
+"""Notices of checkpoints to the user: those that failed, and why none is taken."""
 
 from collections.abc import Callable, Iterator
 
