@@ -10,8 +10,8 @@ from headrace import StreamExecutionEnvironment
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.messages import DataSetInfo
-from tests.unit.api.cached_stream_programs import Raising, doubled, kept_by
 from tests.unit.api.recording import RecordingExecutor
+from tests.unit.api.streams.cached_stream_programs import Raising, doubled, kept_by
 
 
 def client_of(result: Callable[[], Any]) -> Any:
