@@ -1,7 +1,7 @@
 """size.md: how large each folder of the wheel is, and which Protocols have at most one implementation.
 
-Made by `make docs`. `--check` does not compare it, since every change of code would make it stale;
-tests/architecture/test_size.py holds ceilings instead.
+Made by `make docs`; `python -m tools.pages.size` prints it. `--check` does not compare it, since every change of code
+would make it stale; tests/architecture/test_size.py holds ceilings instead.
 """
 
 import ast
@@ -222,3 +222,7 @@ def _family(
             seen[one.name] = one
             waiting += [by_name[base][0] for base in one.bases if base in by_name]
     return seen.values()
+
+
+if __name__ == "__main__":
+    print(size_page(), end="")
