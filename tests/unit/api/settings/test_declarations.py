@@ -1,4 +1,4 @@
-"""Plain declarations: kept, given back, obeyed where there is something to obey."""
+"""What is a plain declaration: kept, given back, obeyed where there is something to obey."""
 
 import logging
 from typing import Any

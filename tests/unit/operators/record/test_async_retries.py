@@ -14,7 +14,7 @@ from headrace.functions.async_io import (
     has_exception_predicate,
 )
 from headrace.testing.operator_harness import Rows, TimeAt, WatermarkAt
-from tests.unit.operators.async_io.async_harness import (
+from tests.unit.operators.record.async_harness import (
     NO_RETRY,
     Scripted,
     async_harness,
