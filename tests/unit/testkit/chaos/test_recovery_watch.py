@@ -5,7 +5,7 @@ from pathlib import Path
 from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core.barriers import SnapshotKind
 from headrace.gateways.checkpoints import CheckpointInfo, CheckpointOverview
-from testkit.chaos.watches import RecoveryWatch
+from testkit.chaos.recovery_watch import RecoveryWatch
 
 
 def test_the_most_that_a_checkpoint_held_of_what_was_in_flight_is_kept() -> None:

@@ -1,4 +1,4 @@
-"""Looks at a job while something is done to it, to see how long it takes until everything runs again."""
+"""RecoveryWatch: looks at a job while something is done to it, and measures the time until everything runs again."""
 
 import threading
 import time
