@@ -78,7 +78,7 @@ class SliceTask(ScriptedTask):
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     ) -> None:
-        """See RunningTask; the source's."""
+        """Acknowledge the checkpoint for every task of the slice."""
         for task in self._slice:
             task.acknowledge_checkpoint(checkpoint_id)
 

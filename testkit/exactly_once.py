@@ -1,4 +1,4 @@
-"""Did every record come out once? The oracle of tests that kill things, and a reader that watches while they do.
+"""Oracle of tests that kill things: says whether every record came out once, also while the job runs.
 
 `compare_output` tells apart what can be wrong with output: lost, duplicated, corrupted, reordered. `OutputFollower`
 looks at committed output again and again while a job runs, because output that is right in the end may have been

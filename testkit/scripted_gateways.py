@@ -1,4 +1,4 @@
-"""Scripted endpoints and tasks: what a test puts in place of the other side of a gateway.
+"""Scripted endpoints and tasks, which a test puts in place of the other side of a gateway.
 
 A scripted endpoint implements every method of a gateway, notes the calls and answers as it was told. A scripted task
 has no data plane: the test says which state it reaches.
@@ -172,11 +172,11 @@ class ScriptedTask:
         )
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """See RunningTask: nothing is known of it."""
+        """Nothing is known of it."""
         return None
 
     def read_state(self, read: StateRead) -> None:
-        """See RunningTask: the test answers."""
+        """The test answers."""
         self.state_reads.append(read)
 
     def metrics_snapshot(self) -> dict[str, float]:

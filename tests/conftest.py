@@ -1,4 +1,4 @@
-"""What every test shares: the options of this test run, and what hypothesis draws."""
+"""Options of a test run, and what hypothesis draws, for every test."""
 
 import copy
 import os

@@ -47,7 +47,8 @@ TEXT: Final = """\
 
 One TaskManager of two while a query runs again and again, deployment and checkpoints included: functions in Python,
 callers above, as wide as their share of the samples in which a thread was on a processor. What Arrow's kernels take
-counts for the function that called them. Made anew by `python -m benchmarks.nexmark.flame_graphs`.
+counts for the function that called them. Files bear the names that they had when the stacks were taken. Made anew by
+`python -m benchmarks.nexmark.flame_graphs`.
 """
 
 Stack = tuple[str, ...]

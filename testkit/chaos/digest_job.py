@@ -86,7 +86,7 @@ class DigestJob:
         rows.rebalance().sink_to(output_files(directory / OUTPUT)).name("files").uid("files")
 
     def expected_rows(self) -> list[str]:
-        """See ChaosJob. Numbers of a key come in order, since one reader deals them."""
+        """Return the rows that must come out: numbers of a key come in order, since one reader deals them."""
         rows: list[str] = []
         chains: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
         digits: dict[int, dict[int, dict[int, int]]] = defaultdict(
@@ -106,7 +106,7 @@ class DigestJob:
         return rows
 
     def place_of(self, row: str) -> tuple[Hashable, int] | None:
-        """See ChaosJob: a number's row is the how manieth of its key."""
+        """Return the key of a number's row, and its place among the rows of that key."""
         if not row.startswith("n "):
             return None
         _, key, count, _ = row.split(" ")

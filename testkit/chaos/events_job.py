@@ -80,7 +80,7 @@ class EventsJob:
         return answer_of(self.count, self.key_count)
 
     def place_of(self, row: str) -> tuple[Hashable, int] | None:
-        """See ChaosJob: timers of a key fire in the order of time, but for those of events that come behind it."""
+        """Timers of a key fire in the order of time, but for those of events that come behind it."""
         return on_time_place(row)
 
     def _source(self, env: StreamExecutionEnvironment, kind: RecordKind) -> DataStream:

@@ -16,14 +16,14 @@ _RULES_BEGIN_MS: Final = BEGIN_MS - 2_000
 """Rules begin before any event, late ones among them."""
 _JITTER_MS: Final = 80
 _BOUND_MS: Final = 100
-"""What is on time is less out of order than event time allows for."""
+"""Event time allows for more disorder than the records that are on time have."""
 _EVENT_MS: Final = 2
 _ORDER_MS: Final = 6
 _EVENTS_PER_WATERMARK: Final = 16
 _ORDERS_PER_WATERMARK: Final = 8
 _BEHIND_EVERY: Final = 23
 _BEHIND_MS: Final = (250, 600, 1_200)
-"""How far the events are behind that are: one still fires its session again, the others mostly come too late."""
+"""Delays of late events: one still fires its session again, the others mostly come too late."""
 
 
 class RecordKind(enum.Enum):

@@ -31,7 +31,7 @@ What is committed is committed by the driver, and no run of this page kills it. 
 driver goes on with its commit. The driver's death is shown elsewhere: on real Spark by
 `tests/spark/test_driver_restarts.py`, which kills it inside a commit and at no chosen moment, before a successor
 goes on from the last checkpoint; at each moment between two operations on the storage of checkpoints by a model in
-one process, `test_drivers_that_die.py`; and that a driver which goes on behind its successor commits nothing twice by
+one process, `test_driver_failures.py`; and that a driver which goes on behind its successor commits nothing twice by
 `test_zombie_committers.py`.
 """
 _BUGS_HEAD: Final = """## Does the suite work?

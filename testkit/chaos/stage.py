@@ -1,4 +1,4 @@
-"""One run of a job: where it happens, how it is started and waited for, and what may be done to it."""
+"""Stage: one run of a job, with its folder, its start and its end, and the means to disturb it."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.configuration import Configuration
 from headrace.core.lifecycle import JobStatus
 from testkit.chaos.jobs import OUTPUT, ChaosJob
-from testkit.chaos.watches import RecoveryWatch
+from testkit.chaos.recovery_watch import RecoveryWatch
 
 STALLED_AFTER_S: Final = 30.0
 """A job whose tasks all run and that commits nothing for so long has stalled: named long before any time-out."""

@@ -83,7 +83,7 @@ class _ScannedPartitions(ResultPartitionManager):
         super().release(found)
 
     def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """See ResultPartitionManager. Of a job that is over tasks may still be on their way out elsewhere."""
+        """Release the partitions of a job that is over; its tasks may still be ending elsewhere."""
         self._is_nobodys_loss = not self._counts_on(job_id, self._place)
         super().release_job(job_id, kept)
         self._is_nobodys_loss = False

@@ -162,7 +162,7 @@ class SimulatedDriver:
         self._simulation.later(delay_ms, lambda: self._start(worker_id))
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """See ResourceManagerDriver. A little later, so that a graceful stop comes first."""
+        """Stop the worker a little later, so that a graceful stop comes first."""
         if self.is_deaf:
             return
         self._given_up.add(worker_id)

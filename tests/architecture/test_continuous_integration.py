@@ -1,4 +1,4 @@
-"""What `.ci/run` runs is what the README promises, and its check of the demo finds a demo that lost flights."""
+"""`.ci/run` runs what the README promises, and its check of the demo finds a demo that lost flights."""
 
 import re
 import subprocess

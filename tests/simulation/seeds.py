@@ -1,4 +1,4 @@
-"""How many seeds of each scenario run: some in the quick tests, all where HEADRACE_ALL_SEEDS is set."""
+"""Number of seeds of each scenario: some in the quick tests, all where HEADRACE_ALL_SEEDS is set."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a test sees of the checkpoints that a program writes below its folder."""
+"""Checkpoints that a program writes below its folder, as a test sees them."""
 
 from pathlib import Path
 

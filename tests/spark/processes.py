@@ -1,4 +1,4 @@
-"""What the Spark tests know of processes, ports and files: to end one for good, and to see that nothing is left."""
+"""Processes, ports and files of the Spark tests: to end one for good, and to see that nothing is left."""
 
 import os
 import signal

@@ -271,7 +271,7 @@ def test_a_data_port_that_two_task_managers_cannot_share(runs: Runs) -> None:
     assert "taskmanager.data.port" in line
 
 
-def test_a_contradicting_spark_setting(runs: Runs) -> None:
+def test_a_setting_of_spark_that_contradicts_is_refused(runs: Runs) -> None:
     line = runs.refused("numbers.print()\n", "-D", "spark.speculation=true")
     assert "spark.speculation=true" in line
     assert "second copy" in line

@@ -1,4 +1,4 @@
-"""What may be killed or fall silent, row by row: the job ends or goes on, and nothing is left ten seconds later.
+"""Processes that are killed or fall silent, row by row: the job ends or goes on, and nothing is left ten seconds later.
 
 On a cluster either TaskManager may lie on either executor, so each test kills what a TaskManager depends on, and not
 the first of its kind.
@@ -66,12 +66,14 @@ def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> N
     )
 
 
-def test_worker_killed(running: Program) -> None:
+def test_a_job_fails_when_a_worker_is_killed(running: Program) -> None:
     running.task_managers()[0].kill()
     assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-def test_worker_killed_where_spark_runs_no_task_twice(started: Started, tmp_path: Path) -> None:
+def test_a_job_fails_for_a_killed_worker_where_spark_runs_no_task_twice(
+    started: Started, tmp_path: Path
+) -> None:
     program = started(
         start_endless(tmp_path, "--master", CLUSTER, "-D", "spark.task.maxFailures=1")
     )
@@ -80,7 +82,9 @@ def test_worker_killed_where_spark_runs_no_task_twice(started: Started, tmp_path
 
 
 @pytest.mark.parametrize("max_failures", [4, 1])
-def test_executor_killed(started: Started, tmp_path: Path, max_failures: int) -> None:
+def test_a_job_fails_when_an_executor_is_killed(
+    started: Started, tmp_path: Path, max_failures: int
+) -> None:
     # Of `local[n]` the executor is the driver's JVM, which has a row of its own.
     options = ("--master", CLUSTER, "-D", f"spark.task.maxFailures={max_failures}")
     program = started(start_endless(tmp_path, *options))
@@ -88,7 +92,9 @@ def test_executor_killed(started: Started, tmp_path: Path, max_failures: int) ->
     assert_the_job_failed_for_a_lost_task_manager(program)
 
 
-def test_executor_without_a_task_manager_killed(started: Started, tmp_path: Path) -> None:
+def test_a_job_goes_on_when_an_executor_without_a_task_manager_is_killed(
+    started: Started, tmp_path: Path
+) -> None:
     program = started(start_watched(tmp_path, "--master", ONE_CORE_EACH))
     task_managers = program.task_managers()
     executors = {one.pid for one in program.executors()}
@@ -109,7 +115,7 @@ def test_executor_without_a_task_manager_killed(started: Started, tmp_path: Path
     program.assert_nothing_is_left()
 
 
-def test_driver_jvm_killed(running: Program) -> None:
+def test_a_job_fails_when_the_jvm_of_the_driver_is_killed(running: Program) -> None:
     running.jvms()[0].kill()
     assert running.wait() == 1
     assert "Spark" in running.error_line()
@@ -117,13 +123,13 @@ def test_driver_jvm_killed(running: Program) -> None:
     running.assert_nothing_is_left()
 
 
-def test_driver_python_killed(running: Program) -> None:
+def test_nothing_is_left_when_the_python_of_the_driver_is_killed(running: Program) -> None:
     running.process.kill()
     assert running.wait() == -9
     running.assert_nothing_is_left()
 
 
-def test_forking_daemon_killed(running: Program) -> None:
+def test_a_job_fails_when_the_forking_daemon_is_killed(running: Program) -> None:
     daemon = running.daemon_of(running.task_managers()[0])
     orphans = [one for one in running.task_managers() if running.daemon_of(one) == daemon]
     daemon.kill()
@@ -150,13 +156,15 @@ def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
     program.assert_nothing_is_left()
 
 
-def test_worker_that_stops_without_a_word(started: Started, tmp_path: Path) -> None:
+def test_a_job_fails_when_a_worker_stops_without_a_word(started: Started, tmp_path: Path) -> None:
     program = started(start_endless(tmp_path, "--master", LOCAL, *IMPATIENT))
     program.task_managers()[0].pause()
     assert_the_job_failed_for_a_lost_task_manager(program)
 
 
-def test_driver_that_stops_without_a_word(started: Started, tmp_path: Path) -> None:
+def test_task_managers_end_when_their_driver_stops_without_a_word(
+    started: Started, tmp_path: Path
+) -> None:
     """As when its host is lost: nothing is closed, and nobody answers."""
     options = ("--master", LOCAL, *IMPATIENT, "-D", "taskmanager.registration.timeout=2 s")
     program = started(start_endless(tmp_path, *options))
@@ -165,7 +173,7 @@ def test_driver_that_stops_without_a_word(started: Started, tmp_path: Path) -> N
     assert_they_end_by_themselves(program, alone)
 
 
-def test_interrupted(running: Program) -> None:
+def test_an_interrupted_program_cancels_its_job(running: Program) -> None:
     running.interrupt()
     assert running.wait() == 130
     running.assert_nothing_is_left()

@@ -1,4 +1,4 @@
-"""What a job with a restart strategy outlives, because the ResourceManager asks for new TaskManagers; and what not."""
+"""Losses that a job with a restart strategy outlives, as the ResourceManager asks for new TaskManagers; and others."""
 
 from pathlib import Path
 

@@ -61,7 +61,9 @@ def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> No
 
 
 @pytest.mark.parametrize("master", ["local[3]", "local-cluster[2,2,1024]"])
-def test_by_spark_submit(tmp_path: Path, started: list[Program], master: str) -> None:
+def test_a_program_runs_by_spark_submit(
+    tmp_path: Path, started: list[Program], master: str
+) -> None:
     command = [
         str(SPARK_HOME / "bin" / "spark-submit"), "--master", master,
         "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}", str(EXAMPLE),
@@ -75,7 +77,7 @@ def test_by_spark_submit(tmp_path: Path, started: list[Program], master: str) ->
     program.assert_nothing_is_left()
 
 
-def test_by_the_command_line(tmp_path: Path, started: list[Program]) -> None:
+def test_a_program_runs_by_the_command_line(tmp_path: Path, started: list[Program]) -> None:
     program = start_headrace(tmp_path, "run", "-p", "1", str(EXAMPLE))
     started.append(program)
     assert program.wait() == 0, program.report()

@@ -1,4 +1,4 @@
-"""What user code prints and logs on a cluster of Spark's own: lines come to the driver, logs stay with executors."""
+"""Output and logs of user code on a cluster of Spark's own: lines come to the driver, logs stay with executors."""
 
 from collections.abc import Iterator
 from pathlib import Path

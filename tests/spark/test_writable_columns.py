@@ -1,4 +1,4 @@
-"""What is refused for Spark's formats is what Spark refuses: every declared type, written to each of them once."""
+"""Types that are refused for Spark's formats are those that Spark refuses, each written to each format once."""
 
 from pathlib import Path
 

@@ -1,8 +1,9 @@
 """floor_plan.md: who may import whom, one row per folder; and the rooms of each large folder, in layers."""
 
+import ast
 from typing import Final
 
-from tests.architecture.floor_plan import ARROWS, GROUND
+from tests.architecture.floor_plan import ARROWS, GROUND, PACKAGE
 from tests.architecture.rooms import ROOMS, Layers
 from tools.pages.markdown import table
 
@@ -29,16 +30,25 @@ def floor_plan_page() -> str:
     ]
     for house, layers in ROOMS.items():
         lines += ["", f"### headrace/{house.replace('.', '/')}", ""]
-        lines += table(("layer", "rooms and modules"), _layers(layers))
+        lines += table(("layer", "room or module", "holds"), _rooms(house, layers))
     return "\n".join(lines) + "\n"
 
 
-def _layers(layers: Layers) -> list[tuple[str, str]]:
-    """Return a row for each layer, the highest first."""
+def _rooms(house: str, layers: Layers) -> list[tuple[str, str, str]]:
+    """Return a row for each room, the highest layer first; those that know each other have one row."""
     return [
-        (str(number), " · ".join(f"`{name}`" for name in names))
-        for number, names in reversed(list(enumerate(layers, 1)))
+        (str(number), f"`{names}`", " ".join(_duty(house, name) for name in names.split("+")))
+        for number, layer in reversed(list(enumerate(layers, 1)))
+        for names in layer
     ]
+
+
+def _duty(house: str, name: str) -> str:
+    """Return the first sentence of a room's or a module's docstring."""
+    place = PACKAGE.joinpath(*house.split("."), name)
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    first = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n\n")[0]
+    return " ".join(first.split())
 
 
 def _row(folder: str, targets: frozenset[str]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Which class sends each frame of the data plane, as the code has it: where a frame is built, and who asks for that."""
+"""Senders of each frame of the data plane, from the code: where a frame is built, and who asks for that."""
 
 import ast
 from collections import defaultdict

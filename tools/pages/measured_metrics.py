@@ -1,4 +1,4 @@
-"""Which metrics are measured, asked of the runtime itself: of a small job on a MiniCluster and of a TaskManager."""
+"""Metrics that are measured, asked of the runtime itself: of a small job on a MiniCluster and of a TaskManager."""
 
 import asyncio
 from collections.abc import Iterable

@@ -7,6 +7,8 @@ from typing import Final
 
 _LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 _FILE: Final = re.compile(r"`((?:[\w.]+/)*\w+\.py)`")
+_OWN_FILES: Final = frozenset({"boom.py", "counts.py", "delays.py", "hours.py", "job.py"})
+"""Programs that pages show or start."""
 _NAME_BEFORE_FILE: Final = re.compile(r"`([A-Za-z_][\w.]*)`\s+\(`((?:\w+/)+\w+\.py)`")
 _NAME_AFTER_FILE: Final = re.compile(r"`((?:\w+/)+\w+\.py)`,\s+`([A-Za-z_][\w.]*)`")
 
@@ -14,7 +16,7 @@ _NAME_AFTER_FILE: Final = re.compile(r"`((?:\w+/)+\w+\.py)`,\s+`([A-Za-z_][\w.]*
 def broken_references(root: Path) -> list[str]:
     """Return one line per reference of README, CONTRIBUTING and docs that leads nowhere."""
     pages = [root / "README.md", root / "CONTRIBUTING.md"]
-    for folder in (".", "getting_started", "how_to", "operations"):
+    for folder in (".", "adr", "getting_started", "how_to", "operations"):
         pages += sorted((root / "docs" / folder).glob("*.md"))
     return [
         f"{page.relative_to(root)}: {reference}"
@@ -43,9 +45,12 @@ def _broken_in(page: Path, root: Path) -> Iterator[str]:
 
 
 def _find(root: Path, name: str) -> Path | None:
-    """A file by its path below the project or the package; a bare name is somebody's own file."""
+    """A file by its path below the project or the package; by its bare name, wherever it is."""
     if "/" not in name:
-        return root
+        if name in _OWN_FILES:
+            return root
+        folders = (root / "headrace", root / "tests", root / "testkit", root / "tools")
+        return next((file for folder in folders for file in folder.rglob(name)), None)
     for base in (root, root / "headrace"):
         if (base / name).is_file():
             return base / name

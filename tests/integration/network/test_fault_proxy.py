@@ -1,4 +1,4 @@
-"""What happens to frames between two sockets: a named error or nothing at all, and nothing left behind."""
+"""Damage to frames between two sockets: a named error or nothing at all, and nothing left behind."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What is wrong, dead or hostile at the other end: a named error, and nothing left behind."""
+"""Wrong, dead and hostile peers: a named error, and nothing left behind."""
 
 import contextlib
 import os

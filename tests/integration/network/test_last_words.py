@@ -1,4 +1,4 @@
-"""What is said before a connection is closed reaches a peer that is still sending."""
+"""The last words before a connection is closed reach a peer that is still sending."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What a push does when the service hangs, or when rows are changed on their way."""
+"""Pushes to a service that hangs, and of rows that are changed on their way."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Who cannot prove the secret to a data port: bounded, timed, told nothing; and nobody else is kept out."""
+"""Strangers at a data port, without the secret: bounded, timed, told nothing; nobody else is kept out."""
 
 import contextlib
 import socket

@@ -10,7 +10,7 @@ from headrace import StreamExecutionEnvironment
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def test_requests_per_minute(
+def test_requests_per_minute_prints_the_failures_of_each_minute(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / "requests_per_minute.py"), run_name="__main__")
@@ -26,7 +26,7 @@ def test_requests_per_minute(
     )
 
 
-def test_late_departures_by_rule(
+def test_late_departures_by_rule_prints_what_its_rules_find(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / "late_departures_by_rule.py"))
@@ -38,7 +38,7 @@ def test_late_departures_by_rule(
     ]
 
 
-def test_every_reading_once(
+def test_every_reading_once_finds_no_reading_twice(
     env: StreamExecutionEnvironment,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What a test leaves running in the cluster that it shares does not hold the slots of the next one."""
+"""Jobs that a test leaves running in a shared cluster do not hold the slots of the next one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a job leaves in its checkpoint folder: open data, which a later job goes on from at another parallelism."""
+"""Checkpoint folders of a job: open data, from which a later job goes on at another parallelism."""
 
 import json
 import threading

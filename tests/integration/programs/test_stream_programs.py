@@ -288,7 +288,7 @@ class Bounds(ProcessWindowFunction[Any, Any, Any, Any]):
         ),
     ],
 )
-def test_event_time_windows(
+def test_event_time_windows_hold_the_rows_of_their_span(
     env: StreamExecutionEnvironment, assigner: Any, times: list[int], expected: list[Any]
 ) -> None:
     windowed = timed(env, times).key_by(lambda row: row.name).window(assigner).process(Bounds())

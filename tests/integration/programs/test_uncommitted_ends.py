@@ -1,4 +1,4 @@
-"""What a job leaves uncommitted if its tasks may finish without a last checkpoint, and that it says so before."""
+"""Output that a job leaves uncommitted if its tasks may finish without a last checkpoint, and the warning of it."""
 
 from pathlib import Path
 from typing import Any

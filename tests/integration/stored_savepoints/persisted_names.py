@@ -1,4 +1,4 @@
-"""Which names of modules and classes a snapshot holds: what may not be moved without an alias."""
+"""Names of modules and classes that snapshots hold, and that may not be moved without an alias."""
 
 import base64
 import pickletools

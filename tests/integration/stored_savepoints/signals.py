@@ -1,4 +1,4 @@
-"""What a test says to the tasks of a program, and they to it: how many things have happened, and whether to answer."""
+"""Signals between a test and the tasks of a program: how many things have happened, and whether to answer."""
 
 import asyncio
 import contextlib

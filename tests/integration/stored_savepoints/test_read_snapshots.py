@@ -1,4 +1,4 @@
-"""What earlier versions have saved can be looked at without a job: verified, listed by operator, read as tables."""
+"""Snapshots of earlier versions without a job: verified, listed by operator, read as tables."""
 
 import json
 from collections import Counter

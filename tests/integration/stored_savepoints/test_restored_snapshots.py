@@ -1,4 +1,4 @@
-"""What earlier versions have saved is restored: the job goes on from it as that version would have done."""
+"""Snapshots of earlier versions are restored: the job goes on from them as that version would have done."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What PyFlink's DataStream API offers and Headrace has: names by module, with the methods of classes.
+"""Names of PyFlink's DataStream API that Headrace has, by module, with the methods of classes.
 
 JVM_ONLY are names that PyFlink wraps around Java objects: importable here, and refused when used.
 """

@@ -1,4 +1,4 @@
-"""What docs/sources_and_sinks.md says of values and their types."""
+"""Values and their types, as docs/sources_and_sinks.md describes them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the documents promise to those who bring a program of PyFlink's."""
+"""Promises of the documents to those who bring a program of PyFlink's."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the report of the network says of each point of reference: met or not, and why not."""
+"""Points of reference in the report of the network: met or not, and why not."""
 
 from collections.abc import Iterator
 from typing import Any

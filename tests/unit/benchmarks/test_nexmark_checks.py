@@ -1,4 +1,4 @@
-"""What the page says of the checks against DuckDB."""
+"""The page's sentences on the checks against DuckDB."""
 
 import json
 from pathlib import Path

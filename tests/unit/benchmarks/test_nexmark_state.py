@@ -1,4 +1,4 @@
-"""What the state of a Nexmark query grows to: when all is taken, what is kept of it, and what the page says."""
+"""State of a Nexmark query: when it is measured, what is kept of it, and what the page says."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How much of a traceback is shown: what is the user's own, and the rest on demand."""
+"""Tracebacks of failures: the user's own part, and the rest on demand."""
 
 import traceback
 

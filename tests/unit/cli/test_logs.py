@@ -1,4 +1,4 @@
-"""What of Headrace's logs stands on standard error."""
+"""Logs of Headrace on standard error."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""What clients are told of errors, which versions must agree, and who leads."""
+"""Errors as clients are told of them, versions that must agree, and leaders."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What clients read of a job over a shuffle, from the gates and writers up to the vertices."""
+"""Metrics of a job over a shuffle as clients read them, from the gates and writers up to the vertices."""
 
 from collections.abc import Iterator
 

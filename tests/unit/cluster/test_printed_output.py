@@ -1,4 +1,4 @@
-"""What is printed in a TaskManager's process arrives in the driver, in order, and holds nobody up for ever."""
+"""Printed lines of a TaskManager's process arrive in the driver, in order, and hold nobody up for ever."""
 
 import os
 import threading

@@ -15,7 +15,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.security.cluster_secret import cluster_secret, given_identity
 from headrace.core.security.tls import generate_identity
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from tests.unit.cluster.data_sets import LOCATION
+from tests.unit.cluster.cluster_partition_samples import LOCATION
 from tests.unit.network.exchange import partition_id
 
 

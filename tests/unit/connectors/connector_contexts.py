@@ -1,4 +1,4 @@
-"""What a reader or writer gets in these tests: a manual clock, timers that fire by hand, and a list for its output."""
+"""Contexts of readers and writers in tests: a manual clock, timers that fire by hand, and a list for the output."""
 
 from collections.abc import Callable
 from typing import Any

@@ -45,7 +45,7 @@ CAN_BE_OFF = ConfigOption(
     ("text", "milliseconds"),
     [("250 ms", 250), ("10 s", 10_000), ("1 min", 60_000), ("12000", 12_000)],
 )
-def test_durations(text: str, milliseconds: int) -> None:
+def test_durations_are_read_with_their_units(text: str, milliseconds: int) -> None:
     settings = Settings({"test.interval": text})
     assert settings.get_option(INTERVAL) == timedelta(milliseconds=milliseconds)
 
@@ -53,7 +53,7 @@ def test_durations(text: str, milliseconds: int) -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("32kb", 32768), ("10 mb", 10485760), ("10485760b", 10485760)]
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
     assert Settings({"test.size": text}).get_option(SIZE) == size
 
 

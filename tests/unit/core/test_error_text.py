@@ -1,4 +1,4 @@
-"""What a notebook shows of an error: the cause first, few lines, and nothing of ours between them."""
+"""Errors in a notebook: the cause first, few lines, and nothing of ours between them."""
 
 import traceback
 

@@ -28,7 +28,7 @@ GOLDEN = [  # hash, mixed, group of 128, subtask of 3, subtask of 5, group of 40
 
 
 @pytest.mark.parametrize(("key_hash", "mixed", "group", "of_three", "of_five", "wide"), GOLDEN)
-def test_golden_vectors(
+def test_hashes_are_mixed_and_assigned_as_in_flink(
     key_hash: int, mixed: int, group: int, of_three: int, of_five: int, wide: int
 ) -> None:
     hashes = np.array([key_hash], dtype=np.int32)
@@ -43,7 +43,7 @@ def test_golden_vectors(
     ("parallelism", "expected"),
     [(1, 128), (85, 128), (86, 256), (171, 256), (341, 512), (342, 1024), (10924, 32768)],
 )
-def test_default_max_parallelism(parallelism: int, expected: int) -> None:
+def test_the_default_max_parallelism_is_flinks(parallelism: int, expected: int) -> None:
     assert default_max_parallelism(parallelism) == expected
 
 

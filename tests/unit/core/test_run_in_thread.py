@@ -1,4 +1,4 @@
-"""What may block runs beside the loop, and its outcome comes back."""
+"""Blocking calls run beside the loop, and their outcome comes back."""
 
 import asyncio
 import threading

@@ -42,7 +42,7 @@ def test_time_windows_are_values_with_an_order() -> None:
         _ = TimeWindow(1, 5) < CountWindow(1)  # type: ignore[operator]
 
 
-def test_reprs() -> None:
+def test_windows_print_as_their_constructors() -> None:
     assert repr(TimeWindow(1, 5)) == "TimeWindow(start=1, end=5)"
     assert repr(CountWindow(3)) == "CountWindow(id=3)"
     assert repr(GlobalWindow.get()) == "GlobalWindow"

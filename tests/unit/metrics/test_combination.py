@@ -1,4 +1,4 @@
-"""How values of subtasks become the value of a vertex."""
+"""Values of subtasks are combined to the value of a vertex."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of the exchange share: environments, an edge between two subtasks, and batches to send over it."""
+"""Environments, an edge between two subtasks, and batches to send over it, for the tests of the exchange."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the tests of all kinds of partitions share: traces of a producer, and what a consumer must see of them."""
+"""Traces of a producer, and the view that a consumer must have of them, for tests of all kinds of partitions."""
 
 from dataclasses import dataclass
 

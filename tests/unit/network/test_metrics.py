@@ -1,4 +1,4 @@
-"""What gates and writers say of themselves while batches wait, and after all is released."""
+"""Metrics of gates and writers while batches wait, and after all is released."""
 
 import pytest
 

@@ -29,7 +29,7 @@ from headrace.functions.windowing.assigners import (
 from headrace.operators.runtime.operator import SourceOperator
 from headrace.testing.operator_harness import PICKLED, OperatorHarness
 from tests.unit.operators import recutting_functions as functions
-from tests.unit.operators.async_harness import Twice, async_harness
+from tests.unit.operators.record.async_harness import Twice, async_harness
 from tests.unit.operators.recutting_functions import ROW
 
 UTC: Final = TimestampTypeInfo("UTC")

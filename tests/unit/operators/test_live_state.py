@@ -1,4 +1,4 @@
-"""What operators keep in columns, and their timers, read while they run: as a snapshot of the same moment has it."""
+"""Columnar state and timers of operators, read while they run: as a snapshot of the same moment has them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +13,9 @@ from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.specs.operator_specs import KeyedProcessSpec, WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingEventTimeWindows
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
-from tests.unit.operators.columns import test_row_joins as row_joins
-from tests.unit.operators.columns import test_session_aggregate as session
-from tests.unit.operators.columns import test_sliced_aggregate as sliced
+from tests.unit.operators.columns import row_join_harness as row_joins
+from tests.unit.operators.columns import session_halves as session
+from tests.unit.operators.columns import sliced_halves as sliced
 from tests.unit.state.live_reading import opened, shown, stored, tables_of
 
 DRAWN: list[list[tuple[str, int | None, int]] | int] = [

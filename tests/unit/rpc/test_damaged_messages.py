@@ -1,4 +1,4 @@
-"""What is no message, however it is damaged, is one kind of error, and never one without a name."""
+"""Damaged messages are one kind of error, however they are damaged, and never one without a name."""
 
 import contextlib
 

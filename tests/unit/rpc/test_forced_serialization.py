@@ -62,7 +62,9 @@ def test_within_a_process_on_the_network(case: tuple[dict[str, str], bool], run:
     run(scenario())
 
 
-def test_in_a_minicluster(case: tuple[dict[str, str], bool]) -> None:
+def test_calls_are_encoded_in_a_minicluster_where_the_settings_say_so(
+    case: tuple[dict[str, str], bool],
+) -> None:
     settings, is_forced = case
     with MiniCluster(settings=settings) as cluster:
         handle = cluster.handle
@@ -70,7 +72,9 @@ def test_in_a_minicluster(case: tuple[dict[str, str], bool]) -> None:
             handle.call(handle.dispatcher.request_job_status(CANNOT_TRAVEL))
 
 
-def test_in_a_simulated_cluster(case: tuple[dict[str, str], bool]) -> None:
+def test_calls_are_encoded_in_a_simulated_cluster_where_the_settings_say_so(
+    case: tuple[dict[str, str], bool],
+) -> None:
     settings, is_forced = case
     simulation = SimulatedCluster(1, settings=settings)
     with pytest.raises(SerializationError if is_forced else UnknownJobError):

@@ -1,4 +1,4 @@
-"""What processes of two releases may say to each other has the bytes it always had: a change raises PROTOCOL_VERSION.
+"""Messages between processes of two releases have the bytes that they always had: a change raises PROTOCOL_VERSION.
 
 A cluster is of one release (`cluster/versions`); a shuffle service outlives clusters, and may be of another one.
 """

@@ -1,4 +1,4 @@
-"""Who cannot prove the secret: refused, bounded, timed, and never listened to."""
+"""Strangers without the secret: refused, bounded, timed, and never listened to."""
 
 import asyncio
 import contextlib

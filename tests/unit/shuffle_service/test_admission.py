@@ -1,4 +1,4 @@
-"""Who may push, and which jobs live: the laws of the pure machines, and names of files."""
+"""Admission of pushes and life of jobs: the laws of the pure machines, and names of files."""
 
 from hypothesis import given
 from hypothesis import strategies as st

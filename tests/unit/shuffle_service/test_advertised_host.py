@@ -1,4 +1,4 @@
-"""What a shuffle service calls itself: something that leads others to it, or nothing at all."""
+"""The name that a shuffle service gives itself: something that leads others to it, or nothing at all."""
 
 import socket
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a shuffle service finds in its directory: only what was written there with its secret is a result."""
+"""Results that a shuffle service finds in its directory: only what was written there with its secret is one."""
 
 import os
 from collections.abc import Callable

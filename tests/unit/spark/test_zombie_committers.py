@@ -22,7 +22,7 @@ from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
 from tests.unit.connectors.files import test_file_commit as files
 from tests.unit.connectors.sink_world import FailingFileSystem, SinkWorld, key
-from tests.unit.spark.dataframes import test_committer as dataframes
+from tests.unit.spark.dataframes import committer_world as dataframes
 
 CHANGING = FailingFileSystem.CHANGING
 

@@ -1,4 +1,4 @@
-"""Whether a snapshot is whole: what is missing, changed or not to be understood is told with its file."""
+"""Verification of a snapshot: what is missing, changed or not to be understood is told with its file."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What draws a line between records waits until a batch that was begun is worked off."""
+"""Lines between records (triggers, aborts, time-outs) wait until a batch that was begun is worked off."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace

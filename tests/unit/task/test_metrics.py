@@ -1,4 +1,4 @@
-"""How a task's time is accounted for, with exact values on a manual clock."""
+"""Accounting of a task's time, with exact values on a manual clock."""
 
 import pytest
 from hypothesis import given

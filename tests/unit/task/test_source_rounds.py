@@ -1,4 +1,4 @@
-"""How often a source that waits for its own timers is asked, and what else happens between two rounds of its task."""
+"""Rounds of a source that waits for its own timers: how often it is asked, and what happens between two of them."""
 
 import threading
 from collections import Counter

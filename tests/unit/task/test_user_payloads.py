@@ -1,4 +1,4 @@
-"""Where user code is unpickled, how often, and what a task does until it has it."""
+"""Loading of user code: where and how often it is unpickled, and what a task does until it has it."""
 
 import threading
 

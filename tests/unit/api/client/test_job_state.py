@@ -1,4 +1,4 @@
-"""What a client asks of a running job: which operator is meant is for the JobMaster to say."""
+"""Questions of a client to a running job: the JobMaster says which operator is meant."""
 
 import asyncio
 import concurrent.futures

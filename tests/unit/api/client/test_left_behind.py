@@ -1,4 +1,4 @@
-"""What is said of a job whose end the program did not wait for."""
+"""Notices of a job whose end the program did not wait for."""
 
 import asyncio
 import atexit

@@ -1,4 +1,4 @@
-"""What follows Ctrl-C, against a Dispatcher whose job does not end when it is cancelled."""
+"""Ctrl-C, against a Dispatcher whose job does not end when it is cancelled."""
 
 import asyncio
 import logging

@@ -180,7 +180,7 @@ def test_between_is_two_comparisons(rows: list[tuple[Any, Any, Any]]) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(FLOATS, min_size=1, max_size=8), st.integers(0, 3))
-def test_rounding_and_absolute_values(a: list[Any], digits: int) -> None:
+def test_rounding_and_absolute_values_are_pythons(a: list[Any], digits: int) -> None:
     column = pa.array(a, pa.float64())
     assert values(col("a").abs(), a=column) == on_rows(abs, a)
     rounded = values(col("a").round(digits), a=column)

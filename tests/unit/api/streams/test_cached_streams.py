@@ -14,8 +14,8 @@ from headrace.datastream.data_stream import CachedDataStream, DataStream
 from headrace.functions.process import ProcessFunction
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph, PartitionerKind, VertexKind
-from tests.unit.api.cached_stream_programs import KEPT, Raising, doubled, kept_by, numbers
 from tests.unit.api.recording import RecordingExecutor, recording
+from tests.unit.api.streams.cached_stream_programs import KEPT, Raising, doubled, kept_by, numbers
 
 
 @pytest.fixture

@@ -127,7 +127,9 @@ def test_ids_that_do_not_rise_are_a_mistake() -> None:
         (Retention.RETAIN_ON_CANCELLATION, {JobStatus.FAILED, JobStatus.CANCELED}),
     ],
 )
-def test_what_outlives_a_job(retention: Retention, kept: set[JobStatus]) -> None:
+def test_retention_says_which_end_of_a_job_its_checkpoints_outlive(
+    retention: Retention, kept: set[JobStatus]
+) -> None:
     for status in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED):
         assert is_kept(status, retention) == (status in kept)
     assert is_kept(JobStatus.SUSPENDED, retention)

@@ -1,4 +1,4 @@
-"""What is left of jobs that have ended, for tests of who remembers them."""
+"""Remains of jobs that have ended, for tests of who remembers them."""
 
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator

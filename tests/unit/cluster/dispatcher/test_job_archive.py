@@ -1,4 +1,4 @@
-"""What the Dispatcher remembers of jobs that have ended, and what it forgets."""
+"""Memory of the Dispatcher of jobs that have ended, and its limits."""
 
 from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.core.clock import ManualClock

@@ -1,4 +1,4 @@
-"""What the Dispatcher answers about a job whose JobMaster ends while it is asked."""
+"""Answers of the Dispatcher about a job whose JobMaster ends while it is asked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Which settings hold for a job in its JobMaster: its own, and the cluster's where it says nothing."""
+"""Settings of a job in its JobMaster: its own, and the cluster's where it says nothing."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the loss of a TaskManager tells: which tasks ran there, in the first line."""
+"""The error of a lost TaskManager names the tasks that ran there, in its first line."""
 
 import pytest
 

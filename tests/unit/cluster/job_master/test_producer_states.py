@@ -1,4 +1,4 @@
-"""How a task learns what the producer of a partition does that it cannot find: TaskExecutor and JobMaster."""
+"""A task asks for the state of a producer that it cannot find: TaskExecutor and JobMaster."""
 
 from collections.abc import Iterator
 

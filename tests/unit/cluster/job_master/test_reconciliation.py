@@ -1,4 +1,4 @@
-"""What a JobMaster and a TaskManager think that runs is made equal with every heartbeat."""
+"""Tasks that a JobMaster and a TaskManager think to run are made equal with every heartbeat."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -23,8 +23,8 @@ from headrace.gateways.messages import (
 )
 from headrace.gateways.task_executor import TaskExecutorHeartbeatPayload
 from testkit.scripted_gateways import end_processes
+from tests.unit.cluster.cluster_partition_samples import DATA_SET, part, report
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, empty_slots
-from tests.unit.cluster.data_sets import DATA_SET, part, report
 from tests.unit.cluster.resource_manager.resource_manager_world import JM_ID, WORKER, World
 
 HALF, WHOLE = DataSetInfo(DATA_SET, 2, 1), DataSetInfo(DATA_SET, 2, 2)

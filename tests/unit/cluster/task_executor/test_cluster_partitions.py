@@ -7,8 +7,8 @@ import pytest
 from headrace.core.ids import JobMasterId, ResultPartitionId
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import ClusterPartitionReport
+from tests.unit.cluster.cluster_partition_samples import DATA_SET, part, report
 from tests.unit.cluster.cluster_samples import JOB, TM_1
-from tests.unit.cluster.data_sets import DATA_SET, part, report
 from tests.unit.cluster.task_executor.task_executor_world import (
     INSTANCE,
     JM_ID,

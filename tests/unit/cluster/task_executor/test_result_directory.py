@@ -1,4 +1,4 @@
-"""Where a TaskManager keeps stored results."""
+"""The directory of a TaskManager's stored results."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the objects that carry a cluster's secret show of themselves, as in a log or a traceback."""
+"""Objects that carry a cluster's secret show nothing of it, as in a log or a traceback."""
 
 from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.core.ids import ResourceId, ResourceManagerId

@@ -1,4 +1,4 @@
-"""What a sink that Spark writes is refused for, where the program is built."""
+"""Columns for which a sink that Spark writes is refused, where the program is built."""
 
 import pytest
 

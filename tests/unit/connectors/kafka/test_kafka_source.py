@@ -23,7 +23,7 @@ from headrace.datastream.connectors.kafka import (
 )
 from headrace.functions.serialization import SimpleStringSchema
 from headrace.functions.source import Boundedness
-from tests.unit.connectors.model_kafka import ModelLog, creating
+from tests.unit.connectors.kafka.model_kafka import ModelLog, creating
 from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
 
 LATEST = KafkaOffsetsInitializer.latest()

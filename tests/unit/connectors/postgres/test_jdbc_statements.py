@@ -1,4 +1,4 @@
-"""What a JdbcSink is told, and what it refuses while the program is built."""
+"""Options of a JdbcSink, and what it refuses while the program is built."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a process may count on, from made-up trees of control groups."""
+"""Memory that a process may count on, from made-up trees of control groups."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who may speak TLS with whom, and when a cluster must."""
+"""Peers that may speak TLS with each other, and clusters that must."""
 
 import builtins
 import ssl
@@ -165,12 +165,12 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "::1", "localhost"])
-def test_loopback(host: str) -> None:
+def test_addresses_of_the_own_host_are_loopback(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "driver.example", ""])
-def test_beyond_loopback(host: str) -> None:
+def test_addresses_that_others_reach_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)
 
 

@@ -54,7 +54,9 @@ A_0 = Types.ROW([Types.STRING(), Types.INT()])
         (({"a": 1},), Types.ROW([Types.PICKLED_BYTE_ARRAY()]), "+I[{'a': 1}]"),
     ],
 )
-def test_texts(value: object, type_info: TypeInformation, text: str) -> None:
+def test_values_have_the_texts_that_java_gives_them(
+    value: object, type_info: TypeInformation, text: str
+) -> None:
     assert text_of(value, type_info) == text
 
 
@@ -75,7 +77,7 @@ def test_texts(value: object, type_info: TypeInformation, text: str) -> None:
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles(value: float, text: str) -> None:
+def test_doubles_have_the_texts_that_java_gives_them(value: float, text: str) -> None:
     assert double_text(value) == text
 
 
@@ -83,7 +85,7 @@ def test_doubles(value: float, text: str) -> None:
     ("value", "text"),
     [(1.23, "1.23"), (16777216.0, "1.6777216E7"), (1e40, "Infinity"), (1e-45, "1.4E-45")],
 )
-def test_floats(value: float, text: str) -> None:
+def test_floats_have_the_texts_that_java_gives_them(value: float, text: str) -> None:
     assert float_text(value) == text
 
 

@@ -34,7 +34,7 @@ def test_a_row_of_names_makes_rows() -> None:
         person(1, 2, 3)
 
 
-def test_reprs() -> None:
+def test_rows_print_as_in_pyflink() -> None:
     assert repr(Row(1, "a")) == "<Row(1, 'a')>"
     assert repr(Row(a=1, b="x")) == "Row(a=1, b='x')"
 

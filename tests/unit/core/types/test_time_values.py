@@ -9,7 +9,7 @@ from headrace.core.errors import ProgramError
 from headrace.core.types.time_values import Duration, Instant, Time, to_millis
 
 
-def test_units_of_time() -> None:
+def test_equal_times_in_different_units_are_equal() -> None:
     assert Time.days(1) == Time.hours(24) == Time.minutes(1440) == Time.seconds(86_400)
     assert Time.seconds(3).to_milliseconds() == 3000
     assert str(Time.milliseconds(3000)) == "3000 ms"

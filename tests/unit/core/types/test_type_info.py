@@ -41,7 +41,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("type_info", "text"), TEXTS)
-def test_texts(type_info: TypeInformation, text: str) -> None:
+def test_types_print_as_in_pyflink(type_info: TypeInformation, text: str) -> None:
     assert str(type_info) == repr(type_info) == text
 
 

@@ -1,4 +1,4 @@
-"""What columnar operators are made of: due windows, aggregates that can be sliced, key columns that sides share."""
+"""Parts of columnar operators: due windows, aggregates that can be sliced, key columns that sides share."""
 
 import pyarrow as pa
 import pytest

@@ -29,7 +29,7 @@ from headrace.functions.windowing.assigners import (
     WindowStagger,
 )
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow
-from tests.unit.functions.fakes import AssignerSurroundings
+from tests.unit.functions.windowing.window_contexts import AssignerSurroundings
 
 TIMES = [1, 2, 3, 4, 5, 8, 9, 15]
 
@@ -255,7 +255,7 @@ def test_wrong_sizes_are_refused_at_once(make: Any, message: str) -> None:
         ),
     ],
 )
-def test_texts_and_default_triggers(
+def test_each_assigner_prints_as_in_flink_and_has_its_default_trigger(
     assigner: WindowAssigner[Any, Any], text: str, trigger: str, is_event_time: bool
 ) -> None:
     assert repr(assigner) == text

@@ -24,7 +24,7 @@ from headrace.functions.windowing.triggers import (
     TriggerResult,
 )
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow
-from tests.unit.functions.fakes import WindowTimers
+from tests.unit.functions.windowing.window_contexts import WindowTimers
 
 WINDOW = TimeWindow(0, 10)
 CONTINUE, FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE

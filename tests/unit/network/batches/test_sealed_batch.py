@@ -97,7 +97,7 @@ def test_bytes_that_are_no_batch_are_an_error(body: bytes) -> None:
 
 
 def test_no_flipped_bit_kills_the_reader() -> None:
-    command = [sys.executable, "-m", "tests.unit.network.flipped_bits"]
+    command = [sys.executable, "-m", "tests.unit.network.batches.flipped_bits"]
     root = Path(__file__).parents[3]
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

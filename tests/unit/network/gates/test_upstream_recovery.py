@@ -1,4 +1,4 @@
-"""What a checkpoint caught on its way out is sent again first: no row of any sender, and no barrier, overtakes it."""
+"""Captured output is sent again first after a restore: no row of any sender, and no barrier, overtakes it."""
 
 import pytest
 

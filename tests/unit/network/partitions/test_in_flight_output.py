@@ -1,4 +1,4 @@
-"""What a barrier overtakes on its way out: nothing, what waits, or what waits once its time is over."""
+"""Rows that a barrier overtakes on its way out: none, those that wait, or those that wait once its time is over."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What is said about a channel, and when: nothing before its request or after its release."""
+"""Messages about a channel: none before its request or after its release."""
 
 from collections import defaultdict
 

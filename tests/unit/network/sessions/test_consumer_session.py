@@ -1,4 +1,4 @@
-"""What a consumer's half of a connection takes, and what becomes of the rest."""
+"""A consumer's half of a connection: the frames that it takes, and the end of the others."""
 
 import pytest
 

@@ -25,7 +25,7 @@ from headrace.network.stored.stored_partition import PartitionStorage
 from headrace.network.stored.stored_view import READ_BYTES, ReadMemory
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.faulty_files import FaultyFileLayer
-from tests.unit.network.held_io import HeldIo
+from tests.unit.network.stored.held_io import HeldIo
 
 CHANNELS, ROWS = 3, 20_000
 BATCH_BYTES = 8 * ROWS

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.core.elements import EndOfPartition
 from headrace.network.stored.chunk_writer import ChunkWriter
 from headrace.network.stored.file_format import pieces_bytes, prepare_event
-from tests.unit.network.held_io import HeldIo
+from tests.unit.network.stored.held_io import HeldIo
 
 ELEMENT = prepare_event(EndOfPartition())
 SIZE = ELEMENT.size_bytes

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.network.stored.read_scheduler import JOBS_MAX, ReadScheduler
 from headrace.network.stored.stored_view import ReadCandidate, Stretch
-from tests.unit.network.held_io import HeldIo
+from tests.unit.network.stored.held_io import HeldIo
 
 
 class View:

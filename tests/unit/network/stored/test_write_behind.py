@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace.network.errors import StorageError
 from headrace.network.stored.chunk_writer import WriteBehind
 from headrace.network.stored.io_pool import InlineIo, ThreadIoPool
-from tests.unit.network.held_io import HeldIo
+from tests.unit.network.stored.held_io import HeldIo
 
 
 @given(sizes=st.lists(st.integers(1, 9), max_size=12), runs=st.lists(st.booleans(), max_size=30))

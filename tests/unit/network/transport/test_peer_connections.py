@@ -1,4 +1,4 @@
-"""Which connection is used where two TaskManagers dial each other at once, by every order of what happens."""
+"""The choice of a connection where two TaskManagers dial each other at once, by every order of what happens."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from headrace.network.wire.framing import (
     reserved_frames,
 )
 from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
-from tests.unit.network.wire_samples import MARKERS, content
+from tests.unit.network.wire.wire_samples import MARKERS, content
 
 
 def assemble(

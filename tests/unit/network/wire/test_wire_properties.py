@@ -19,7 +19,7 @@ from headrace.network.wire.framing import (
     encode,
 )
 from tests.unit.network.frames import GOLDEN, golden_bytes
-from tests.unit.network.wire_samples import MARKERS, content
+from tests.unit.network.wire.wire_samples import MARKERS, content
 
 MIB = 1 << 20
 _RANGES = {"B": (0, 2**8 - 1), "H": (0, 2**16 - 1), "I": (0, 2**32 - 1)} | {

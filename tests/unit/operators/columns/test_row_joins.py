@@ -15,41 +15,10 @@ from headrace.functions.specs.columnar_specs import EventTimeWindows, RowJoinSpe
 from headrace.operators.columns import row_join
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+from tests.unit.operators.columns.row_join_harness import SIZE, left, plain_join, right, window_join
 
-LEFT = Types.ROW_NAMED(["a", "left"], [Types.STRING(), Types.INT()])
-RIGHT = Types.ROW_NAMED(["b", "right"], [Types.STRING(), Types.INT()])
-BOTH = Types.ROW_NAMED(
-    ["a", "left", "b", "right"], [Types.STRING(), Types.INT(), Types.STRING(), Types.INT()]
-)
-SIZE = 10
 # Texts with one hash, as in Java.
 ONE, OTHER = "Aa", "BB"
-
-
-def _harness(spec: Any) -> OperatorHarness:
-    return OperatorHarness(
-        spec,
-        input_types=[LEFT, RIGHT],
-        output_type=BOTH,
-        keys=[lambda row: row["a"], lambda row: row["b"]],
-        key_type=Types.STRING(),
-    )
-
-
-def plain_join() -> OperatorHarness:
-    return _harness(RowJoinSpec(("a",), ("b",)))
-
-
-def window_join() -> OperatorHarness:
-    return _harness(WindowRowJoinSpec(EventTimeWindows(SIZE, SIZE, 0), ("a",), ("b",)))
-
-
-def left(*rows: tuple[str, int], times: list[int] | None = None) -> Rows:
-    return Rows([Row(a=key, left=n) for key, n in rows], times, 0)
-
-
-def right(*rows: tuple[str, int], times: list[int] | None = None) -> Rows:
-    return Rows([Row(b=key, right=n) for key, n in rows], times, 1)
 
 
 def pairs(harness: OperatorHarness) -> list[tuple[int, int]]:

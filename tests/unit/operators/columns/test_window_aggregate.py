@@ -24,10 +24,10 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.reference_triggers import (
+from tests.unit.operators.windowing.reference_triggers import (
     AtTheEnd,
 )
-from tests.unit.operators.window_reference import (
+from tests.unit.operators.windowing.window_reference import (
     Firing,
     Fixed,
     WindowReference,

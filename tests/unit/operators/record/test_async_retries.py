@@ -14,7 +14,12 @@ from headrace.functions.async_io import (
     has_exception_predicate,
 )
 from headrace.testing.operator_harness import Rows, TimeAt, WatermarkAt
-from tests.unit.operators.async_harness import NO_RETRY, Scripted, async_harness, finish_call
+from tests.unit.operators.record.async_harness import (
+    NO_RETRY,
+    Scripted,
+    async_harness,
+    finish_call,
+)
 
 RETRIES = AsyncRetryStrategy.fixed_delay(
     2, 100, empty_result_predicate, partial(exception_type_predicate, expected_error_type=OSError)

@@ -22,7 +22,7 @@ from headrace.functions.async_io import (
 from headrace.operators.record.async_wait_operator import AsyncWaitOperator
 from headrace.testing.operator_harness import Idle, Rows, TimeAt, WatermarkAt
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.async_harness import (
+from tests.unit.operators.record.async_harness import (
     ORDERED,
     UNORDERED,
     Scripted,

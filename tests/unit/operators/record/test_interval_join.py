@@ -23,7 +23,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
-from tests.unit.operators.window_expectations import assert_nothing_is_left
+from tests.unit.operators.windowing.window_expectations import assert_nothing_is_left
 
 LEFT, RIGHT = 0, 1
 

@@ -1,4 +1,4 @@
-"""What a sink has prepared reaches a published checkpoint once, whichever fail and whenever that is heard of."""
+"""Prepared output of a sink reaches a published checkpoint once, whichever fail and whenever that is heard of."""
 
 from typing import Any
 

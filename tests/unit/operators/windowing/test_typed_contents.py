@@ -1,4 +1,4 @@
-"""What windows and joins keep is of the types that their streams declare: in snapshots, in changes, in errors."""
+"""Contents of windows and joins are of the types that their streams declare: in snapshots, in changes, in errors."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What holds of every run of windows: nothing lost, nothing twice, and sessions that do not care for order."""
+"""Invariants of every run of windows: nothing lost, nothing twice, and sessions that do not care for order."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from headrace.functions.windowing.assigners import (
     WindowAssigner,
 )
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, WatermarkAt
-from tests.unit.operators.window_expectations import (
+from tests.unit.operators.window_specs import window_spec
+from tests.unit.operators.windowing.window_expectations import (
     KEYS,
     OwnGap,
     ShownContents,
     assert_nothing_is_left,
 )
-from tests.unit.operators.window_specs import window_spec
 
 Records = list[tuple[tuple[str, int], int]]
 """Pairs of a value, (key, number), and its timestamp."""

@@ -39,7 +39,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
-from tests.unit.operators.reference_triggers import (
+from tests.unit.operators.windowing.reference_triggers import (
     AfterCount,
     AtTheEnd,
     OrTimeout,
@@ -47,12 +47,12 @@ from tests.unit.operators.reference_triggers import (
     ReferenceTrigger,
     TooFar,
 )
-from tests.unit.operators.window_expectations import (
+from tests.unit.operators.windowing.window_expectations import (
     START_MS,
     assert_nothing_is_left,
     expected,
 )
-from tests.unit.operators.window_reference import (
+from tests.unit.operators.windowing.window_reference import (
     Assigner,
     Everything,
     Eviction,

@@ -44,7 +44,8 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
-from tests.unit.operators.reference_triggers import (
+from tests.unit.operators.window_specs import window_spec
+from tests.unit.operators.windowing.reference_triggers import (
     AfterCount,
     Again,
     AtTheEnd,
@@ -55,7 +56,7 @@ from tests.unit.operators.reference_triggers import (
     TooFar,
     distance,
 )
-from tests.unit.operators.window_expectations import (
+from tests.unit.operators.windowing.window_expectations import (
     KEYS,
     START_MS,
     OwnGap,
@@ -63,7 +64,7 @@ from tests.unit.operators.window_expectations import (
     assert_nothing_is_left,
     expected,
 )
-from tests.unit.operators.window_reference import (
+from tests.unit.operators.windowing.window_reference import (
     Assigner,
     Counted,
     Everything,
@@ -75,7 +76,6 @@ from tests.unit.operators.window_reference import (
     keep_last,
     keep_recent,
 )
-from tests.unit.operators.window_specs import window_spec
 
 FAR_MS = 400
 

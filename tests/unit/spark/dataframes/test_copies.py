@@ -1,4 +1,4 @@
-"""Where DataFrames are copied, and who may enter there."""
+"""Copies of DataFrames: their places, and who may enter there."""
 
 import tempfile
 from pathlib import Path

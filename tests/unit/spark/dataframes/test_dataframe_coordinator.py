@@ -1,4 +1,4 @@
-"""What the coordinator of a DataFrame source says without Spark being asked."""
+"""Answers of a DataFrame source's coordinator that need no Spark."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who has which partition of a DataFrame, after failures of one subtask and of all."""
+"""Owners of a DataFrame's partitions, after failures of one subtask and of all."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

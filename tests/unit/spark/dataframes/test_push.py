@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame Spark finds by their names."""
+"""Columns of a DataFrame that Spark finds by their names."""
 
 import pytest
 

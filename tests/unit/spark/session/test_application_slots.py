@@ -1,4 +1,4 @@
-"""How many tasks an application can run at once, asked again and again."""
+"""Number of tasks that an application can run at once, asked again and again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which Java is chosen, and how the wheel's runtime is wrapped."""
+"""Choice of a Java, and the wrapping of the wheel's runtime."""
 
 import subprocess
 from pathlib import Path

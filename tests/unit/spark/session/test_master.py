@@ -1,4 +1,4 @@
-"""Which masters there are, and whether one answers: said before a JVM is started."""
+"""Masters of Spark: those that there are, and whether one answers, before a JVM is started."""
 
 import socket
 

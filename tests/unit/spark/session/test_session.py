@@ -1,4 +1,4 @@
-"""What is known of a session before Spark starts: the master, the parallelism, and what is refused."""
+"""Facts of a session before Spark starts: the master, the parallelism, and what is refused."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How a session that Headrace creates is set up: what the user said wins, the rest is what TaskManagers need."""
+"""Configuration of a session that Headrace creates: the user's settings win, the rest is what TaskManagers need."""
 
 import shlex
 from pathlib import Path

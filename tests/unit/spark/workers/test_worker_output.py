@@ -1,4 +1,4 @@
-"""What workers print arrives at the user's standard output, whole line by whole line."""
+"""Printed lines of workers arrive at the user's standard output, whole line by whole line."""
 
 import io
 import os

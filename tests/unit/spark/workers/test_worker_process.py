@@ -1,4 +1,4 @@
-"""What a TaskManager's process takes from Spark and leaves behind: nothing."""
+"""A TaskManager's process takes its settings from Spark and leaves nothing behind."""
 
 import os
 import socket

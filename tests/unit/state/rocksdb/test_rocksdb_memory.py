@@ -1,4 +1,4 @@
-"""What RocksDB reads of its files where memory is scarce."""
+"""Reads of RocksDB's files where memory is scarce."""
 
 import random
 from collections.abc import Callable

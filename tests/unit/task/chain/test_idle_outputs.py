@@ -1,4 +1,4 @@
-"""What an output passes on of watermarks and idleness; of an idle one no watermark but the last."""
+"""Watermarks and idleness at an output: an idle one passes on no watermark but the last."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -48,7 +48,7 @@ END = ("watermark", MAX_WATERMARK)
     ],
     ids=["a watermark", "the last watermark", "a watermark once it is active"],
 )
-def test_an_idle_output(
+def test_an_idle_output_passes_on_no_watermark_but_the_last(
     steps: list[Callable[[OperatorOutput], None]], wanted: list[tuple[str, int | bool]]
 ) -> None:
     target, output = _Target(), OperatorOutput()

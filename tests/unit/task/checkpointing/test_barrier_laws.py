@@ -16,7 +16,7 @@ from headrace.task.checkpointing.barriers import (
     CheckpointAborted,
     ExactlyOnceBarrierHandler,
 )
-from tests.unit.task.barrier_world import (
+from tests.unit.task.checkpointing.barrier_world import (
     ALIGNED,
     TIMEOUT,
     UNALIGNED,

@@ -19,7 +19,7 @@ from headrace.task.checkpointing.channel_state import (
     frames_of,
     tables_of,
 )
-from tests.unit.task.in_flight import Job
+from tests.unit.task.checkpointing.in_flight import Job
 from tests.unit.task.in_flight_tasks import Checkpoint, environment_of, vertex_of
 from tests.unit.task.keyed_rows import order_of, owner_of
 

@@ -1,4 +1,4 @@
-"""What a job does about its slots over time: only the newest request times out, and only while it waits."""
+"""Requests of a job for slots over time: only the newest times out, and only while it waits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

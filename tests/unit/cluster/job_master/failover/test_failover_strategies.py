@@ -1,4 +1,4 @@
-"""Which subtasks restart: the closure of the rule, against a slow and obvious version of it."""
+"""Subtasks that restart: the closure of the rule, against a slow and obvious version of it."""
 
 import pytest
 from hypothesis import given

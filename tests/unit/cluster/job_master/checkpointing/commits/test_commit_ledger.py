@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
 from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger
-from tests.unit.cluster.job_master.checkpointing.committing_metadata import (
+from tests.unit.cluster.job_master.checkpointing.commits.committing_metadata import (
     SINK,
     committable,
     metadata,

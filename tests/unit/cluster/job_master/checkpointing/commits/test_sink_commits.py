@@ -22,7 +22,7 @@ from headrace.functions.sink import Committer, CommitterContext
 from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import job_graph, vertex
-from tests.unit.cluster.job_master.checkpointing.committing_metadata import (
+from tests.unit.cluster.job_master.checkpointing.commits.committing_metadata import (
     SINK,
     metadata,
     sent_keys,

@@ -30,7 +30,7 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
 )
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from tests.unit.cluster.cluster_samples import attempt
-from tests.unit.cluster.job_master.checkpointing.coordinator_world import (
+from tests.unit.cluster.job_master.checkpointing.protocol.coordinator_world import (
     PLAN,
     SINK,
     SOURCE,

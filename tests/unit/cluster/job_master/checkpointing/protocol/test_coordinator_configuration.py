@@ -1,4 +1,4 @@
-"""What a job's settings say of its checkpoints, and what does not go together."""
+"""Settings of a job's checkpoints, and those that do not go together."""
 
 import pytest
 

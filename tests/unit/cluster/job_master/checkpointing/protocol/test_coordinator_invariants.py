@@ -32,7 +32,7 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
 )
 from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import CheckpointRequest
 from headrace.core.barriers import SnapshotKind
-from tests.unit.cluster.job_master.checkpointing.coordinator_world import (
+from tests.unit.cluster.job_master.checkpointing.protocol.coordinator_world import (
     PLAN,
     SINK,
     SOURCE,

@@ -14,7 +14,10 @@ from headrace.cluster.job_master.checkpointing.protocol.events import (
     PrepareCheckpoint,
 )
 from headrace.core.barriers import SnapshotKind
-from tests.unit.cluster.job_master.checkpointing.coordinator_world import CoordinatorWorld, only
+from tests.unit.cluster.job_master.checkpointing.protocol.coordinator_world import (
+    CoordinatorWorld,
+    only,
+)
 
 
 @pytest.mark.parametrize("tolerable", [0, 2])

@@ -313,7 +313,9 @@ def test_several_are_kept_where_that_is_asked_for(jobs: Jobs) -> None:
         ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.SUSPENDED, True),
     ],
 )
-def test_what_outlives_the_job(jobs: Jobs, retention: str, status: JobStatus, stays: bool) -> None:
+def test_checkpoints_outlive_the_job_where_retention_says_so(
+    jobs: Jobs, retention: str, status: JobStatus, stays: bool
+) -> None:
     store = jobs.start(**{RETENTION.key: retention})
     take(store, shares=True)
     left = store.close(status)

@@ -1,0 +1,77 @@
+"""RecoveryWatch: looks at a job while something is done to it, and measures the time until everything runs again."""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from headrace.api.client.job_client import JobClient
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.job_master import CheckpointOverview
+
+_POLL_S: Final = 0.02
+_AT_WORK: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
+
+
+class RecoveryWatch:
+    """Sees how long it takes after a disturbance until every task runs again.
+
+    `tokens()` are the files that were left, one when each thing was done; set `client` once there is a job. What is
+    done before everything runs again belongs to the same recovery, which counts from the first. `is_recovering`: at the
+    last look some task was on its way to run, or had failed. `in_flight_bytes`: the most that a complete checkpoint was
+    seen to hold of what barriers overtook.
+    """
+
+    def __init__(self, tokens: Callable[[], Sequence[Path]]) -> None:
+        self._tokens = tokens
+        self._accounted: set[Path] = set()
+        self._was_down = False
+        self.client: JobClient | None = None
+        self.recoveries_s: list[float] = []
+        self.is_recovering = False
+        self.in_flight_bytes = 0
+        self._is_over = threading.Event()
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """Look while the body runs."""
+        thread = threading.Thread(target=self._look_on, name="recovery-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            thread.join()
+
+    def _look_on(self) -> None:
+        while not self._is_over.wait(_POLL_S):
+            client = self.client
+            if client is None:
+                continue
+            try:
+                details = client.get_job_details().result(5)
+            except Exception:
+                continue
+            states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
+            self.look(all(state is ExecutionState.RUNNING for state in states))
+            self.is_recovering = not _AT_WORK.issuperset(states)
+            self.look_at_checkpoints(details.checkpoints)
+
+    def look(self, is_running: bool) -> None:
+        """The job was looked at, and all its tasks ran, or not."""
+        new = set(self._tokens()) - self._accounted
+        if not new:
+            return
+        self._was_down = self._was_down or not is_running
+        if self._was_down and is_running:
+            self.recoveries_s.append(time.time() - min(token.stat().st_ctime for token in new))
+            self._accounted |= new
+            self._was_down = False
+
+    def look_at_checkpoints(self, checkpoints: CheckpointOverview) -> None:
+        """See what the latest complete one holds."""
+        if checkpoints.latest_completed is not None:
+            found = checkpoints.latest_completed.slowest.in_flight_bytes  # of all subtasks together
+            self.in_flight_bytes = max(self.in_flight_bytes, found)
