@@ -55,7 +55,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.snapshots: StateNotStorableError
 +- cluster.job_master.checkpointing.protocol.plan: CheckpointRefusedError
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
-+- cluster.job_master.coordinators.collect: CollectBufferExceededError
++- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
