@@ -34,14 +34,14 @@ Opener = Callable[..., Any]
 def hanging(service: ShuffleService, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The service's disk hangs until the test is over. Set once somebody waits for it."""
     entered, over = threading.Event(), threading.Event()
-    create_writer = service.create_writer
+    create_writer = service._store.create_writer
 
     def hang(*values: Any) -> Any:
         entered.set()
         over.wait()
         return create_writer(*values)
 
-    monkeypatch.setattr(service, "create_writer", hang)
+    monkeypatch.setattr(service._store, "create_writer", hang)
     yield entered
     over.set()
 
@@ -125,7 +125,7 @@ def test_a_producer_does_not_wait_for_ever_for_a_batch_to_be_stored_nor_for_the_
         entered.set()
         return over.wait()
 
-    monkeypatch.setattr(service, "grown", hang)
+    monkeypatch.setattr(service._store, "grown", hang)
     stalled: list[str] = []
     for number in range(2):
         location = register(service, partition_id(number), 1).location
