@@ -37,9 +37,9 @@ from headrace.core.ids import (
     ResourceId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.threads import EventLoopThread
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
+from headrace.core.threads import EventLoopThread
 from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import (
