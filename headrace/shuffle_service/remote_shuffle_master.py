@@ -1,9 +1,8 @@
 """RemoteShuffleMaster: registers blocking results at the shuffle service, and monitors the service.
 
 Pipelined results stay with the built-in shuffle: their consumers run while they are produced. When the service is
-lost, every job with results there is told at once, not consumer by consumer. RemoteShuffleServiceFactory is what
-`shuffle-service-factory.class: remote` names; it loads each half of the shuffle when it is made, as the JobManager
-needs nothing of the data plane. Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
+lost, every job with results there is told at once, not consumer by consumer.
+Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
 """
 
 import asyncio
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.cluster.shuffle_master import (
     CreditBasedShuffleMaster,
     JobShuffleContext,
-    ShuffleMaster,
     ShuffleMasterContext,
 )
 from headrace.core.errors import ConfigurationError, HeadraceError
@@ -35,7 +33,7 @@ from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 
 if TYPE_CHECKING:
-    from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+    pass
 
 
 T = TypeVar("T")
@@ -208,19 +206,3 @@ class RemoteShuffleMaster:
 
     def _now_ms(self) -> float:
         return self._context.clock.monotonic_ns() / 1e6
-
-
-class RemoteShuffleServiceFactory:
-    """Factory of the remote shuffle: a separate process stores blocking results, all else is built in."""
-
-    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
-        from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster
-
-        return RemoteShuffleMaster(context)
-
-    def create_shuffle_environment(
-        self, context: "ShuffleEnvironmentContext"
-    ) -> "ShuffleEnvironment":
-        from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
-
-        return RemoteShuffleEnvironment(context)

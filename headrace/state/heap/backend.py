@@ -36,7 +36,7 @@ from headrace.state.heap.handles import (
     HeapState,
     HeapValueState,
 )
-from headrace.state.heap.snapshots import EntryPieces, FrozenHeap, FrozenTable
+from headrace.state.heap.snapshots import EntryPieces, FrozenHeap, FrozenHeapTable
 from headrace.state.heap.timers import HeapTimerQueue
 from headrace.state.heap.ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import (
@@ -112,7 +112,7 @@ class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
         tables = [
-            FrozenTable(
+            FrozenHeapTable(
                 self._form(handle),
                 handle.flatten_at(),
                 handle.freeze_entries(),

@@ -35,7 +35,7 @@ _PART_ROWS: Final = 256
 
 
 @dataclass(frozen=True)
-class FrozenTable:
+class FrozenHeapTable:
     """Frozen state: its form, its entries, and the function that makes rows of them."""
 
     form: KeyedStateForm
@@ -90,7 +90,7 @@ class FrozenHeap:
 
     def __init__(
         self,
-        tables: Sequence[FrozenTable],
+        tables: Sequence[FrozenHeapTable],
         restored: RestoredKeyedState | None,
         max_parallelism: int,
     ) -> None:

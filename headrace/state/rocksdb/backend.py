@@ -70,9 +70,9 @@ from headrace.state.rocksdb.snapshots import (
     FORMS,
     POSITIONS,
     STAMPS,
+    FrozenColumnFamily,
     FrozenFiles,
     FrozenRows,
-    FrozenTable,
     Uploaded,
     forms_text,
     pieces_of_rows,
@@ -186,18 +186,18 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
     def _are_rows_written(self, options: CheckpointOptions) -> bool:
         return options.kind.is_savepoint or not self._is_incremental
 
-    def _frozen_table(self, form: KeyedStateForm) -> FrozenTable:
+    def _frozen_table(self, form: KeyedStateForm) -> FrozenColumnFamily:
         """Return a state's present rows, without expired ones if full snapshots leave them out."""
         stored: Iterator[tuple[bytes, bytes]] = self._database.table(form.name).items()
         handle = self._handles.get(form.name)
         lifetime = None if handle is None else handle.lifetime
         if lifetime is None:
-            return FrozenTable(form, stored)
+            return FrozenColumnFamily(form, stored)
         # Of this moment: the clock goes on while the rows are read.
         now_ms = lifetime.clock.now_ms()
         if lifetime.rules.filters_snapshots:
             stored = (row for row in stored if not lifetime.is_over(row[1], now_ms))
-        return FrozenTable(form, stored, lifetime.rules.expired_until_ms(now_ms))
+        return FrozenColumnFamily(form, stored, lifetime.rules.expired_until_ms(now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """Let later checkpoints refer to the files that a published one uploaded; savepoints upload none.

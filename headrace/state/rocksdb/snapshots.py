@@ -84,7 +84,7 @@ class FrozenFiles:
 
 
 @dataclass
-class FrozenTable:
+class FrozenColumnFamily:
     """One state: its form, and an iterator over its column family.
 
     An iterator sees the rows of the moment when it was made. RocksDB's snapshots are not used, as the library iterates
@@ -100,7 +100,7 @@ class FrozenTable:
 class FrozenRows:
     """Frozen rows of all states of a database, written as Parquet."""
 
-    def __init__(self, tables: Sequence[FrozenTable], keys: CompositeKeys) -> None:
+    def __init__(self, tables: Sequence[FrozenColumnFamily], keys: CompositeKeys) -> None:
         self._tables = tables
         self._keys = keys
 
