@@ -20,7 +20,7 @@ from headrace.connectors.files.sink.compaction import FileCompactor, FileCompact
 from headrace.connectors.files.sink.notes import NoteChangedError, NoteFile
 from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
-from tests.unit.connectors.files import test_file_commit as files
+from tests.unit.connectors.files.sink import file_commit_world as files
 from tests.unit.connectors.sink_world import FailingFileSystem, SinkWorld, key
 from tests.unit.spark.dataframes import committer_world as dataframes
 

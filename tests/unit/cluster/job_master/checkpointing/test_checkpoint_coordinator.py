@@ -109,7 +109,7 @@ def test_a_place_that_is_not_made_in_time_ends_the_checkpoint_and_is_removed_whe
     world.storage_answers.clear()
     asked = world.begin()
     world.loop.run_for(500)
-    assert "it was not complete in time: the checkpoint storage" in str(asked.result())
+    assert "it was not completed in time: the checkpoint storage" in str(asked.result())
     failed = world.checkpointing.overview.latest_failed
     assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
     world.storage_answers.set()

@@ -12,9 +12,9 @@ from headrace.cluster.job_master.options import PARTITION_REGISTER_TIMEOUT
 from headrace.cluster.job_master.results.cached_inputs import DataSetPlaces
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import ClusterDataSetId, IntermediateDataSetId
+from headrace.core.ids import ClusterDataSetId, IntermediateDataSetId, ResourceId
 from headrace.core.randomness import SeededRandom
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.errors import BlobStorageError
 from headrace.gateways.messages import ErrorInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
@@ -26,7 +26,8 @@ from tests.unit.cluster.cluster_samples import OTHER_JOB
 from tests.unit.network.exchange import partition_id
 
 DATA_SETS = [ClusterDataSetId(OTHER_JOB, IntermediateDataSetId(bytes([n] * 16))) for n in (1, 2)]
-PLACES = [(ShuffleDescriptor(partition_id(number), None),) for number in (1, 2)]
+LOCATION = TaskManagerLocation(ResourceId("worker"), "host", 1, None, "machine")
+PLACES = [(ShuffleDescriptor(partition_id(number), LOCATION),) for number in (1, 2)]
 
 
 class World:
