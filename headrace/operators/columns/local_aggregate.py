@@ -139,7 +139,6 @@ class LocalSessionAggregateOperator(LocalOperator):
     def __init__(self, spec: LocalSessionAggregateSpec) -> None:
         super().__init__(spec.aggregation.sliced.windows)
         self._gap_ms = spec.aggregation.gap_ms
-        self._keys = list(spec.aggregation.key_columns)
         sliced = spec.aggregation.sliced
         self._timed = replace(sliced, aggregates=(*sliced.aggregates, *_EXTENT))
 

@@ -143,7 +143,6 @@ class OperatorChain:
         self._counters = counters
         self._mailbox = mailbox
         self._back_pressured_ms = back_pressured_ms
-        self._writers = writers
         self._takes_mail = True
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
