@@ -286,7 +286,7 @@ class TracedExchange:
         )
         partition = self._producer.create_result_partition(descriptor)
         selector = create_selector(
-            PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(number)
+            PartitionerSpec(PartitionerKind.FORWARD), 1, 128, SeededRandom(number)
         )
         return create_record_writer(partition, selector, 0, self._time.clock)
 
