@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import (
     LAST,
     SLICE,
