@@ -27,6 +27,7 @@ from headrace.core.ids import (
 )
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -51,7 +52,6 @@ from headrace.network.memory.sizing import (
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.network.trace.steps import CONSUMER, PRODUCER, Reading, TraceStep, frame_text
 from headrace.network.trace.wire_tap import TappedTransport, WireTap
-from headrace.network.wire.handshake import Role
 from headrace.network.wire.keepalive import KEEPALIVE_INTERVAL
 from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 
