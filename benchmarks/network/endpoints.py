@@ -135,7 +135,7 @@ def key_group_selector(channel_count: int) -> ChannelSelector:
     """The selector of a keyed edge."""
     maximum = default_max_parallelism(channel_count)
     spec = PartitionerSpec(PartitionerKind.HASH)
-    return create_selector(spec, channel_count, 0, maximum, SeededRandom(0))
+    return create_selector(spec, channel_count, maximum, SeededRandom(0))
 
 
 def open_writer(

@@ -117,7 +117,7 @@ def open_writer(
     descriptor = ResultPartitionDescriptor(
         partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, 1
     )
-    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(0))
+    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 128, SeededRandom(0))
     return create_record_writer(
         environment.create_result_partition(descriptor), selector, buffer_timeout_ms, SystemClock()
     )

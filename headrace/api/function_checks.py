@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.errors import ProgramError, short_repr
 from headrace.core.operator_spec import OperatorSpec
-from headrace.core.types.arrow_mapping import type_info_from_schema
+from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.failures import GuardedFunction, GuardedKeyedFunction
 from headrace.functions.process import OutputTag

@@ -1,8 +1,7 @@
 """Leader election for the components of a cluster, and the sessions of leaders.
 
-A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. A process
-without rivals leads at once. Among several rivals, another LeaderElection grants when the others have lost; a
-LeaderRetrieval then tells where the leader is, which nobody needs as long as addresses are handed over at start.
+A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. There is one
+election so far, for a process without rivals: it grants at once, and addresses are handed over at start.
 `interpret` translates the answer of a leader to a registration, for JobMaster, ResourceManager and TaskExecutor alike.
 Source: Flink LeaderElection, EmbeddedLeaderService.
 """

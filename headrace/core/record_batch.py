@@ -19,9 +19,9 @@ from headrace.core.types.arrow_mapping import (
     ROW_KIND_COLUMN,
     array_to_values,
     columns_to_rows,
-    data_schema,
     rows_to_columns,
 )
+from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
 
 TIMESTAMP_COLUMN: Final = "$timestamp"

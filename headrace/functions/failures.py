@@ -28,7 +28,7 @@ class FailurePolicy(enum.Enum):
 class Guarded:
     """Base: calls `method` of the user's function (or the function itself) for each record.
 
-    `as_results` makes an iterable of what it returned; `tag` is where records go that are set aside.
+    `method` also says how results are taken from what it returned; `tag` is where records go that are set aside.
     """
 
     def __init__(self, function: Any, method: str, tag: OutputTag | None) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.storage.snapshot_files import SnapshotWriter
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
-from headrace.state.backend import Snapshotable, SnapshotWriter
+from headrace.state.backend import Snapshotable
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from headrace.checkpoint.handles import EXPIRED_ROWS, EXPIRED_UNTIL, StateChunk, StateTable
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.arrow_mapping import arrow_type_of
+from headrace.core.types.arrow_types import arrow_type_of
 from headrace.core.types.type_info import TypeInformation
 from headrace.state import columns as state_columns
 from headrace.state.columns import (

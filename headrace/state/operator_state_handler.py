@@ -22,7 +22,6 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
-from headrace.metrics.groups import MetricGroup
 from headrace.state.backend import FrozenPart, FrozenState, Snapshotable
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap.backend import HeapKeyedStateBackend
@@ -79,7 +78,6 @@ class OperatorStateHandler:
         reader: SnapshotReader | None = None,
         clock: Clock | None = None,
         scratch: str = "",
-        metrics: MetricGroup | None = None,
     ) -> None:
         self.key_space = KeySpace(_key_type_of(types), key_groups, max_parallelism)
         self.restored_checkpoint_id = restored_checkpoint_id
@@ -89,7 +87,6 @@ class OperatorStateHandler:
         self._chunks: Sequence[StateChunk] = () if restored is None else restored.chunks
         self._clock = clock or SystemClock()
         self._scratch = scratch
-        self._metrics = metrics
         self._snapshotables: dict[str, Snapshotable] = {}
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
         self._keyed_backend: TypedStateBackend[Any] | None = None

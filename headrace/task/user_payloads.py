@@ -88,7 +88,6 @@ def _create_selector(
         selector = create_selector(
             PartitionerSpec(output.edge.partitioner.kind, bytes(payload)),
             output.partition.subpartition_count,
-            environment.attempt_id.subtask_index,
             output.consumer_max_parallelism,
             environment.random,
             environment.settings,

@@ -376,7 +376,6 @@ class OperatorHarness:
             types=self.types,
             settings=self._settings,
             clock=self.clock,
-            metrics=self.metrics,
             restored=restored,
             restored_checkpoint_id=None if restored is None else self._checkpoint_id,
             reader=MemorySnapshots(),

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.core.clock import Clock
-from headrace.network.sessions.transport import Cancellable
+from headrace.core.clock import Cancellable, Clock
+from headrace.core.security.hmac_handshake import Role
 from headrace.network.trace.simulated_transport import LetArrive, Schedule
-from headrace.network.wire.handshake import Role
 from headrace.testing.fault_proxy.injector import (
     CutConnection,
     Deliver,

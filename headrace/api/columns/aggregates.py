@@ -19,7 +19,7 @@ from headrace.api.columns.expressions import (
 )
 from headrace.api.streams.data_stream import DataStream
 from headrace.core.errors import ProgramError
-from headrace.core.types.arrow_mapping import type_info_of_arrow
+from headrace.core.types.arrow_types import type_info_of_arrow
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions.specs.operator_specs import ColumnAggregate
 

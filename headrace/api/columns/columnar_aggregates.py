@@ -23,7 +23,7 @@ from headrace.api.streams.window_settings import (
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
-from headrace.core.types.arrow_mapping import type_info_from_schema
+from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.evictors import Evictor
 from headrace.functions.process import OutputTag

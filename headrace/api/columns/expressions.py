@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.errors import ProgramError
-from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
+from headrace.core.types.arrow_types import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import VALUE_TYPES, And, ColumnCondition, Comparison, Or
 

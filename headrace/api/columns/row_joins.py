@@ -9,7 +9,7 @@ from headrace.api.streams.window_settings import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
-from headrace.core.types.arrow_mapping import type_info_from_schema
+from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.specs.columnar_specs import (
     RowJoinSpec,

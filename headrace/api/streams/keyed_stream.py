@@ -18,7 +18,7 @@ from headrace.api.transformations import (
 )
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
-from headrace.core.types.arrow_mapping import type_info_of_arrow
+from headrace.core.types.arrow_types import type_info_of_arrow
 from headrace.core.types.type_info import (
     BasicType,
     BasicTypeInfo,

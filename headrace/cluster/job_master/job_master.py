@@ -276,7 +276,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def request_partition_state(
         self, partition_id: ResultPartitionId
     ) -> ExecutionState | None:
-        if self._scheduler.cluster_inputs.reads(partition_id):
+        if self._scheduler.cached_inputs.reads(partition_id):
             # Nobody in this job is about to write it: to ask for it again is of no use.
             return ExecutionState.CREATED
         execution = self._scheduler.executions.find(partition_id.producer)

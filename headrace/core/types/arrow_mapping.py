@@ -8,15 +8,11 @@ import pyarrow as pa
 
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_types import (
-    VALUE_COLUMN,
     arrow_type_of,
     cast_column,
-    data_schema,
     is_byte,
     object_fields,
     struct_fields,
-    type_info_from_schema,
-    type_info_of_arrow,
 )
 from headrace.core.types.basic_type_info import CollectionTypeInfo
 from headrace.core.types.nested_codecs import (
@@ -52,19 +48,6 @@ from headrace.core.types.type_info import (
     TupleTypeInfo,
     TypeInformation,
 )
-
-__all__ = [
-    "ROW_KIND_COLUMN",
-    "VALUE_COLUMN",
-    "array_to_values",
-    "arrow_type_of",
-    "columns_to_rows",
-    "data_schema",
-    "rows_to_columns",
-    "type_info_from_schema",
-    "type_info_of_arrow",
-    "values_to_array",
-]
 
 ROW_KIND_COLUMN: Final = "$row_kind"
 """Name of the int8 column of RowKind numbers that follows the data if a row is not a plain insert."""

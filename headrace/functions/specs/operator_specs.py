@@ -59,7 +59,7 @@ class FilterSpec(FunctionSpec):
 class MapBatchesSpec(FunctionSpec):
     """`map_batches`: callable from pyarrow RecordBatch (data columns) to RecordBatch of the output schema.
 
-    `keep_timestamps` holds where the row count is unchanged; a function that changes it gives up event time.
+    Rows keep their timestamps where their number is unchanged; a function that changes it gives up event time.
     """
 
     kind: ClassVar[str] = "map_batches"

@@ -294,7 +294,6 @@ def deal(batch: RecordBatch, channels: npt.NDArray[np.int32], channel_count: int
 def create_selector(
     spec: PartitionerSpec,
     channel_count: int,
-    subtask_index: int,
     consumer_max_parallelism: int,
     random: SeededRandom,
     settings: Settings | None = None,

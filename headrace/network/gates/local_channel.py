@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.barriers import CheckpointBarrier
+from headrace.core.clock import Cancellable
 from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.errors import NetworkError, PartitionNotFoundError
@@ -21,7 +22,7 @@ from headrace.network.partitions.result_subpartition import (
     ResultSubpartitionView,
     Stalled,
 )
-from headrace.network.sessions.transport import Cancellable, Transport
+from headrace.network.sessions.transport import Transport
 
 UNLIMITED_CREDIT: Final = 1 << 62
 

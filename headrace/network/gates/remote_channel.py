@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from headrace.core.clock import Cancellable
 from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
@@ -37,7 +38,6 @@ from headrace.network.gates.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.memory.segments import Segment
 from headrace.network.sessions.consumer_session import ConsumerSession
 from headrace.network.sessions.peer_session import PeerSession
-from headrace.network.sessions.transport import Cancellable
 from headrace.network.wire.frame_decoder import DIRECT_BYTES
 from headrace.network.wire.frames import Backlog, Data, ErrorCode, Event, EventTrait, Schema
 from headrace.network.wire.framing import attach_body

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
 from headrace.network.batches.sealed_batch import SchemaMemory, read_batch
 from headrace.network.errors import IngestRefusedError, NetworkError, ProtocolError
-from headrace.network.sessions.transport import Cancellable, Link, Transport
+from headrace.network.sessions.transport import Link, Transport
 from headrace.network.wire.frames import (
     TEXT_BYTES_MAX,
     AddCredit,

@@ -96,11 +96,6 @@ class LocalBufferPool:
             self.used < self.size and self._full_channel_count == 0 and self._has_pages_for(1)
         )
 
-    @property
-    def usage(self) -> float:
-        """Used segments by size; above 1 with overdraft."""
-        return self.used / self.size
-
     def on_available(self, callback: Callback) -> None:
         """Call `callback` once, from any thread, as soon as the pool is available; now if it is."""
         with self._lock:

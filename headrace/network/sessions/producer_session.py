@@ -69,7 +69,6 @@ class ProducerSession:
         self._notified: deque[SequenceNumberingViewReader] = deque()
         self._control: list[Body] = []
         self._last_channel = -1
-        self.ignored_frame_count = 0
 
     @property
     def reader_count(self) -> int:
@@ -103,7 +102,6 @@ class ProducerSession:
         """Take what the consumer says of one of its channels; of one that has ended meanwhile it means nothing."""
         reader = self._readers.get(frame.channel)
         if reader is None:
-            self.ignored_frame_count += 1
             return
         match frame:
             case AddCredit():

@@ -27,6 +27,7 @@ from headrace.core.ids import (
 )
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -51,7 +52,6 @@ from headrace.network.memory.sizing import (
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.network.trace.steps import CONSUMER, PRODUCER, Reading, TraceStep, frame_text
 from headrace.network.trace.wire_tap import TappedTransport, WireTap
-from headrace.network.wire.handshake import Role
 from headrace.network.wire.keepalive import KEEPALIVE_INTERVAL
 from headrace.network.writers.record_writer import RecordWriter, create_record_writer
 
@@ -286,7 +286,7 @@ class TracedExchange:
         )
         partition = self._producer.create_result_partition(descriptor)
         selector = create_selector(
-            PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(number)
+            PartitionerSpec(PartitionerKind.FORWARD), 1, 128, SeededRandom(number)
         )
         return create_record_writer(partition, selector, 0, self._time.clock)
 

@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from headrace.core.clock import Cancellable
 from headrace.core.ids import ResourceId
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.sessions.connection_protocol import ConnectionProtocol
 from headrace.network.sessions.peer_session import Session
-from headrace.network.sessions.transport import Cancellable, TransportHost
+from headrace.network.sessions.transport import TransportHost
 from headrace.network.transport.connection_manager import (
     OnError,
     OnReady,
@@ -22,7 +24,6 @@ from headrace.network.transport.connection_manager import (
     PeerConnections,
 )
 from headrace.network.wire.framing import Body
-from headrace.network.wire.handshake import Role
 
 Schedule = Callable[[float, Callable[[], None]], Cancellable]
 """Run a callback after so many milliseconds of virtual time."""

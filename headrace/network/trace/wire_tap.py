@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 import headrace.network.wire.frames  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from headrace.core.security.hmac_handshake import Role
 from headrace.network.errors import ProtocolError
 from headrace.network.sessions.peer_session import PeerSession, Session
 from headrace.network.trace.simulated_transport import (
@@ -27,7 +28,6 @@ from headrace.network.wire.framing import (
     decode_header,
     decode_prefix,
 )
-from headrace.network.wire.handshake import Role
 
 # For its frames to be known: an observer stands on connections of every kind, whatever its process does itself.
 

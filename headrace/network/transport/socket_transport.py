@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.ids import ResourceId
 from headrace.core.security.hmac_handshake import Role, Strangers
@@ -24,7 +25,7 @@ from headrace.core.security.tls import (
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.errors import NetworkError
 from headrace.network.sessions.peer_session import Session
-from headrace.network.sessions.transport import Cancellable, TransportHost
+from headrace.network.sessions.transport import TransportHost
 from headrace.network.transport.connection import SocketConnection
 from headrace.network.transport.connection_manager import ConnectionManager, OnError, OnReady
 from headrace.network.transport.http_tunnel import HttpTunnel

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import (
     LAST,
     SLICE,
@@ -139,7 +139,6 @@ class LocalSessionAggregateOperator(LocalOperator):
     def __init__(self, spec: LocalSessionAggregateSpec) -> None:
         super().__init__(spec.aggregation.sliced.windows)
         self._gap_ms = spec.aggregation.gap_ms
-        self._keys = list(spec.aggregation.key_columns)
         sliced = spec.aggregation.sliced
         self._timed = replace(sliced, aggregates=(*sliced.aggregates, *_EXTENT))
 

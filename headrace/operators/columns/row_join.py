@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import (
     SLICE,
     RowJoinSpec,

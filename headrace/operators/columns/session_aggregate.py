@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import LAST, SLICE, START, SessionAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.integer_columns import Codes, begin_stretches, group_codes

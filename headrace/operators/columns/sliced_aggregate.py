@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED

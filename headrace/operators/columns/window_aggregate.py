@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import EventTimeWindows
 from headrace.functions.specs.operator_specs import WindowAggregateSpec
 from headrace.functions.windowing.assigners import SlidingWindows, TumblingWindows

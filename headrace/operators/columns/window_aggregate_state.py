@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
-from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_schema
+from headrace.core.types.arrow_types import VALUE_COLUMN, arrow_type_of, data_schema
 from headrace.operators.columns.accumulators import (
     AccumulatorTable,
     FrozenAccumulators,

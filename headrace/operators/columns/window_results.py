@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.operators.runtime.operator import Output
 
 TABLE_ROWS_MAX: Final = 65_536

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.functions.specs.columnar_specs import (
     ROWS,
     SLICE,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.key_hash import InvalidKeyError, hash_array, hash_keys
 from headrace.core.record_batch import RecordBatch, key_values_to_array
-from headrace.core.types.arrow_mapping import arrow_type_of, data_schema
+from headrace.core.types.arrow_types import arrow_type_of, data_schema
 from headrace.core.types.rows import row_of
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.specs.operator_specs import KeyBySpec, KeyedValuesSpec

@@ -18,7 +18,7 @@ from headrace.checkpoint.handles import StateTable
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.errors import RecordTypeError
 from headrace.core.key_hash import InvalidKeyError
-from headrace.core.types.arrow_mapping import arrow_type_of
+from headrace.core.types.arrow_types import arrow_type_of
 from headrace.state import columns as state_columns
 from headrace.state.columns import is_opaque
 from headrace.state.keyed_chunks import KIND, KeyedStateForm, opaque_columns

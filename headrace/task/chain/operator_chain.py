@@ -32,7 +32,6 @@ from headrace.core.operator_spec import OperatorTypes
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
-from headrace.metrics.groups import MetricGroup
 from headrace.metrics.latency import LatencyStats
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
 from headrace.network.writers.record_writer import RecordWriter
@@ -68,9 +67,7 @@ class StateInitializer:
     def __init__(self, environment: TaskEnvironment) -> None:
         self._environment: Final = environment
 
-    def states_of(
-        self, operator: ChainedOperator, types: OperatorTypes, metrics: MetricGroup
-    ) -> OperatorStateHandler:
+    def states_of(self, operator: ChainedOperator, types: OperatorTypes) -> OperatorStateHandler:
         """Return the states of an operator, as they were or empty, for its key groups."""
         environment, operator_id = self._environment, operator.operator_id
         vertex, restore = environment.vertex, environment.restore
@@ -85,7 +82,6 @@ class StateInitializer:
             types=types,
             settings=environment.settings,
             clock=environment.clock,
-            metrics=metrics,
             restored=None if restore is None else restore.state_of(operator_id),
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
             reader=None if restore is None else environment.snapshots.reader(),
@@ -143,7 +139,6 @@ class OperatorChain:
         self._counters = counters
         self._mailbox = mailbox
         self._back_pressured_ms = back_pressured_ms
-        self._writers = writers
         self._takes_mail = True
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
@@ -376,7 +371,7 @@ class OperatorChain:
             environment.listener.operator_event(environment.attempt_id, operator_id, payload)
 
         states = self._states[operator_id] = self._initializer.states_of(
-            described, self._types[operator_id], self._metrics[operator_id]
+            described, self._types[operator_id]
         )
         return OperatorContext(
             state=states,

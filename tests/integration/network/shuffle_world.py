@@ -99,7 +99,7 @@ def writer_of(
     partition: ResultPartition, kind: PartitionerKind = PartitionerKind.REBALANCE
 ) -> RecordWriter:
     selector = create_selector(
-        PartitionerSpec(kind), partition.subpartition_count, 0, 128, SeededRandom(1)
+        PartitionerSpec(kind), partition.subpartition_count, 128, SeededRandom(1)
     )
     return create_record_writer(partition, selector, -1, SystemClock())
 

@@ -15,6 +15,7 @@ import pytest
 
 from headrace.core.errors import PortInUseError
 from headrace.core.ids import ResourceId
+from headrace.core.security.hmac_handshake import Role
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.batches.sealed_batch import SchemaAnnouncer
 from headrace.network.environment import CreditBasedShuffleEnvironment
@@ -44,7 +45,6 @@ from headrace.network.wire.frames import (
     Schema,
 )
 from headrace.network.wire.framing import PREFIX, Frame, encode
-from headrace.network.wire.handshake import Role
 from tests.integration.network.conftest import Starter, wait_until
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import gate, next_element, numbers, partition_id, values_of, writer

@@ -120,7 +120,7 @@ class ShuffleWorld:
             ResultPartitionDescriptor(shuffle.partition_id, BLOCKING, 2, shuffle)
         )
         spec = PartitionerSpec(PartitionerKind.REBALANCE)
-        selector = create_selector(spec, 2, 0, 128, SeededRandom(1))
+        selector = create_selector(spec, 2, 128, SeededRandom(1))
         return create_record_writer(partition, selector, -1, SystemClock())
 
     def produce(self, shuffle: ShuffleDescriptor, rows: int = 1000) -> None:

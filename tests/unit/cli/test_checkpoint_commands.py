@@ -22,9 +22,8 @@ from headrace.cli import checkpoint as checkpoint_commands
 from headrace.cli.checkpoint import key_settings
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
-from headrace.cli.snapshot_tables import bytes_text
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
-from headrace.core.config import Settings
+from headrace.core.config import Settings, bytes_text
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.verification import DamagedFile, unsound_files

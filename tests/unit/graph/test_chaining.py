@@ -4,12 +4,12 @@ from hypothesis import given
 from headrace.graph.chaining import (
     ChainBreak,
     ChainingRules,
+    build_chains,
     chain_breaks,
     explain_break,
     is_chainable,
 )
 from headrace.graph.job_graph import PartitionerKind
-from headrace.graph.job_graph_generator import build_chains
 from headrace.graph.stream_graph import ChainingStrategy, StreamGraph
 from tests.unit.graph.graphs import edge, graph, line, node, source, stream_graphs
 

@@ -101,9 +101,7 @@ def writer(
 ) -> RecordWriter:
     written = partition_id(number, data_set=data_set)
     descriptor = ResultPartitionDescriptor(written, result_type, channel_count)
-    selector = create_selector(
-        PartitionerSpec(kind), channel_count, number, 128, SeededRandom(number)
-    )
+    selector = create_selector(PartitionerSpec(kind), channel_count, 128, SeededRandom(number))
     partition = env.create_result_partition(descriptor)
     return create_record_writer(partition, selector, buffer_timeout_ms, env.clock, env.settings)
 

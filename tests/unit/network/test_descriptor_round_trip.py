@@ -96,7 +96,7 @@ def test_a_consumer_finds_the_rows_by_what_the_master_answered_after_it_went_rou
         ResultPartitionDescriptor(answer.partition_id, partition.result_type, 1, answer)
     )
     gate = gone_round(InputGateDescriptor(data_set, 0, (InputChannelDescriptor(answer, 0),)))
-    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 2, 128, SeededRandom(0))
+    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 128, SeededRandom(0))
     sink = create_record_writer(
         producing.create_result_partition(result), selector, -1, producing.clock, producing.settings
     )

@@ -91,7 +91,7 @@ def edge(
     )
     manager = RecordingManager("a test")
     partition = PipelinedResultPartition(partition_id(), channel_count, pool, 10, manager)
-    selector = create_selector(PartitionerSpec(kind), channel_count, 0, 128, SeededRandom(0))
+    selector = create_selector(PartitionerSpec(kind), channel_count, 128, SeededRandom(0))
     settings = Settings(
         {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     )

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from headrace.core.operator_events import END, is_last_piece, marked_checkpoint, piece_of
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, type_info_from_schema
+from headrace.core.types.arrow_mapping import columns_to_rows
+from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types

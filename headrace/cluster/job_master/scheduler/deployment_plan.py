@@ -56,17 +56,17 @@ def describe_task(
     executions: Executions,
     execution: Execution,
     shuffle_descriptors: ShuffleDescriptors,
-    cluster_inputs: CachedInputs,
+    cached_inputs: CachedInputs,
     restore: SubtaskRestore | None,
 ) -> TaskDeploymentDescriptor:
     """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors.
 
-    `cluster_inputs`: where results of earlier jobs lie. `restore`: what it starts from, None where it starts afresh.
+    `cached_inputs`: where results of earlier jobs lie. `restore`: what it starts from, None where it starts afresh.
     """
     attempt_id = execution.attempt_id
     assert execution.slot is not None
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
-    cached_gate = cluster_inputs.gate_of(attempt_id.execution_vertex_id)
+    cached_gate = cached_inputs.gate_of(attempt_id.execution_vertex_id)
     return TaskDeploymentDescriptor(
         attempt_id=attempt_id,
         allocation_id=execution.slot.allocation_id,

@@ -34,7 +34,7 @@ class ExecutionDeployer:
         graph: Callable[[], ExecutionGraph],
         executions: Executions,
         partitions: PartitionTracker,
-        cluster_inputs: CachedInputs,
+        cached_inputs: CachedInputs,
         task_managers: TaskManagers,
         registrar: PartitionRegistrar,
         become: Become,
@@ -43,7 +43,7 @@ class ExecutionDeployer:
         self._graph: Final = graph
         self._executions: Final = executions
         self._partitions: Final = partitions
-        self._cluster_inputs: Final = cluster_inputs
+        self._cached_inputs: Final = cached_inputs
         self._task_managers: Final = task_managers
         self._registrar: Final = registrar
         self._become: Final = become
@@ -68,7 +68,7 @@ class ExecutionDeployer:
                     self._executions,
                     execution,
                     self._shuffle_descriptors,
-                    self._cluster_inputs,
+                    self._cached_inputs,
                     restores.get(execution.attempt_id.execution_vertex_id),
                 ),
             )

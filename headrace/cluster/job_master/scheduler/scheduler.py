@@ -102,7 +102,7 @@ class Scheduler:
         )
         """Records failures and decides on restarts; the states use it."""
         self._regions = FinishedRegions(self.execution_graph)
-        self.cluster_inputs: Final = CachedInputs(graph)
+        self.cached_inputs: Final = CachedInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
@@ -122,7 +122,7 @@ class Scheduler:
             lambda: self.execution_graph,
             self.executions,
             self.partitions,
-            self.cluster_inputs,
+            self.cached_inputs,
             services.task_managers,
             services.registrar,
             self._become,
@@ -200,7 +200,7 @@ class Scheduler:
         lost = self.executions.on_task_manager(resource_id)
         subtasks = (each.attempt_id.execution_vertex_id for each in self.executions)
         readers = filter(self._regions.needs_input, subtasks)
-        error = self.cluster_inputs.lost_with(resource_id, readers) or error
+        error = self.cached_inputs.lost_with(resource_id, readers) or error
         error = self.executions.with_tasks(error, lost)
         self.partitions.lost(resource_id)
         self.pool.fail_task_manager(resource_id)
@@ -217,7 +217,7 @@ class Scheduler:
         """The ResourceManager said where data sets of earlier jobs lie; too late, it is asked again."""
         if not self._is_registering(version):
             return
-        error = self.cluster_inputs.found(places)
+        error = self.cached_inputs.found(places)
         if error is not None:
             self.fail_job(Failure(error))
         else:
@@ -300,7 +300,7 @@ class Scheduler:
         Answers with `partitions_registered` or `failed`. First it is found out where inputs of earlier jobs lie.
         """
         self._version += 1
-        needed = self.cluster_inputs.needed_by(self._scope)
+        needed = self.cached_inputs.needed_by(self._scope)
         if needed:
             self.services.data_sets.find(
                 needed, self._version, self.inputs_found, self.lookup_failed

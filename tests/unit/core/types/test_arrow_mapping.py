@@ -13,13 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.arrow_mapping import (
-    ROW_KIND_COLUMN,
-    columns_to_rows,
-    data_schema,
-    rows_to_columns,
-    type_info_from_schema,
-)
+from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN, columns_to_rows, rows_to_columns
+from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row, RowKind
 from headrace.core.types.time_values import Instant
 from headrace.core.types.type_info import TypeInformation, Types

@@ -33,7 +33,7 @@ def selector(
         f"headrace.network.{key.replace('_', '-')}": value for key, value in settings.items()
     }
     spec = PartitionerSpec(kind, payload)
-    return create_selector(spec, channel_count, 0, 128, SeededRandom(seed), Settings(options))
+    return create_selector(spec, channel_count, 128, SeededRandom(seed), Settings(options))
 
 
 def rows_by_channel(chosen: ChannelSelector, *batches: RecordBatch) -> dict[int, list[Any]]:

@@ -47,7 +47,7 @@ def selector(
     )  # fmt: skip
     count = len(queues.loads)
     return create_selector(
-        PartitionerSpec(kind), count, 0, 128, SeededRandom(0), settings, queues.load_of
+        PartitionerSpec(kind), count, 128, SeededRandom(0), settings, queues.load_of
     )
 
 
@@ -88,8 +88,8 @@ def test_it_is_off_unless_it_is_switched_on_and_somebody_reads_meanwhile(
     assert isinstance(selector(queues, kind, enabled="false"), RoundRobinSelector)
     on = Settings({ADAPTIVE_PARTITIONER.key: "true"})
     spec, random = PartitionerSpec(kind), SeededRandom(0)
-    assert isinstance(create_selector(spec, 2, 0, 128, random, on), RoundRobinSelector)
-    assert isinstance(create_selector(spec, 2, 0, 128, random), RoundRobinSelector)
+    assert isinstance(create_selector(spec, 2, 128, random, on), RoundRobinSelector)
+    assert isinstance(create_selector(spec, 2, 128, random), RoundRobinSelector)
     assert (ADAPTIVE_PARTITIONER.default, MAX_TRAVERSE_SIZE.default) == (False, 4)
 
 

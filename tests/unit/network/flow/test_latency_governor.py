@@ -21,7 +21,7 @@ from headrace.network.flow.latency_governor import (
     budget_of,
 )
 from headrace.network.metrics import register_task_metrics
-from headrace.network.writers.record_writer import ROWS_PER_CHANNEL
+from headrace.network.writers.partition_buffer import ROWS_PER_CHANNEL
 from headrace.task.input.gate_debloating import GateDebloating
 from headrace.task.mailbox import MailboxTimers
 from tests.unit.network.exchange import gate, numbers

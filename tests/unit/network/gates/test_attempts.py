@@ -34,7 +34,7 @@ def sink_of(env: CreditBasedShuffleEnvironment, number: int) -> RecordWriter:
     """The output of attempt `number` of the one producer."""
     kind = ResultPartitionType.PIPELINED_BOUNDED
     descriptor = ResultPartitionDescriptor(partition_id(0, number), kind, 1)
-    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(1))
+    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 128, SeededRandom(1))
     return create_record_writer(env.create_result_partition(descriptor), selector, 0, env.clock)
 
 

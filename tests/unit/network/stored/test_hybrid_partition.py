@@ -93,7 +93,7 @@ def hybrid_writer(
     )
     side.partitions.register(partition)
     spec = PartitionerSpec(PartitionerKind.REBALANCE)
-    selector = create_selector(spec, channel_count, 0, 128, SeededRandom(0))
+    selector = create_selector(spec, channel_count, 128, SeededRandom(0))
     return create_record_writer(partition, selector, -1, side.clock, side.settings)
 
 

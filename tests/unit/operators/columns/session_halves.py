@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
+from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
 from headrace.functions.specs.columnar_specs import (

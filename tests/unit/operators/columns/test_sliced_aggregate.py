@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
+from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.functions.specs.columnar_specs import (

@@ -167,7 +167,7 @@ def test_a_lookup_without_an_answer_restarts_the_job(job: ReadingJob) -> None:
 
 
 def test_it_knows_the_partitions_that_its_job_reads() -> None:
-    inputs = ReadingJob().scheduler.cluster_inputs
+    inputs = ReadingJob().scheduler.cached_inputs
     assert inputs.reads(PLACES[1].partition_id)
     own = msgspec.structs.replace(PLACES[1].partition_id, producer=attempt(0))
     assert not inputs.reads(own)

@@ -4,13 +4,14 @@ import pytest
 
 from headrace.cluster.job_master.executions import ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
-from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
+from headrace.cluster.job_master.job_details import describe_job, result_of
 from headrace.core.ids import (
     ExecutionAttemptId,
 )
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.job_master import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
+from headrace.metrics.names import combine_metrics
 from tests.unit.cluster.cluster_samples import (
     SLOT_PROFILE,
     TM_1,

@@ -245,7 +245,7 @@ class History:
         for gate in descriptor.input_gates:
             for channel in gate.channels:
                 written = channel.shuffle.partition_id
-                is_kept = self.scheduler.cluster_inputs.reads(written)
+                is_kept = self.scheduler.cached_inputs.reads(written)
                 assert written.producer in present or is_kept
 
 
