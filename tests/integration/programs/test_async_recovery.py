@@ -13,7 +13,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Time, Types, WatermarkStrategy
 from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
-from headrace.core.lifecycle import JobStatus
+from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.datastream import AsyncDataStream, AsyncFunction, BroadcastProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import MapStateDescriptor
@@ -202,10 +202,18 @@ def test_broadcast_states_are_in_savepoints_and_everywhere_afterwards(program: P
     program.gate.open_to(30)
     await_details(
         client,
-        lambda details: any(
-            vertex.metrics.get("numRecordsOut", 0) >= 30
-            for vertex in details.vertices
-            if "rules" in vertex.name
+        lambda details: (
+            any(
+                vertex.metrics.get("numRecordsOut", 0) >= 30
+                for vertex in details.vertices
+                if "rules" in vertex.name
+            )
+            # The other source may still be starting, and a savepoint needs all tasks.
+            and all(
+                subtask.state is ExecutionState.RUNNING
+                for vertex in details.vertices
+                for subtask in vertex.subtasks
+            )
         ),
     )
     path = client.stop_with_savepoint(False, str(program.folder / "savepoints")).result(WAIT_S)

@@ -125,7 +125,7 @@ def test_nothing_goes_on_from_a_savepoint_behind_the_end_of_event_time(program: 
     path = client.stop_with_savepoint(True, str(program.folder / "savepoints")).result(WAIT_S)
     assert program.written() == expected(100)
     following = program.configure({"execution.state-recovery.path": path}).start()
-    with pytest.raises(JobExecutionError, match=r"drained|end of event time"):
+    with pytest.raises(JobExecutionError, match=r"taken with --drain: its job has ended its input"):
         following.get_job_execution_result().result(WAIT_S)
 
 

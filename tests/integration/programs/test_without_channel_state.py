@@ -21,7 +21,6 @@ from headrace.core.errors import JobCancelledError
 from headrace.datastream.connectors.file_system import FileSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.unaligned_program import (
-    COUNT,
     KEY_COUNT,
     PAIR,
     TAPS,
@@ -32,6 +31,9 @@ from tests.integration.programs.unaligned_program import (
 )
 
 pytestmark = pytest.mark.integration
+
+COUNT = 40_000
+"""Many more than pass before three checkpoints are complete, however slow the machine is."""
 
 
 class _Program:
