@@ -29,9 +29,10 @@ Line = Mapping[str, Any]
 INTRODUCTION = """\
 # Nexmark: Headrace beside other engines
 
-Made by `python -m benchmarks.nexmark.report` of the newest figures that `python -m benchmarks.nexmark --peers all`
-kept. The engines take turns on one machine, with two workers or threads each, over the same seeded events; each turn is
-a process of its own. Figures are medians of the turns. The programs are in `benchmarks/nexmark/peers/`.
+Made by `python -m benchmarks.nexmark.report` of the newest figures that `python -m benchmarks.nexmark --peers …`
+kept, of those engines that were measured. The engines take turns on one machine, with two workers or threads each, over
+the same seeded events; each turn is a process of its own. Figures are medians of the turns. The programs are in
+`benchmarks/nexmark/peers/`.
 """
 NOT_MEASURED = """\
 ## Rows per second
@@ -44,8 +45,9 @@ RUNS = """\
 
 {table}
 
-A query's row is of one run, but for the engines that are said to be of others. The load is the average before it: from
-{busy} on something else used the machine.
+A query's row is of one run, but for the engines that are said to be of others. The load is the highest average before a
+turn. From {busy} on something used the machine before, be it the turn of another engine: processor seconds, below, are
+less affected by it than rates.
 """
 READ_AND_WRITTEN = """\
 ## What each of them keeps, reads, writes and is timed by
@@ -76,6 +78,9 @@ fewer than {turns} turns, {events:,} events or, if it takes them at all, {least}
 - Headrace's main form takes checkpoints as often as {often} times a second, so that short jobs have enough of them.
 - Where the host of a virtual machine takes memory back that nobody uses, touching it anew costs far more than
   elsewhere, and most whoever needs gigabytes: hence the second form of Flink.
+- "–" stands where an engine was not measured. PyFlink, bytewax and pathway run Python functions, PyFlink record by
+  record; Headrace runs expressions over columns here. [Functions in Python](python_report.md) has the same function on
+  PyFlink and Headrace.
 - In `q1`, `q2` and `q7` bytewax's functions are calls of pyarrow, one for each row group.
 - In `q5` all of them but PyFlink, bytewax and pathway count bids once for each pane of two seconds, which five windows
   share; in `q11` DuckDB and polars put buckets as long as the gap in order, and not bids.
@@ -226,6 +231,7 @@ def what_they_do(peers: Sequence[Peer]) -> list[list[str]]:
         ["keeps", *(peer.keeps for peer in peers)],
         ["reads", *(peer.reads for peer in peers)],
         ["writes", *(peer.writes for peer in peers)],
+        ["drops", *("nothing" for _ in peers)],
     ]
 
 
@@ -291,11 +297,17 @@ def runs_text(lines: Mapping[str, Line]) -> str:
             line["machine"],
             f"{line['figures']['events']:,}",
             line["figures"].get(f"{HEADRACE}_turns", "–"),
-            line.get("load_average_before", "–"),
+            _load(line),
         ]
         for query, line in lines.items()
     ]
     return RUNS.format(table=table(heads, rows, numbers=False), busy=BUSY_LOAD)
+
+
+def _load(line: Line) -> Any:
+    """Return the highest load average before a turn of any engine, or before the run where turns have none."""
+    turns = [value for key, value in line["figures"].items() if key.endswith("_load_before")]
+    return max(turns, default=line.get("load_average_before", "–"))
 
 
 def apart(lines: Mapping[str, Line]) -> str:

@@ -8,7 +8,7 @@ import enum
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.config import ConfigOption, Settings, SizeBytes, withdraw_options
 from headrace.core.errors import ConfigurationError
 
 E = TypeVar("E", bound=enum.Enum)
@@ -304,3 +304,19 @@ def storage_kind(settings: Settings) -> CheckpointStorageKind:
             STORAGE.key, kind.name, f"it needs a folder: set {CHECKPOINT_DIRECTORY.key}"
         )
     return kind
+
+
+withdraw_options(
+    {
+        _P
+        + "snapshot-compression": "leave it out: state is always written compressed, as Parquet files",
+        _P
+        + "write-buffer-size": "leave it out: state is written as whole Parquet files, without a buffer of this kind",
+        _P + "unaligned.max-subtasks-per-channel-state-file": (
+            "leave it out: each subtask writes what is in flight to it into files of its own"
+        ),
+        _P + "unaligned.recover-output-on-downstream.enabled": (
+            "leave it out: what is in flight is always recovered by the task that had sent or received it"
+        ),
+    }
+)

@@ -74,6 +74,12 @@ def report_failure(error: BaseException) -> int:
     click.secho(f"error: {first}", fg="red", bold=True, err=True)
     for line in rest:
         click.echo(line, err=True)
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pyflink":
+        click.echo(
+            "the program imports PyFlink: import the same names from headrace instead "
+            "(headrace.datastream, headrace.common)",
+            err=True,
+        )
     return EXIT_FAILED
 
 

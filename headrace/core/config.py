@@ -19,6 +19,8 @@ from headrace.core.redaction import shown_settings
 T = TypeVar("T")
 
 _REGISTRY: dict[str, "ConfigOption[Any]"] = {}
+_WITHDRAWN: Final[dict[str, str]] = {}
+"""Keys that are no options any more, with what to do instead."""
 
 
 class SizeBytes(int):
@@ -148,7 +150,14 @@ def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
     ]
 
 
+def withdraw_options(instead: Mapping[str, str]) -> None:
+    """Declare keys of options that there are no more, or only in Flink, with what to do instead of each."""
+    _WITHDRAWN.update(instead)
+
+
 def _suggestion(key: str) -> str:
+    if key in _WITHDRAWN:
+        return f"; {_WITHDRAWN[key]}"
     for one, option in _REGISTRY.items():
         feature = one.removesuffix("enabled")
         if option.refused and feature != one and key.startswith(feature):

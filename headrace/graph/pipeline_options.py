@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import ConfigOption, Settings, withdraw_options
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
@@ -269,3 +269,10 @@ def result_type_of(settings: Settings) -> ResultPartitionType:
 def buffer_timeout_of(result_type: ResultPartitionType, stated_ms: int) -> int:
     """Return the buffer timeout of an edge: none where nobody reads while its producer runs."""
     return NO_BUFFER_TIMEOUT if result_type.traits.is_blocking else stated_ms
+
+
+withdraw_options(
+    {
+        "pipeline.closure-cleaner-level": "leave it out: functions in Python have no closures to clean"
+    }
+)

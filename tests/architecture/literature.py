@@ -33,7 +33,8 @@ NAMES: Final = (
     "OperatorStateBackend", "CopyOnWriteStateMap", "StateTtlConfig", "CheckpointStorage",
 )  # fmt: skip
 BY_FILE_NAME: Final = (
-    "ResultPartition", "ResultSubpartition", "BufferManager", "CheckpointedInputGate", "SlotSharingGroup",
+    "ResultPartition", "ResultSubpartition", "CreditBasedSequenceNumberingViewReader",
+    "BufferManager", "CheckpointedInputGate", "SlotSharingGroup",
     "PendingCheckpoint", "KeyGroupRangeAssignment", "MailboxProcessor", "PartitionRequestListener", "ExecutionGraph",
     "CheckpointCoordinator", "RecordWriter", "SingleInputGate", "LocalBufferPool", "NetworkBufferPool",
     "OperatorChain", "StreamTask", "TaskSlotTable", "SlotPool", "Dispatcher", "ResourceManager", "JobMaster",

@@ -1,6 +1,6 @@
-"""Loads a shuffle service by its name: a factory makes the halves for the JobManager and for the TaskManagers.
+"""Loads a shuffle plug-in by its name: a factory makes the halves for the JobManager and for the TaskManagers.
 
-The built-in service is known by itself; others are found through the entry points of the group
+The built-in plug-in is known by itself; others are found through the entry points of the group
 `headrace.shuffle_services`, so that another installed package can bring its own. A factory loads each half when it
 makes it: the JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader, NettyShuffleServiceFactory.
@@ -26,13 +26,13 @@ BUILT_IN: Final = "credit-based"
 ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
 SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
     "shuffle-service-factory.class", str, BUILT_IN,
-    "The shuffle service of a cluster, by the name of its entry point: `credit-based` keeps results on TaskManagers, "
+    "The shuffle plug-in of a cluster, by the name of its entry point: `credit-based` keeps results on TaskManagers, "
     "`remote` those of blocking exchanges in a process of its own (see `shuffle-service.address`).",
 )  # fmt: skip
 
 
 class ShuffleServiceFactory(Protocol):
-    """Makes both halves of a shuffle service. The entry point names its class, which takes no arguments.
+    """Makes both halves of a shuffle plug-in. The entry point names its class, which takes no arguments.
 
     Its module should import neither half, but each of them in the method that makes it.
     """
@@ -49,7 +49,7 @@ class ShuffleServiceFactory(Protocol):
 
 
 class CreditBasedShuffleServiceFactory:
-    """The built-in service: TaskManagers keep what they produce and send it to whoever has given credit."""
+    """The built-in plug-in: TaskManagers keep what they produce and send it to whoever has given credit."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         return CreditBasedShuffleMaster()

@@ -3,9 +3,10 @@
 import traceback
 
 import pyarrow
+import pytest
 
 from headrace.api import environment
-from headrace.cli.logs import describe
+from headrace.cli.logs import describe, report_failure
 from headrace.core.errors import HeadraceError, JobExecutionError
 
 OURS = (
@@ -86,3 +87,18 @@ def test_who_sees_only_the_last_line_of_a_failed_job_sees_its_cause_and_the_comm
         assert first.partition(" (in ")[0] in shown[-1]
         told = describe(error, wants_details=False)
         assert told[0] == first and "job 'hours' (0a) FAILED" in told
+
+
+@pytest.mark.parametrize("name", ["pyflink", "pyflink.datastream"])
+def test_a_program_that_imports_pyflink_is_told_what_to_import(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_failure(ModuleNotFoundError(f"No module named '{name}'", name=name))
+    assert "import the same names from headrace instead" in capsys.readouterr().err
+
+
+def test_another_module_that_is_missing_is_told_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report_failure(ModuleNotFoundError("No module named 'numpyy'", name="numpyy"))
+    assert "headrace" not in capsys.readouterr().err

@@ -12,6 +12,7 @@ from headrace.core.config import (
     check_values,
     declared_options,
     unobeyed_settings,
+    withdraw_options,
 )
 from headrace.core.errors import ConfigurationError
 
@@ -170,6 +171,12 @@ def test_options_of_a_missing_feature_say_what_to_use_and_only_its_default_is_ac
         check_settings({"test.missing.size": "1"}, ())
     with pytest.raises(ConfigurationError, match=r"there is no such option$"):
         check_settings({"test-missing-enabled": "true"}, ())
+
+
+def test_a_key_that_was_withdrawn_is_told_with_what_to_do_instead() -> None:
+    withdraw_options({"test.withdrawn": "leave it out"})
+    with pytest.raises(ConfigurationError, match=r"there is no such option; leave it out$"):
+        check_settings({"test.withdrawn": "1"}, ())
 
 
 def test_declared_options_are_listed_once() -> None:
