@@ -4,33 +4,20 @@ A checkpoint waits for the rows that a source has emitted, so that a slow consum
 aggregations lie between source and network, only some of its rows reach the network, and it may emit more.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
+from headrace.network.writers.record_writer import RecordWriter
+from headrace.task.chain.outputs import OperatorOutput
 
 _MEMORY: Final = 0.5
 """Weight of a batch against the next one."""
 
 
-class RowCounter(Protocol):
-    """Counts the rows that it has emitted."""
-
-    records_out: int
-
-
-class RowConsumers(RowCounter, Protocol):
-    """Counts the rows that were emitted to it, and knows the number that its consumers want at once."""
-
-    @property
-    def rows_wanted(self) -> int:
-        """Number of rows that consumers want at once; UNLIMITED_ROWS without a limit."""
-        ...
-
-
 class RowsWanted:
     """Learns from the latest batches the share of a source's rows that come to a writer at the end of its chain."""
 
-    def __init__(self, writer: RowConsumers, source: RowCounter) -> None:
+    def __init__(self, writer: RecordWriter, source: OperatorOutput) -> None:
         self._writer: Final = writer
         self._source: Final = source
         self._emitted_before = 0
