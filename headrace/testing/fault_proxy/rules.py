@@ -27,8 +27,7 @@ from headrace.network.wire.framing import Frame
 _MS: Final = 1_000_000
 FRAME_NAMES: Final = tuple(
     name
-    for module in (frames,)
-    for name, value in vars(module).items()
+    for name, value in vars(frames).items()
     if isinstance(value, type) and issubclass(value, Frame)
     if value not in (Frame, frames.Hello, frames.Proof)
 )
