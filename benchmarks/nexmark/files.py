@@ -40,7 +40,7 @@ def events_directory(
 ) -> Path:
     """Return the folder with the files of so many events of some kinds; those that are not there yet are made."""
     directory = root / f"nexmark-{event_count}-{seed}"
-    there = row_counts(directory) if (directory / COUNTS).exists() else {}
+    there = row_counts(directory)
     missing = [kind for kind in KINDS if kind in kinds and kind not in there]
     if missing:
         write_events(directory, event_count, seed, missing)
@@ -48,8 +48,9 @@ def events_directory(
 
 
 def row_counts(directory: Path) -> dict[str, int]:
-    """Return how many rows there are of each kind that was made."""
-    return json.loads((directory / COUNTS).read_text())
+    """Return how many rows there are of each kind that was made as a whole; nothing where no kind was."""
+    file = directory / COUNTS
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def write_events(
@@ -66,7 +67,7 @@ def write_events(
             table = makers[kind]()
             if kind in tables:
                 tables[kind].append(table)
-    counts = row_counts(directory) if (directory / COUNTS).exists() else {}
+    counts = row_counts(directory)
     for kind in kinds:
         rows = in_order_of_arrival(pa.concat_tables(tables.pop(kind)), seed)
         counts[kind] = rows.num_rows

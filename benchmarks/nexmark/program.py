@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--local", action="store_true")
     arguments = parser.parse_args()
-    if not (arguments.directory / "counts.json").is_file():
+    if not row_counts(arguments.directory):
         parser.error(
             f"{arguments.directory} holds no events: python -m benchmarks.nexmark.files --help"
         )
