@@ -131,7 +131,7 @@ class ConnectedPass(CoMapFunction):
         return through(value, self._name)
 
 
-class BroadcastPass(BroadcastProcessFunction[Any, Any, Any]):
+class _PassBesideBroadcast:
     """Lets the rows through; those of the broadcast side are numbered themselves and would come several times."""
 
     def __init__(self, name: str) -> None:
@@ -144,15 +144,12 @@ class BroadcastPass(BroadcastProcessFunction[Any, Any, Any]):
         ctx.get_broadcast_state(SEEN).put(value[2], value[2])
 
 
-class KeyedBroadcastPass(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
-    def __init__(self, name: str) -> None:
-        self._name = name
+class BroadcastPass(_PassBesideBroadcast, BroadcastProcessFunction[Any, Any, Any]): ...
 
-    def process_element(self, value: LabelledRow, ctx: Any) -> Iterator[LabelledRow]:
-        yield through(value, self._name)
 
-    def process_broadcast_element(self, value: LabelledRow, ctx: Any) -> None:
-        ctx.get_broadcast_state(SEEN).put(value[2], value[2])
+class KeyedBroadcastPass(
+    _PassBesideBroadcast, KeyedBroadcastProcessFunction[Any, Any, Any, Any]
+): ...
 
 
 class BothSides(CoGroupFunction):
