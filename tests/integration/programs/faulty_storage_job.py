@@ -17,6 +17,7 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from testkit.faulty_file_system import StorageFaults, faults_of
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 COUNT, KEY_COUNT = 120_000, 3
@@ -96,11 +97,9 @@ class Job:
 
     def counts(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        for file in (self.folder / "lines").rglob("[!.]*"):
-            if file.is_file():
-                for line in file.read_text().splitlines():
-                    key, _, count = line.partition(" ")
-                    found.setdefault(int(key), []).append(int(count))
+        for line in committed_lines(self.folder / "lines").elements():
+            key, _, count = line.partition(" ")
+            found.setdefault(int(key), []).append(int(count))
         return {key: sorted(counts) for key, counts in found.items()}
 
 

@@ -12,6 +12,7 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 COUNT, KEY_COUNT = 700, 7
@@ -75,9 +76,7 @@ class Program:
         return self.env.execute_async(self._name)
 
     def written(self) -> Counter[str]:
-        files = [file for file in self.target.rglob("*") if file.is_file()]
-        visible = [file for file in files if file.relative_to(self.target).parts[0][0] not in "._"]
-        return Counter(line for file in visible for line in file.read_text().splitlines())
+        return committed_lines(self.target)
 
 
 def expected(count: int = COUNT) -> Counter[str]:

@@ -20,6 +20,7 @@ from headrace.testing.fault_proxy.injector import FaultApplied
 from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import parse_rule
 from tests.integration.network.proxied import LoopThread
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.conftest import MiniClusterExecutor
 
 pytestmark = pytest.mark.integration
@@ -90,12 +91,6 @@ def start_program(target: Path) -> JobClient:
     return env.execute_async("faulty links")
 
 
-def written(folder: Path) -> Counter[str]:
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    visible = [file for file in files if file.relative_to(folder).parts[0][0] not in "._"]
-    return Counter(line for file in visible for line in file.read_text().splitlines())
-
-
 EXPECTED = Counter(str(number) for number in range(COUNT))
 
 
@@ -108,7 +103,7 @@ def test_a_slow_link_is_seen_in_the_duration_and_not_in_the_result(
     assert SystemClock().monotonic_ns() - begun_ns > 700_000_000
     # Once for each direction in which there were rows: it depends on which subtask reads which split.
     assert link.faults in (["delay"], ["delay", "delay"])
-    assert written(tmp_path) == EXPECTED
+    assert committed_lines(tmp_path) == EXPECTED
 
 
 def test_a_program_outlives_a_link_that_is_cut_until_somebody_heals_it(
@@ -122,4 +117,4 @@ def test_a_program_outlives_a_link_that_is_cut_until_somebody_heals_it(
     details = client.get_job_details().result(WAIT_S)
     assert set(link.faults) == {"cut"}
     assert details.exceptions, "the cut went unnoticed"
-    assert written(tmp_path) == EXPECTED
+    assert committed_lines(tmp_path) == EXPECTED

@@ -10,6 +10,7 @@ from headrace.api.client.job_client import JobClient
 from headrace.common import Configuration, Encoder
 from headrace.datastream import MapFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from tests.integration.programs.committed_lines import committed_lines
 
 pytestmark = pytest.mark.integration
 
@@ -61,12 +62,6 @@ def write_lines(folder: Path, name: str, count: int) -> list[str]:
     return lines
 
 
-def written(target: Path) -> Counter[str]:
-    files = [file for file in target.rglob("*") if file.is_file()]
-    visible = [file for file in files if file.relative_to(target).parts[0][0] not in "._"]
-    return Counter(line for file in visible for line in file.read_text().splitlines())
-
-
 def await_rows(client: JobClient, count: int) -> None:
     """Ask until the source of lines has sent so many rows."""
     while True:
@@ -94,7 +89,7 @@ def test_a_program_that_fails_over_a_folder_of_files_reads_each_line_once(
         .sink_to(sink_to(tmp_path / "out"))
     )
     env.execute("files")
-    assert written(tmp_path / "out") == Counter(lines)
+    assert committed_lines(tmp_path / "out") == Counter(lines)
 
 
 def test_a_folder_that_is_watched_goes_on_from_a_savepoint_in_a_changed_program(
@@ -109,7 +104,7 @@ def test_a_folder_that_is_watched_goes_on_from_a_savepoint_in_a_changed_program(
     client = env.execute_async("before")
     await_rows(client, len(lines))
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
-    assert written(tmp_path / "out") == Counter(lines)
+    assert committed_lines(tmp_path / "out") == Counter(lines)
 
     lines += write_lines(tmp_path / "in", "b", 800)
     configured(env, {**OPTIONS, "execution.state-recovery.path": savepoint})
@@ -120,4 +115,4 @@ def test_a_folder_that_is_watched_goes_on_from_a_savepoint_in_a_changed_program(
     client = env.execute_async("after")
     await_rows(client, 800)
     client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
-    assert written(tmp_path / "out") == Counter([*lines, "new-1", "new-2"])
+    assert committed_lines(tmp_path / "out") == Counter([*lines, "new-1", "new-2"])

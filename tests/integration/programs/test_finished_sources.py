@@ -14,6 +14,7 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.gateways.job_master import JobDetails
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details
 
@@ -91,6 +92,7 @@ def test_checkpoints_go_on_without_a_source_that_has_ended_also_behind_a_restart
     await_checkpoints_without_the_short_source(client, restored=1)
     long.open_to(LONG_COUNT)
     client.get_job_execution_result().result(WAIT_S)
-    files = [file for file in (tmp_path / "target").rglob("part-*") if file.is_file()]
-    written = Counter(int(line) for file in files for line in file.read_text().splitlines())
-    assert written == Counter([*range(SHORT_COUNT), *range(LONG_FROM, LONG_FROM + LONG_COUNT)])
+    lines = committed_lines(tmp_path / "target").elements()
+    assert Counter(map(int, lines)) == Counter(
+        [*range(SHORT_COUNT), *range(LONG_FROM, LONG_FROM + LONG_COUNT)]
+    )

@@ -12,8 +12,9 @@ from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.functions.watermarks import TimestampAssigner
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.unaligned_program import TAPS, Tap, written
+from tests.integration.programs.unaligned_program import TAPS, Tap
 
 pytestmark = pytest.mark.integration
 
@@ -89,4 +90,4 @@ def test_checkpoints_are_complete_while_timers_fire_and_a_failure_repeats_none(
     tap.let(100 * TIMERS)
     client.get_job_execution_result().result(WAIT_S)
     assert client.get_job_details().result(WAIT_S).checkpoints.counts.restored == 1
-    assert written(target) == Counter(str(number) for number in range(TIMERS))
+    assert committed_lines(target) == Counter(str(number) for number in range(TIMERS))

@@ -24,6 +24,7 @@ from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.s3_server import BUCKET, CREDENTIALS, running_server
 from tests.integration.programs.waiting import wait_until
@@ -74,11 +75,6 @@ def count_numbers(env: StreamExecutionEnvironment, folder: Path, count: int | No
     lines.sink_to(sink.build()).uid("lines")
 
 
-def committed_lines(folder: Path) -> Counter[str]:
-    files = [one for one in (folder / "lines").rglob("part-*") if not one.name.startswith(".")]
-    return Counter(line for one in files for line in one.read_text().splitlines())
-
-
 def lines_of(count: int) -> Counter[str]:
     return Counter(f"{number % KEY_COUNT} {number // KEY_COUNT + 1}" for number in range(count))
 
@@ -110,11 +106,11 @@ def test_a_job_recovers_from_s3_and_goes_on_from_a_savepoint_there(
     env.set_parallelism(1)
     count_numbers(env, tmp_path, None)
     client = env.execute_async("counting")
-    wait_until(lambda: committed_lines(tmp_path) == lines_of(FIRST))
+    wait_until(lambda: committed_lines(tmp_path / "lines") == lines_of(FIRST))
     # A listing of an object store is no snapshot: while one checkpoint takes another's place it may show neither.
     wait_until(lambda: bool(find_snapshots(checkpoints)))
     gate.open_to(2 * FIRST)
-    wait_until(lambda: committed_lines(tmp_path) == lines_of(2 * FIRST))
+    wait_until(lambda: committed_lines(tmp_path / "lines") == lines_of(2 * FIRST))
     assert (tmp_path / "failed").exists()
     path = client.stop_with_savepoint(False, child_uri(store, "savepoints")).result()
 
@@ -127,7 +123,7 @@ def test_a_job_recovers_from_s3_and_goes_on_from_a_savepoint_there(
     gate.open_to(COUNT)
     count_numbers(env, tmp_path, COUNT)
     env.execute("counting on")
-    assert committed_lines(tmp_path) == lines_of(COUNT)
+    assert committed_lines(tmp_path / "lines") == lines_of(COUNT)
 
     lost = next(one for one in files_below(path) if not one.relative_path.startswith("_"))
     remove_file(lost.uri)

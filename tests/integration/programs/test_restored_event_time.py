@@ -16,6 +16,7 @@ from headrace.common.watermark_strategy import (
 )
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details
 
@@ -77,11 +78,7 @@ class Program:
         return self.env.execute_async(self._name)
 
     def late(self) -> list[int]:
-        lines = [
-            line
-            for file in (self.folder / "target").rglob("part-*")
-            for line in file.read_text().splitlines()
-        ]
+        lines = list(committed_lines(self.folder / "target").elements())
         assert len(lines) == COUNT
         return sorted(int(line.split()[0]) for line in lines if line.endswith("late"))
 

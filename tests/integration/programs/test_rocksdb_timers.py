@@ -13,6 +13,7 @@ from headrace.common import Configuration, Encoder
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_begun, await_details
 from tests.integration.programs.recovery_program import (
@@ -21,7 +22,6 @@ from tests.integration.programs.recovery_program import (
     WAIT_S,
     has_read,
 )
-from tests.integration.programs.unaligned_program import written
 
 pytestmark = pytest.mark.integration
 
@@ -86,7 +86,7 @@ class Program:
     def finish(self, client: JobClient) -> Counter[str]:
         self.gate.open_to(COUNT)
         client.get_job_execution_result().result(WAIT_S)
-        return written(self._folder / "target")
+        return committed_lines(self._folder / "target")
 
 
 EXPECTED = Counter(f"{number % KEY_COUNT} {number}" for number in range(COUNT))

@@ -8,6 +8,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.common import Configuration, Encoder
 from headrace.datastream.connectors.file_system import FileSink
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.unaligned_program import (
     COUNT,
@@ -17,7 +18,6 @@ from tests.integration.programs.unaligned_program import (
     WAIT_S,
     SlowCount,
     Tap,
-    written,
 )
 
 pytestmark = pytest.mark.integration
@@ -64,4 +64,4 @@ def test_a_back_pressured_program_completes_checkpoints_and_loses_nothing_by_a_f
     assert details.checkpoints.counts.restored == 1
     per_key = Counter(number % KEY_COUNT for number in range(COUNT))
     expected = Counter(f"{key} {n}" for key, total in per_key.items() for n in range(1, total + 1))
-    assert written(target) == expected
+    assert committed_lines(target) == expected

@@ -19,6 +19,7 @@ from headrace.common import Configuration, Encoder
 from headrace.core.config import Settings
 from headrace.core.errors import JobCancelledError
 from headrace.datastream.connectors.file_system import FileSink
+from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.unaligned_program import (
     KEY_COUNT,
@@ -27,7 +28,6 @@ from tests.integration.programs.unaligned_program import (
     WAIT_S,
     SlowCount,
     Tap,
-    written,
 )
 
 pytestmark = pytest.mark.integration
@@ -97,7 +97,7 @@ class _Program:
         client = self.start(**recovery)
         self.tap.let(10 * COUNT)
         client.get_job_execution_result().result(WAIT_S)
-        return written(self.folder / "target")
+        return committed_lines(self.folder / "target")
 
 
 @pytest.mark.parametrize("is_left_out", [True, False])

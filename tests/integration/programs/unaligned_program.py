@@ -1,7 +1,6 @@
 """A program with rows in flight, and what it has written."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,3 @@ class SlowCount(KeyedProcessFunction):
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield ctx.get_current_key(), count
-
-
-def written(folder: Path) -> Counter[str]:
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    visible = [file for file in files if file.relative_to(folder).parts[0][0] not in "._"]
-    return Counter(line for file in visible for line in file.read_text().splitlines())
