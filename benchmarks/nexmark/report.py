@@ -17,6 +17,7 @@ from benchmarks.nexmark.multiples import (
     LEAST_TURNS,
     PROTOCOL,
     doubts,
+    in_turns,
     multiple,
 )
 from benchmarks.nexmark.peers.measure import READS
@@ -170,7 +171,7 @@ def newest(results: Path) -> dict[str, dict[str, Any]]:
 
 
 def with_peers(line: Line, other: Line) -> dict[str, Any]:
-    """Return a line with those peers of another one that it has no figures of; `apart` names them."""
+    """Return a line with those peers of another one that it has no figures of."""
     figures = dict(line["figures"])
     more = [
         peer.name
@@ -184,7 +185,6 @@ def with_peers(line: Line, other: Line) -> dict[str, Any]:
     figures["failed"] = {
         name: why for name, why in figures.get("failed", {}).items() if name not in more
     }
-    figures["apart"] = [*figures.get("apart", []), *more]
     return dict(line) | {"figures": figures}
 
 
@@ -305,17 +305,18 @@ def runs_text(lines: Mapping[str, Line]) -> str:
 
 
 def _load(line: Line) -> Any:
-    """Return the highest load average before a turn of any engine, or before the run where turns have none."""
+    """Return the highest load average before a turn of any engine."""
     turns = [value for key, value in line["figures"].items() if key.endswith("_load_before")]
-    return max(turns, default=line.get("load_average_before", "–"))
+    return max(turns)
 
 
 def apart(lines: Mapping[str, Line]) -> str:
     """Say who was not measured in turns with all others."""
     queries: dict[str, list[str]] = {}
     for query, line in lines.items():
-        for name in line["figures"].get("apart", []):
-            queries.setdefault(PEERS[name].title, []).append(query)
+        for peer in engines([line]):
+            if not in_turns(line["figures"], peer.name):
+                queries.setdefault(peer.title, []).append(query)
     cells = [f"{title} ({', '.join(those)})" for title, those in queries.items()]
     return APART.format(cells="; ".join(cells)) if cells else ""
 

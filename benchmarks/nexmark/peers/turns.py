@@ -96,12 +96,12 @@ class TakenTurns:
         self._file.unlink(missing_ok=True)
 
     def _take(self, plan: Plan, peer: Peer, query: str, number: int) -> Figures:
-        load = round(os.getloadavg()[0], 2)
+        load, begun = round(os.getloadavg()[0], 2), round(time.time(), 1)
         try:
             figures = run_once(plan, peer, query, is_first=number == 0)
         except PeerFailedError as error:
             return {"failed": str(error)}
-        return {"figures": figures | {"load_before": load}}
+        return {"figures": figures | {"load_before": load, "begun": begun}}
 
     def _keep(self, place: tuple[Any, ...], line: Figures) -> None:
         self._kept[place] = {"place": place} | line
@@ -149,7 +149,7 @@ def measure(
 def summary(name: str, runs: Sequence[Figures], ours: Sequence[Figures] | None) -> Figures:
     """Return medians of a peer's turns; `ratio` says how many times its rows per second Headrace takes.
 
-    `checkpoints` is the least number that a turn completed.
+    `checkpoints` is the least number that a turn completed; `begun` is when each turn began, in seconds since 1970.
     """
     rate = _rate(runs)
     flat: Figures = {
@@ -166,8 +166,9 @@ def summary(name: str, runs: Sequence[Figures], ours: Sequence[Figures] | None) 
     }
     if "checkpoints" in runs[0]:
         flat["checkpoints"] = min(run["checkpoints"] for run in runs)
-    if "load_before" in runs[0]:
+    if "begun" in runs[0]:
         flat["load_before"] = max(run["load_before"] for run in runs)
+        flat["begun"] = [run["begun"] for run in runs]
     if "same" in runs[0]:
         flat["same"] = runs[0]["same"]
     if ours and name != HEADRACE:
