@@ -217,8 +217,8 @@ class ClusterHandle:
         self.blob_server: Final[BlobServerGateway] = cluster.blob_server.self_gateway(
             BlobServerGateway
         )
-        self.resource_manager: Final[ResourceManagerGateway] = (
-            cluster.resource_manager.self_gateway(ResourceManagerGateway)
+        self.resource_manager: Final[ResourceManagerGateway] = with_timeout(
+            cluster.resource_manager.self_gateway(ResourceManagerGateway), NO_TIMEOUT_MS
         )
 
     @property

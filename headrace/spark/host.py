@@ -25,6 +25,7 @@ from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
 from headrace.core.security.tls import TlsIdentity, needs_tls
+from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
@@ -98,6 +99,7 @@ class SparkHost:
         self._output: OutputPipe | None = None
         self._standard_output = StandardOutput()
         self._handle: ClusterHandle | None = None
+        self._rest: RestServer | None = None
         self._driver: SparkResourceDriver | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
@@ -175,7 +177,14 @@ class SparkHost:
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
         )
-        self._handle = entrypoint.start()
+        self._handle = handle = entrypoint.start()
+        self._rest = start_rest_server(
+            ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
+            self._settings,
+            self._clock,
+            name=self.session.context.appName,
+            identity=self._tls,
+        )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:
@@ -216,7 +225,10 @@ class SparkHost:
 
     def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
+        rest, self._rest = self._rest, None
         self._standard_output.close()
+        if rest is not None:
+            rest.close()
         try:
             if handle is not None:
                 handle.close()
