@@ -21,7 +21,7 @@ from headrace.rest.errors import RestError, internal_error
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
-from headrace.rest.options import ASYNC_STORE_DURATION
+from headrace.rest.options import ASYNC_STORE_DURATION, DASHBOARD_DIRECTORY
 from headrace.rest.routes import ROUTES, Kept, Route
 from headrace.rest.static_files import StaticFiles
 
@@ -46,7 +46,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(RequestValidationError, _unparsable)
     app.add_exception_handler(Exception, _failed)
-    files = StaticFiles(_DASHBOARD)
+    files = StaticFiles(Path(cluster.settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
     return GuardedApplication(app, guard, files.has)

@@ -123,7 +123,8 @@ class RestGuard:
             (b"referrer-policy", b"no-referrer"),
             (
                 b"content-security-policy",
-                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
+                b"frame-ancestors 'none'",
             ),
         ]
         if self._allowed_origin:
