@@ -24,6 +24,7 @@ SETTINGS = {
     "rest.port": "0",
     "web.refresh-interval": "20 ms",
     "metrics.fetcher.update-interval": "20 ms",
+    "rest.flamegraph.num-samples": "5",
 }
 
 
