@@ -111,7 +111,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1 unless it failed.
     """
 
-    id: int
+    checkpoint_id: int
     kind: SnapshotKind
     status: CheckpointStatus
     savepoint_format: str
@@ -150,7 +150,7 @@ class CheckpointDetails(msgspec.Struct, frozen=True):
 class RestoredCheckpoint(msgspec.Struct, frozen=True):
     """The snapshot from which the job, or a part of it, was last restored."""
 
-    id: int
+    checkpoint_id: int
     restore_timestamp_ms: int
     is_savepoint: bool
     external_path: str

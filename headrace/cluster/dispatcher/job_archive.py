@@ -68,7 +68,7 @@ class ArchivedCheckpoints(msgspec.Struct, frozen=True):
 
     def find(self, checkpoint_id: int) -> CheckpointDetails | None:
         """Return a checkpoint with its subtasks; None where it is not remembered."""
-        found = (each for each in self.details if each.checkpoint.id == checkpoint_id)
+        found = (each for each in self.details if each.checkpoint.checkpoint_id == checkpoint_id)
         return next(found, None)
 
 

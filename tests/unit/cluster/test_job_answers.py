@@ -103,7 +103,7 @@ def test_checkpoints_of_an_ended_job_are_told_with_their_subtasks(answers: Answe
     assert statistics.counts.completed >= answers.statistics.counts.completed > 0
     assert statistics.summary.end_to_end_duration.count == statistics.counts.completed
     newest = statistics.latest_completed
-    details = answers.ask("request_checkpoint_details", newest.id)
+    details = answers.ask("request_checkpoint_details", newest.checkpoint_id)
     assert details.checkpoint == newest and newest.subtask_count == 4
     assert [len(task.subtasks) for task in details.tasks] == [2, 2]
     told = sum(task.task.checkpointed_size_bytes for task in details.tasks)

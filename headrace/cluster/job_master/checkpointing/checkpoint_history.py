@@ -118,7 +118,7 @@ class TrackedCheckpoint:
     @property
     def checkpoint_id(self) -> int:
         """Return its id."""
-        return self._record.id
+        return self._record.checkpoint_id
 
     def acknowledged(
         self,
@@ -179,7 +179,7 @@ class TrackedCheckpoint:
         """Mark a completed checkpoint that is not among those that are kept; savepoints belong to their users."""
         record = self._record
         is_own = record.status is _S.COMPLETED and not record.kind.is_savepoint
-        if is_own and not record.is_discarded and record.id not in retained_ids:
+        if is_own and not record.is_discarded and record.checkpoint_id not in retained_ids:
             self._record = msgspec.structs.replace(record, is_discarded=True)
 
     @property

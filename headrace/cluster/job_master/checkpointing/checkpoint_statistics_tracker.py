@@ -137,7 +137,7 @@ class CheckpointStatisticsTracker:
         tracked.failed(text, self._clock.now_ms(), self._clock.monotonic_ms())
         record = tracked.record
         info = FailedCheckpointInfo(
-            record.id,
+            record.checkpoint_id,
             record.kind,
             record.trigger_timestamp_ms,
             record.end_to_end_duration_ms,

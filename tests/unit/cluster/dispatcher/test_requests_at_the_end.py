@@ -174,7 +174,7 @@ def test_checkpoint_statistics_that_were_asked_for_at_the_end_come_from_the_arch
         lambda gateway: gateway.request_checkpoint_statistics(JOB),
         lambda: world.end(JobStatus.FINISHED),
     )
-    assert [each.id for each in statistics.history] == [7]
+    assert [each.checkpoint_id for each in statistics.history] == [7]
 
 
 def test_an_ended_job_is_listed_as_it_was_at_its_end(world: World) -> None:

@@ -82,7 +82,7 @@ def test_a_job_that_took_none_has_no_statistics(world: World) -> None:
 def test_one_under_way_shows_who_has_acknowledged(world: World) -> None:
     world.begin()
     before = newest(world)
-    assert (before.status, before.id) == (CheckpointStatus.IN_PROGRESS, 1)
+    assert (before.status, before.checkpoint_id) == (CheckpointStatus.IN_PROGRESS, 1)
     assert (before.latest_ack_timestamp_ms, before.end_to_end_duration_ms) == (-1, -1)
     assert (before.subtask_count, before.acknowledged_subtask_count) == (2, 0)
     world.loop.run_for(20)
@@ -185,7 +185,7 @@ def test_one_that_a_newer_one_has_replaced_is_discarded(world: World) -> None:
     assert not newest(world).is_discarded
     complete(world)
     history = world.checkpointing.statistics.history
-    assert [(one.id, one.is_discarded) for one in history] == [(2, False), (1, True)]
+    assert [(one.checkpoint_id, one.is_discarded) for one in history] == [(2, False), (1, True)]
 
 
 def test_the_summary_is_of_completed_ones_alone(world: World) -> None:
@@ -208,7 +208,7 @@ def test_a_restored_one_tells_when(world: World) -> None:
     world.loop.run_until(world.checkpointing.lineage.latest())
     restored = world.checkpointing.statistics.restored
     assert restored is not None
-    assert (restored.id, restored.is_savepoint) == (1, False)
+    assert (restored.checkpoint_id, restored.is_savepoint) == (1, False)
     assert restored.restore_timestamp_ms == world.loop.clock.now_ms()
     assert world.checkpointing.statistics.counts.restored == 1
 
@@ -216,7 +216,7 @@ def test_a_restored_one_tells_when(world: World) -> None:
 def test_the_history_is_newest_first_and_bounded(world: World) -> None:
     for _ in range(12):
         complete(world)
-    ids = [each.id for each in world.checkpointing.statistics.history]
+    ids = [each.checkpoint_id for each in world.checkpointing.statistics.history]
     assert ids == list(range(12, 2, -1))
     assert world.checkpointing.details_of(2) is None
     assert world.checkpointing.details_of(3) is not None
@@ -228,9 +228,9 @@ def test_the_newest_of_its_kind_is_remembered_however_old_it_is(world: World) ->
     for _ in range(11):
         complete(world)
     savepoint = world.checkpointing.statistics.latest_savepoint
-    assert savepoint is not None and savepoint.id == 1
+    assert savepoint is not None and savepoint.checkpoint_id == 1
     assert world.checkpointing.details_of(1) is not None
-    remembered = [one.checkpoint.id for one in world.checkpointing.all_details]
+    remembered = [one.checkpoint.checkpoint_id for one in world.checkpointing.all_details]
     assert sorted(remembered) == [1, *range(3, 13)]
 
 
