@@ -14,6 +14,7 @@ from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import C
 from headrace.core.barriers import SnapshotKind
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionVertexId, JobVertexId
+from headrace.core.redaction import shown_uri
 from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointRecord,
@@ -160,7 +161,9 @@ class TrackedCheckpoint:
 
     def completed(self, uri: str, size_bytes: int, monotonic_ms: float) -> None:
         """Its metadata are stored: `size_bytes` of state, that of operator coordinators included."""
-        self._end(_S.COMPLETED, monotonic_ms, external_path=uri, state_size_bytes=size_bytes)
+        self._end(
+            _S.COMPLETED, monotonic_ms, external_path=shown_uri(uri), state_size_bytes=size_bytes
+        )
 
     def failed(self, text: str, now_ms: int, monotonic_ms: float) -> None:
         """It came to nothing."""

@@ -21,6 +21,7 @@ from headrace.cluster.job_master.checkpointing.statistics_histogram import Stati
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.ids import ExecutionAttemptId
+from headrace.core.redaction import shown_uri
 from headrace.gateways.checkpoint_statistics import (
     CheckpointCounts,
     CheckpointDetails,
@@ -157,7 +158,7 @@ class CheckpointStatisticsTracker:
             checkpoint_id,
             self._clock.now_ms(),
             checkpoint.metadata.kind.is_savepoint,
-            checkpoint.uri,
+            shown_uri(checkpoint.uri),
         )
 
     def retained(self, retained: Set[int]) -> None:

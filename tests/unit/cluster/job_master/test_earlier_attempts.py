@@ -1,6 +1,16 @@
 """Earlier attempts of subtasks: what is remembered of them, and of how many."""
 
-from headrace.cluster.job_master.executions import ATTEMPTS_MAX, Executions, StateCounts
+from headrace.cluster.job_master.executions import (
+    ATTEMPTS_HISTORY_SIZE,
+    ATTEMPTS_MAX,
+    Executions,
+    StateCounts,
+)
+from headrace.cluster.job_master.failover.restart_strategies import NoRestart
+from headrace.cluster.job_master.results.partition_tracker import PartitionTracker
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, TaskMetrics
@@ -47,6 +57,18 @@ def test_the_oldest_are_forgotten_beyond_the_setting() -> None:
     kept = restarted(20, attempts_history_size=2).earlier_attempts(SUBTASK)
     assert [each.attempt_number for each in kept] == [18, 19]
     assert restarted(3, attempts_history_size=0).earlier_attempts(SUBTASK) == ()
+
+
+def test_the_setting_of_a_job_counts() -> None:
+    settings = Settings({ATTEMPTS_HISTORY_SIZE.key: "1"})
+    graph = job_graph((vertex(1, 1),))
+    partitions = PartitionTracker(releases_during_job=True)
+    scheduler = Scheduler(graph, NoRestart(), ManualClock(), partitions, settings)
+    for number in range(3):
+        scheduler.executions.lose(scheduler.executions.current(SUBTASK), USER_ERROR, number)
+        scheduler.executions.reset({SUBTASK}, number)
+    (earlier,) = scheduler.executions.earlier_attempts(SUBTASK)
+    assert earlier.attempt_number == 2
 
 
 def test_a_large_job_remembers_fewer_of_each_subtask() -> None:

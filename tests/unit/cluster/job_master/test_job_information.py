@@ -152,6 +152,15 @@ def test_statistics_know_whether_checkpoints_are_taken_periodically(world: Telli
     never.close()
 
 
+def test_so_many_checkpoints_are_remembered_as_the_setting_says() -> None:
+    world = TellingWorld(SETTINGS | {"web.checkpoints.history": "1"})
+    world.report(S.RUNNING)
+    ids = [world.checkpoint(), world.checkpoint()]
+    history = world.ask(world.gateway.request_checkpoint_statistics()).history
+    world.close()
+    assert [each.checkpoint_id for each in history] == ids[1:]
+
+
 def test_a_checkpoint_that_nobody_remembers_has_no_details(world: TellingWorld) -> None:
     assert world.ask(world.gateway.request_checkpoint_details(99)) is None
 

@@ -180,6 +180,12 @@ def test_a_savepoint_is_none_of_the_checkpoints(world: World) -> None:
     assert not statistics.latest_savepoint.is_discarded, "it is its user's"
 
 
+def test_a_password_in_the_place_of_a_snapshot_is_not_told(world: World) -> None:
+    world.begin(SnapshotKind.SAVEPOINT, "s3://key:hunter2@bucket")
+    world.acknowledge(1)
+    assert newest(world).external_path == "s3://key:******@bucket/chk-1"
+
+
 def test_one_that_a_newer_one_has_replaced_is_discarded(world: World) -> None:
     complete(world)
     assert not newest(world).is_discarded
