@@ -117,9 +117,9 @@ def describe_job(
             for entry in scheduler.history.entries
         ),
         notices,
-        stated_max_parallelism(graph),
-        JOB_TYPE,
-        scheduler.history.is_truncated,
+        max_parallelism=stated_max_parallelism(graph),
+        job_type=JOB_TYPE,
+        exceptions_truncated=scheduler.history.is_truncated,
     )
 
 
