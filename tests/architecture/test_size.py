@@ -13,14 +13,14 @@ CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
     "cli": (12, 1_350),
-    "cluster": (112, 10_650),
+    "cluster": (119, 11_300),
     "common": (21, 150),
     "connectors": (57, 5_750),
     "core": (46, 4_350),
     "datastream": (40, 400),
     "functions": (26, 2_850),
-    "gateways": (10, 650),
-    "graph": (11, 1_300),
+    "gateways": (10, 850),
+    "graph": (11, 1_400),
     "headrace": (3, 50),
     "metrics": (7, 550),
     "network": (87, 9_500),
@@ -37,7 +37,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (685, 67_000)
+WHEEL_CEILING: Final = (695, 68_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
