@@ -7,12 +7,13 @@ Source: Flink RestClusterClient.
 
 import http.client
 import json
+import logging
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from headrace.core.clock import Clock, SystemClock
@@ -47,6 +48,7 @@ CLIENT_TIMEOUT: Final = ConfigOption(
 )  # fmt: skip
 ANSWER_BYTES_MAX: Final = 104_857_600
 """Largest JSON answer that is read; the same bound that servers have for requests."""
+_LOG: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 1 << 16
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
@@ -54,8 +56,15 @@ _LONGEST_PAUSE_S: Final = 1.0
 _ID_BITS: Final = 128
 
 Json = Any
-Progress = Callable[[float], None]
+OnProgress = Callable[[float], None]
 Wait = Callable[[float], Any]
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, and the place at which they begin."""
+
+    offset: int
+    content: bytes
 
 
 def path_of(*parts: str) -> str:
@@ -130,21 +139,29 @@ class RestClient:
         """Return the answer of DELETE."""
         return self._json("DELETE", path, None, query)
 
-    def text(self, path: str, begin: int = 0) -> Iterator[bytes]:
+    def text(self, path: str, begin: int = 0) -> Iterator[Piece]:
         """Yield a file, such as a log, from the byte `begin` on, piece by piece.
 
-        A server that gives whole files alone is heeded: what stands before `begin` is passed over.
+        A server that gives whole files alone is heeded: what stands before `begin` is passed over. A file that has
+        become shorter was begun anew, and is given whole.
         """
         headers = {"Range": f"bytes={begin}-"} if begin else {}
         with self._answer("GET", path, None, {}, headers) as answer:
             if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return  # it ends there
-            self._refuse_errors("GET", path, answer)
-            surplus = begin if begin and answer.status != http.HTTPStatus.PARTIAL_CONTENT else 0
-            while chunk := self._read(answer, _CHUNK_BYTES):
-                if surplus < len(chunk):
-                    yield chunk[surplus:]
-                surplus = max(0, surplus - len(chunk))
+                size = answer.getheader("Content-Range", "").rpartition("/")[2]
+                is_new = size.isdigit() and int(size) < begin
+            else:
+                self._refuse_errors("GET", path, answer)
+                is_part = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+                is_new = not is_part and answer.length is not None and answer.length < begin
+                offset = begin if is_part else 0
+                while not is_new and (content := self._read(answer, _CHUNK_BYTES)):
+                    wanted = content[max(0, begin - offset) :]
+                    if wanted:
+                        yield Piece(offset + len(content) - len(wanted), wanted)
+                    offset += len(content)
+        if is_new:
+            yield from self.text(path)
 
     def trigger(
         self,
@@ -152,7 +169,7 @@ class RestClient:
         body: Mapping[str, Json] | None = None,
         *,
         results: str | None = None,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Json:
         """Begin an operation by POST, ask at `results` (unset: `path`) until it is COMPLETED, and return its result.
 
@@ -168,7 +185,7 @@ class RestClient:
         answer = self.post(path, {**(body or {}), "triggerId": trigger_id})
         return str(answer.get("request-id", trigger_id)) if isinstance(answer, dict) else trigger_id
 
-    def result_of(self, path: str, request_id: str, on_progress: Progress | None = None) -> Json:
+    def result_of(self, path: str, request_id: str, on_progress: OnProgress | None = None) -> Json:
         """Return the result of an operation once it is COMPLETED."""
         began_ms = self._clock.monotonic_ms()
         pause_s = _FIRST_PAUSE_S
@@ -277,7 +294,9 @@ class RestClient:
     ) -> http.client.HTTPResponse:
         try:
             connection.request(method, target, body, dict(headers))
-            return connection.getresponse()
+            answer = connection.getresponse()
+            _LOG.debug("%s %s: status %d", method, target, answer.status)
+            return answer
         except (OSError, http.client.HTTPException) as error:
             raise RestUnreachableError(self.address, _reason(error)) from error
 

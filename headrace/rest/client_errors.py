@@ -41,7 +41,7 @@ class RestRefusedError(RestError):
 
     def __init__(self, method: str, path: str, status: int, errors: Sequence[str]) -> None:
         strings = [one for one in errors if one.strip()] or ["without a reason"]
-        super().__init__(f"{first_line(strings)} (status {status} of {method} {path})")
+        super().__init__(f"{cause_line(strings)} (status {status} of {method} {path})")
         self.path = path
         self.status = status
         self.errors = tuple(strings)
@@ -73,7 +73,7 @@ class OperationFailedError(RestError):
     """An asynchronous operation has ended with a failure."""
 
     def __init__(self, cause: str) -> None:
-        super().__init__(first_line([cause]))
+        super().__init__(cause_line([cause]))
         self.cause = cause
 
 
@@ -119,7 +119,7 @@ class SeveralClustersError(RestError):
 _CLASS_PREFIXES = ("java.", "org.", "headrace.")
 
 
-def first_line(errors: Sequence[str]) -> str:
+def cause_line(errors: Sequence[str]) -> str:
     """Return the line that says most: the first, or where that is the general one of the server, the cause behind it.
 
     Names of Java's and our own classes in front of it say nothing to a reader.

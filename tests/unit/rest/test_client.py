@@ -19,7 +19,7 @@ from headrace.rest.client_errors import (
     RestRefusedError,
     RestUnreachableError,
     UnauthorizedError,
-    first_line,
+    cause_line,
 )
 from tests.unit.rest.fake_cluster import (
     IN_PROGRESS,
@@ -116,7 +116,7 @@ def test_a_refusal_says_status_and_the_first_string() -> None:
     ],
 )
 def test_the_telling_line_of_an_error_is_found(errors: list[str], says: str) -> None:
-    assert first_line(errors) == says
+    assert cause_line(errors) == says
 
 
 @pytest.mark.parametrize(
@@ -298,18 +298,38 @@ def test_results_may_be_at_another_route() -> None:
         assert client.trigger(f"/jobs/{JOB}/stop", results=SAVEPOINTS) == {"location": "x"}
 
 
-def test_a_text_is_given_from_a_byte_on_whether_or_not_the_server_knows_ranges() -> None:
-    def ranged(request: Request) -> Answer:
-        begin = int(request.headers["range"].removeprefix("bytes=").rstrip("-"))
-        return Answer(206, b"0123456789"[begin:]) if begin < 10 else Answer(416, b"")
+def whole(client: RestClient, path: str, begin: int = 0) -> tuple[int, bytes]:
+    pieces = list(client.text(path, begin))
+    return (pieces[0].offset if pieces else -1), b"".join(piece.content for piece in pieces)
 
-    with fake_cluster({"GET /log": Answer(200, b"0123456789"), "GET /ranged": ranged}) as cluster:
+
+def ranged(request: Request) -> Answer:
+    begin = int(request.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+    if begin >= 10:
+        return Answer(416, b"", {"Content-Range": "bytes */10"})
+    return Answer(206 if begin else 200, b"0123456789"[begin:])
+
+
+@pytest.mark.parametrize("path", ["/whole", "/ranged"])
+def test_a_text_is_given_from_a_byte_on_whether_or_not_the_server_knows_ranges(path: str) -> None:
+    answers = {"GET /whole": Answer(200, b"0123456789"), "GET /ranged": ranged}
+    with fake_cluster(answers) as cluster:
         client, _ = client_of(cluster)
-        assert b"".join(client.text("/log")) == b"0123456789"
-        assert b"".join(client.text("/log", begin=7)) == b"789"
-        assert b"".join(client.text("/ranged", begin=7)) == b"789"
-        assert b"".join(client.text("/ranged", begin=10)) == b""
-        assert b"".join(client.text("/log", begin=10)) == b""
+        assert whole(client, path) == (0, b"0123456789")
+        assert whole(client, path, 7) == (7, b"789")
+        assert whole(client, path, 10) == (-1, b"")
+        # It was longer before: a new file has its name.
+        assert whole(client, path, 11) == (0, b"0123456789")
+
+
+def test_a_long_text_comes_in_pieces_that_know_their_places() -> None:
+    text = bytes(range(256)) * 1000
+    with fake_cluster({"GET /log": Answer(200, text)}) as cluster:
+        client, _ = client_of(cluster)
+        pieces = list(client.text("/log", 70_000))
+    assert len(pieces) > 1
+    assert all(text[one.offset : one.offset + len(one.content)] == one.content for one in pieces)
+    assert b"".join(one.content for one in pieces) == text[70_000:]
 
 
 def test_a_text_that_is_not_there_is_refused() -> None:
