@@ -53,7 +53,7 @@ class CommandTable(click.Group):
         names = self.list_commands(ctx)
         own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
         if self._free_word is not None and args and args[0] not in (*names, *own):
-            if difflib.get_close_matches(args[0], names, n=1):
+            if not args[0].startswith("-") and difflib.get_close_matches(args[0], names, n=1):
                 raise self._no_such_action(ctx, args[0])
             args = [self._free_word, *args]
         return super().parse_args(ctx, args)

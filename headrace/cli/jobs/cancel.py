@@ -32,19 +32,18 @@ Try it:
     help="Deprecated: take a savepoint first, in DIR or the configured directory.",
 )
 @format_option
-@click.argument("job_id", metavar="JOB_ID", required=False)
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
 def cancel(
     session: ClusterSession, savepoint: str | None, format_type: str | None, job_id: str | None
 ) -> int:
     """Cancel a job; the help text is `_HELP`."""
     context = click.get_current_context()
-    if savepoint is not None and job_id is None:
+    if savepoint and job_id is None:
         # `-s <job id>`: the word behind -s is no directory.
-        savepoint, job_id = "", savepoint
-    if not job_id:
+        savepoint, job_id = "", JOB_ID.convert(savepoint, None, context)
+    if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to cancel a job.", context)
-    job_id = JOB_ID.convert(job_id, None, context)
     if savepoint is None:
         client = session.client
         session.say(f"Cancelling job {job_id}.")

@@ -47,7 +47,7 @@ Try it:
     is_flag=True,
     help="A whole one, also of state that is incremental.",
 )
-@click.argument("job_id", metavar="JOB_ID", required=False)
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
 def trigger_checkpoint(session: ClusterSession, is_full: bool, job_id: str | None) -> int:
     """Take a checkpoint; the help text is `_TRIGGER_HELP`."""
@@ -56,7 +56,6 @@ def trigger_checkpoint(session: ClusterSession, is_full: bool, job_id: str | Non
         raise click.UsageError(
             "Missing JobID. Specify a Job ID to manipulate a checkpoint.", context
         )
-    job_id = JOB_ID.convert(job_id, None, context)
     client = session.client
     session.say(f"Triggering checkpoint for job {job_id}.")
     session.say("Waiting for response...")

@@ -56,7 +56,7 @@ Try it:
 )
 @format_option
 @detached_option
-@click.argument("job_id", metavar="JOB_ID", required=False)
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.argument("directory", required=False)
 @click.pass_obj
 def trigger(
@@ -74,7 +74,6 @@ def trigger(
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
-    job_id = JOB_ID.convert(job_id, None, context)
     client = session.client
     session.say(f"Triggering savepoint for job {job_id}.")
     body: dict[str, Any] = {"cancel-job": False}

@@ -39,7 +39,7 @@ Try it:
 )
 @format_option
 @detached_option
-@click.argument("job_id", metavar="JOB_ID", required=False)
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
 def stop(
     session: ClusterSession,
@@ -51,12 +51,11 @@ def stop(
 ) -> int:
     """Stop a job; the help text is `_HELP`."""
     context = click.get_current_context()
-    if job_id is None:
+    if job_id is None and directory is not None:
         # `-p <job id>`, as Flink takes it.
-        directory, job_id = None, directory
-    if not job_id:
+        directory, job_id = None, JOB_ID.convert(directory, None, context)
+    if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
-    job_id = JOB_ID.convert(job_id, None, context)
     format_type = format_type or DEFAULT_FORMAT
     verb = "Draining" if is_drained else "Suspending"
     client = session.client

@@ -42,11 +42,11 @@ class Answer:
 
 
 class FakeCluster:
-    """Answers by method and path: a value is JSON with status 200, a function is asked, a list is given one by one.
+    """Answers by method and path: a value is JSON with status 200, a function is asked, a tuple is given one by one.
 
     A key that ends in `/*` takes any last part.
 
-    The last of a list stays. What has no answer is 404, as on a real endpoint.
+    The last of a tuple stays. What has no answer is 404, as on a real endpoint.
     """
 
     def __init__(self, answers: dict[str, Any], token: str = TOKEN) -> None:
@@ -90,7 +90,7 @@ class FakeCluster:
                 return Answer(401, {"errors": ["a token is needed"]})
             key = self._key(request.line)
             given = self.answers.get(key, Answer(404, not_found(request.path)))
-            if isinstance(given, list):
+            if isinstance(given, tuple):
                 turn = self._turns.get(key, 0)
                 self._turns[key] = turn + 1
                 given = given[min(turn, len(given) - 1)]

@@ -61,7 +61,7 @@ def client_of(
 
 
 def test_get_sends_query_and_token_and_returns_the_json() -> None:
-    with fake_cluster({"GET /jobs/metrics": [[{"id": "uptime"}]]}) as cluster:
+    with fake_cluster({"GET /jobs/metrics": [{"id": "uptime"}]}) as cluster:
         client, _ = client_of(cluster)
         assert client.get("/jobs/metrics", get="a,b", agg=None) == [{"id": "uptime"}]
     (request,) = cluster.requests
@@ -154,7 +154,7 @@ def test_a_wrong_token_says_where_it_was_from_and_where_the_right_one_is() -> No
 
 def test_what_is_not_ready_is_asked_again_after_the_delay() -> None:
     starting = Answer(503, {"errors": ["no leader"]})
-    with fake_cluster({"POST /a": [starting, starting, {"x": 1}]}) as cluster:
+    with fake_cluster({"POST /a": (starting, starting, {"x": 1})}) as cluster:
         client, pauses = client_of(cluster, rest_retry_delay="2 s")
         assert client.post("/a") == {"x": 1}
     assert pauses.seconds == [2.0, 2.0]
@@ -247,7 +247,7 @@ def test_an_operation_is_asked_for_until_it_is_completed() -> None:
     )
     answers = {
         f"POST {SAVEPOINTS}": triggered,
-        f"GET {SAVEPOINTS}/*": [IN_PROGRESS, IN_PROGRESS, completed(location="file:/a")],
+        f"GET {SAVEPOINTS}/*": (IN_PROGRESS, IN_PROGRESS, completed(location="file:/a")),
     }
     seconds: list[float] = []
     with fake_cluster(answers) as cluster:
