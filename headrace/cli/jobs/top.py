@@ -90,7 +90,10 @@ def watch(
         show(figures, first, height(), "")
         if is_ended(figures.state):
             return figures
-        key = keys.wait(interval_s)
+        try:
+            key = keys.wait(interval_s)
+        except KeyboardInterrupt:
+            key = "quit"
         if key == "quit":
             return figures
         first = _scrolled(first, key, height(), len(figures.vertices))

@@ -1,7 +1,8 @@
 """The view of `headrace top`: figures of a job as a table for a terminal, or as lines for a pipe."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -19,11 +20,10 @@ from headrace.cli.figures import (
 from headrace.cli.jobs.job_figures import CheckpointFigures, JobFigures, VertexFigures, lag_ms
 
 BAR_WIDTH: Final = 20
-_NAME_LENGTH_MIN: Final = 12
-_FIGURES_WIDTH: Final = 110
-"""Width of all columns but the name's, with their padding."""
-HEAD_HEIGHT: Final = 8
-"""Lines of the screen that are no vertices: three above the table, its heading, and those below."""
+_NAME_LENGTH_MIN: Final = 18
+_PADDING: Final = 2
+HEAD_HEIGHT: Final = 9
+"""Lines of the screen that are no vertices: at most three above the table, its heading and space, and two below."""
 _SKEW_SHOWN: Final = 0.1
 _STATE_STYLES: Final = {
     "RUNNING": "green",
@@ -35,6 +35,19 @@ _STATE_STYLES: Final = {
 }
 # Told apart without colours too.
 _PARTS: Final = (("█", "red"), ("▒", "yellow"), ("░", "dim"))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column beside the names, as wide as its widest cell with the space around it."""
+
+    name: str
+    width: int
+    cell: Callable[[VertexFigures, int], Text]
+    """Cell of a vertex at a time in epoch milliseconds."""
+    justify: Literal["left", "right"] = "right"
+
+
 LEGEND: Final = "█ busy  ▒ back-pressured  ░ idle"
 
 
@@ -52,46 +65,58 @@ def screen_of(
     if figures.restarts:
         title.append(f"  restarts {figures.restarts}", style="yellow")
     lines: list[RenderableType] = [
-        title,
-        Text(checkpoint_line(figures)),
+        _line(title),
+        Text(shorten(checkpoint_line(figures), 2 * width)),
         _table(figures, width, first, count),
     ]
     if figures.failure:
-        lines.append(Text(shorten(figures.failure, width), style="red"))
-    last = min(first + count, len(figures.vertices))
-    shown = (
-        f"vertices {first + 1}-{last} of {len(figures.vertices)}  "
-        if last - first < len(figures.vertices)
-        else ""
-    )
-    keys = f"{LEGEND}   {shown}q quits" + (", arrows scroll" if shown else "")
-    lines.append(Text(notice, style="bold yellow") if notice else Text(keys, style="dim"))
+        lines.append(_line(Text(figures.failure, style="red")))
+    lines.append(_line(_foot(figures, width, first, count, notice)))
     return Group(*lines)
 
 
+def _foot(figures: JobFigures, width: int, first: int, count: int, notice: str) -> Text:
+    if notice:
+        return Text(notice, style="bold yellow")
+    has_bars = any(column.name == "time" for column in columns_for(width))
+    parts = [LEGEND] if has_bars else []
+    total = len(figures.vertices)
+    if count < total:
+        parts.append(f"vertices {first + 1}-{min(first + count, total)} of {total}, arrows scroll")
+    return Text("   ".join([*parts, "q quits"]), style="dim")
+
+
+def _line(text: Text) -> Text:
+    """Have a text take one line, whatever its length: the screen has as many as it has."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
 def _table(figures: JobFigures, width: int, first: int, count: int) -> Table:
+    columns = columns_for(width)
+    name_length = width - sum(column.width for column in columns) - _PADDING
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    table.add_column("#", justify="right", no_wrap=True)
     table.add_column("vertex", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("time", no_wrap=True, width=BAR_WIDTH)
-    for column in ("busy", "bp", "in/s", "out/s", "watermark", "lag"):
-        table.add_column(column, justify="right", no_wrap=True)
-    name_length = max(_NAME_LENGTH_MIN, width - _FIGURES_WIDTH)
+    for column in columns:
+        table.add_column(column.name, justify=column.justify, no_wrap=True)
     for vertex in figures.vertices[first : first + count]:
+        title = f"{vertex.number} {vertex.name}"
+        parallelism = f" ×{vertex.parallelism}"
         table.add_row(
-            str(vertex.number),
-            Text(f"{shorten(vertex.name, name_length)} ×{vertex.parallelism}"),
-            Text(vertex.state, style=_STATE_STYLES.get(vertex.state, "")),
-            bar_of(vertex),
-            busy_text(vertex),
-            share_text(vertex.back_pressured),
-            _rate(vertex.records_in_per_second),
-            _rate(vertex.records_out_per_second),
-            watermark_text(vertex.watermark_ms),
-            lag_text(vertex, figures.now_ms),
+            Text(shorten(title, max(1, name_length - len(parallelism))) + parallelism),
+            *(column.cell(vertex, figures.now_ms) for column in columns),
         )
     return table
+
+
+def columns_for(width: int) -> list[Column]:
+    """Return the columns that a terminal has room for beside the names; the less important ones go first."""
+    shown = list(_COLUMNS)
+    for name in _FIRST_TO_GO:
+        if width - sum(column.width for column in shown) - _PADDING >= _NAME_LENGTH_MIN:
+            break
+        shown = [column for column in shown if column.name != name]
+    return shown
 
 
 def bar_of(vertex: VertexFigures) -> Text:
@@ -152,6 +177,24 @@ def _last(found: CheckpointFigures, now_ms: int) -> str:
     age = duration_text(now_ms - found.last_ended_ms)
     took = duration_text(found.last_duration_ms)
     return f"; last {found.last_id}, {age} ago, took {took}, {size_text(found.last_size_bytes)}"
+
+
+_COLUMNS: Final = (
+    Column(
+        "state",
+        14,
+        lambda vertex, _: Text(vertex.state, _STATE_STYLES.get(vertex.state, "")),
+        "left",
+    ),
+    Column("time", BAR_WIDTH + 2, lambda vertex, _: bar_of(vertex), "left"),
+    Column("busy", 10, lambda vertex, _: Text(busy_text(vertex))),
+    Column("bp", 6, lambda vertex, _: Text(share_text(vertex.back_pressured))),
+    Column("in/s", 9, lambda vertex, _: Text(_rate(vertex.records_in_per_second))),
+    Column("out/s", 9, lambda vertex, _: Text(_rate(vertex.records_out_per_second))),
+    Column("watermark", 18, lambda vertex, _: Text(watermark_text(vertex.watermark_ms))),
+    Column("lag", 11, lambda vertex, now_ms: Text(lag_text(vertex, now_ms))),
+)
+_FIRST_TO_GO: Final = ("watermark", "time", "state", "out/s", "in/s", "bp", "lag", "busy")
 
 
 def plain_lines(figures: JobFigures) -> list[str]:

@@ -21,7 +21,7 @@ from headrace.cli.jobs.job_figures import (
 from headrace.cli.jobs.job_reader import JobReader
 from headrace.cli.jobs.keys import keyboard
 from headrace.cli.jobs.top import watch
-from headrace.cli.jobs.top_view import BAR_WIDTH, bar_lengths, bar_of, screen_of
+from headrace.cli.jobs.top_view import BAR_WIDTH, bar_lengths, bar_of, columns_for, screen_of
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestUnreachableError
@@ -210,6 +210,17 @@ def test_the_screen_fits_terminals_of_any_width(width: int) -> None:
     assert all(len(line) <= width for line in shown.splitlines())
 
 
+def test_figures_are_whole_at_any_width_and_the_less_important_ones_go_first() -> None:
+    names = {width: [one.name for one in columns_for(width)] for width in (20, 80, 110, 130)}
+    assert names[130] == ["state", "time", "busy", "bp", "in/s", "out/s", "watermark", "lag"]
+    assert set(names[130]) - set(names[110]) == {"watermark"}
+    assert set(names[110]) - set(names[80]) == {"time"}
+    assert names[20] == []
+    assert all("…" not in drawn(figures(2), width) for width in (60, 80, 100, 130))
+    assert "█ busy" in drawn(figures(), 130)
+    assert "█ busy" not in drawn(figures(), 80)
+
+
 def test_the_screen_shows_the_vertices_in_view_and_a_notice() -> None:
     shown = drawn(figures(30, restarts=3), first=10, count=5)
     assert "vertex 11" in shown
@@ -238,7 +249,10 @@ class ScriptedKeys:
         self.names = list(names)
 
     def wait(self, seconds: float) -> str | None:
-        return self.names.pop(0)
+        name = self.names.pop(0)
+        if name == "Ctrl-C":
+            raise KeyboardInterrupt
+        return name
 
 
 def watched(reader: Any, keys: Any) -> tuple[JobFigures, list[tuple[int, str]]]:
@@ -250,9 +264,13 @@ def watched(reader: Any, keys: Any) -> tuple[JobFigures, list[tuple[int, str]]]:
     return watch(reader, show, lambda: 10, keys, 2.0), shown
 
 
-def test_it_ends_with_q_and_with_the_job() -> None:
-    last, shown = watched(ScriptedReader(figures()), ScriptedKeys("quit"))
+@pytest.mark.parametrize("key", ["quit", "Ctrl-C"])
+def test_it_ends_with_a_key(key: str) -> None:
+    last, shown = watched(ScriptedReader(figures()), ScriptedKeys(key))
     assert (last.state, len(shown)) == ("RUNNING", 1)
+
+
+def test_it_ends_with_the_job() -> None:
     over = figures(state="FINISHED")
     last, shown = watched(ScriptedReader(figures(), over), ScriptedKeys(None))
     assert (last, len(shown)) == (over, 2)
