@@ -52,6 +52,6 @@ def duration_text(duration_ms: float) -> str:
     return f"{days} d {hours:02} h"
 
 
-def size_text(size_bytes: float) -> str:
+def size_or_dash(size_bytes: float) -> str:
     """Return a number of bytes with a unit; `-` where it is not known."""
     return "-" if size_bytes < 0 else bytes_text(int(size_bytes))

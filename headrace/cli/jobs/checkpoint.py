@@ -8,7 +8,7 @@ from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
 from headrace.rest.client import path_of
 
-COMMANDS: Final = {
+_COMMANDS: Final = {
     "list": Entry("headrace.cli.snapshots:list_snapshots", "List the snapshots in a folder."),
     "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
     "trigger": Entry(
@@ -68,4 +68,4 @@ def trigger_checkpoint(session: ClusterSession, is_full: bool, job_id: str | Non
     return 0
 
 
-checkpoint = CommandTable("checkpoint", table=COMMANDS, free_word="trigger", help=_GROUP_HELP)
+checkpoint = CommandTable("checkpoint", table=_COMMANDS, free_word="trigger", help=_GROUP_HELP)

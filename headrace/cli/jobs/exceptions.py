@@ -26,7 +26,7 @@ Try it:
   headrace exceptions --json 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e | jq -r '.exceptions[0].place'
 """
 
-Failure = dict[str, Any]
+_Entry = dict[str, Any]
 
 
 @click.command(cls=ClusterCommand, help=_HELP)
@@ -46,7 +46,7 @@ def exceptions(session: ClusterSession, count: int, has_traceback: bool, job_id:
     job_id = session.job_named(job_id)
     answer = session.client.get(path_of("jobs", job_id, "exceptions"), maxExceptions=count)
     history = answer.get("exceptionHistory", {})
-    entries: list[Failure] = history.get("entries", [])[:count]
+    entries: list[_Entry] = history.get("entries", [])[:count]
     session.answer(
         {
             "job-id": job_id,
@@ -69,7 +69,7 @@ def exceptions(session: ClusterSession, count: int, has_traceback: bool, job_id:
     return 0
 
 
-def exception_lines(failure: Failure, has_traceback: bool) -> list[str]:
+def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
     """Return the lines that tell of an exception."""
     stacktrace = failure.get("stacktrace", "")
     place, said = place_of(stacktrace), message_of(failure)
@@ -100,7 +100,7 @@ def place_of(stacktrace: str) -> str:
     return f"{told['file']}, line {told['line']}" if told else ""
 
 
-def message_of(failure: Failure) -> str:
+def message_of(failure: _Entry) -> str:
     """Return class and text of an exception in one line, without the place that is told before."""
     first = next(
         (line.strip() for line in failure.get("stacktrace", "").splitlines() if line.strip()), ""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.flamegraph_svg import Frame, flamegraph_svg, folded_stacks
+from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
 from headrace.core.clock import SystemClock
 from headrace.core.errors import HostError
 from headrace.rest.client import RestClient, path_of
@@ -102,7 +102,7 @@ def await_samples(
     query: dict[str, Any],
     now_ms: Callable[[], float],
     wait: Callable[[float], Any],
-) -> Frame:
+) -> StackFrame:
     """Return the root frame once there are samples. NoSamplesError where there will be none, or none in time."""
     began_ms = now_ms()
     while True:
@@ -115,7 +115,7 @@ def await_samples(
                     "flame graphs are off in this cluster: start it with -D rest.flamegraph.enabled=true"
                 )
             case _ if answer.get("data"):
-                return Frame.of(answer["data"])
+                return StackFrame.of(answer["data"])
             case _:
                 pass
         if now_ms() - began_ms > 1000 * _PATIENCE_S:

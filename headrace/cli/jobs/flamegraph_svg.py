@@ -19,27 +19,27 @@ _LEAST_WIDTH: Final = 0.4
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """A function with the samples in which it, or what it called, was seen."""
 
     name: str
     value: int
-    children: tuple["Frame", ...] = ()
+    children: tuple["StackFrame", ...] = ()
 
     @classmethod
-    def of(cls, node: dict[str, Any], depth: int = 0) -> "Frame":
+    def of(cls, node: dict[str, Any], depth: int = 0) -> "StackFrame":
         """Return the frame of a JSON node; what is deeper than 150 calls is cut off."""
         below = node.get("children") or [] if depth < _DEPTH_MAX else []
         children = tuple(cls.of(one, depth + 1) for one in below)
         return cls(str(node.get("name", "?")), int(node.get("value", 0)), children)
 
 
-def folded_stacks(root: Frame) -> Iterator[str]:
+def folded_stacks(root: StackFrame) -> Iterator[str]:
     """Yield `caller;callee 12` for each stack that was seen on top."""
     yield from _folded(root, ())
 
 
-def _folded(frame: Frame, callers: tuple[str, ...]) -> Iterator[str]:
+def _folded(frame: StackFrame, callers: tuple[str, ...]) -> Iterator[str]:
     own = frame.value - sum(child.value for child in frame.children)
     # A semicolon divides frames.
     stack = (*callers, frame.name.replace(";", ":"))
@@ -49,7 +49,7 @@ def _folded(frame: Frame, callers: tuple[str, ...]) -> Iterator[str]:
         yield from _folded(child, stack)
 
 
-def flamegraph_svg(root: Frame, title: str) -> str:
+def flamegraph_svg(root: StackFrame, title: str) -> str:
     """Return the picture; a frame under the pointer tells its name and share."""
     height = _TOP + _ROW * (_depth(root) + 1)
     parts = [
@@ -64,11 +64,11 @@ def flamegraph_svg(root: Frame, title: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _depth(frame: Frame) -> int:
+def _depth(frame: StackFrame) -> int:
     return 1 + max(map(_depth, frame.children), default=0)
 
 
-def _rectangles(frame: Frame, x: float, width: float, y: int, total: int) -> Iterator[str]:
+def _rectangles(frame: StackFrame, x: float, width: float, y: int, total: int) -> Iterator[str]:
     if width < _LEAST_WIDTH:
         return
     told = f"{frame.name}: {frame.value} samples, {frame.value / total:.1%}"

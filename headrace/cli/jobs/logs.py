@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.figures import size_text
+from headrace.cli.figures import size_or_dash
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
 from headrace.cli.jobs.task_managers import task_manager_named
-from headrace.rest.client import RestClient, path_of
+from headrace.rest.client import RestClient, Wait, path_of
 
 _POLL_S: Final = 1.0
 _LINES_MAX: Final = 1_000_000
@@ -27,8 +27,6 @@ Try it:
   headrace logs 1 --list                     the files that there are
   headrace logs 1 --file headrace.log.1      one of them
 """
-
-Wait = Callable[[float], Any]
 
 
 @click.command(cls=ClusterCommand, help=_HELP)
@@ -67,7 +65,7 @@ def logs(
         session.answer({"logs": found})
         if not session.is_json:
             session.say(
-                "\n".join(f"{size_text(one['size']):>10}  {one['name']}" for one in found)
+                "\n".join(f"{size_or_dash(one['size']):>10}  {one['name']}" for one in found)
                 or "No logs."
             )
         return 0

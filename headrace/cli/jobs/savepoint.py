@@ -9,7 +9,7 @@ from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSes
 from headrace.cli.jobs.savepoint_options import detached_option, format_option
 from headrace.rest.client import path_of
 
-COMMANDS: Final = {
+_COMMANDS: Final = {
     "dispose": Entry("headrace.cli.snapshots:dispose", "Delete a savepoint, with all its files."),
     "list": Entry("headrace.cli.snapshots:list_snapshots", "List the snapshots in a folder."),
     "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
@@ -105,4 +105,4 @@ def _dispose(session: ClusterSession, path: str) -> int:
     return 0
 
 
-savepoint = CommandTable("savepoint", table=COMMANDS, free_word="trigger", help=_GROUP_HELP)
+savepoint = CommandTable("savepoint", table=_COMMANDS, free_word="trigger", help=_GROUP_HELP)

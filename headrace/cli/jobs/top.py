@@ -84,27 +84,25 @@ def watch(
 
     A question without an answer is told in the view; after five in a row its error is raised.
     """
-    first, failures = 0, 0
+    first, failures, notice = 0, 0, ""
     figures = reader.read(first, height())
-    while True:
-        show(figures, first, height(), "")
-        if is_ended(figures.state):
-            return figures
-        try:
-            key = keys.wait(interval_s)
-        except KeyboardInterrupt:
-            key = "quit"
-        if key == "quit":
-            return figures
-        first = _scrolled(first, key, height(), len(figures.vertices))
-        try:
-            figures = reader.read(first, height())
-            failures = 0
-        except RestError as error:
-            failures += 1
-            if failures >= _FAILURES_MAX:
-                raise
-            show(figures, first, height(), f"no answer ({failures}): {error}")
+    try:
+        while True:
+            show(figures, first, height(), notice)
+            key = None if is_ended(figures.state) else keys.wait(interval_s)
+            if key == "quit" or is_ended(figures.state):
+                return figures
+            first = _scrolled(first, key, height(), len(figures.vertices))
+            try:
+                figures = reader.read(first, height())
+                failures, notice = 0, ""
+            except RestError as error:
+                failures += 1
+                if failures >= _FAILURES_MAX:
+                    raise
+                notice = f"no answer ({failures}): {error}"
+    except KeyboardInterrupt:
+        return figures
 
 
 def _scrolled(first: int, key: str | None, height: int, total: int) -> int:

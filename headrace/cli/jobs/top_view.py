@@ -14,7 +14,7 @@ from headrace.cli.figures import (
     rate_text,
     share_text,
     shorten,
-    size_text,
+    size_or_dash,
     watermark_text,
 )
 from headrace.cli.jobs.job_figures import CheckpointFigures, JobFigures, VertexFigures, lag_ms
@@ -176,7 +176,7 @@ def checkpoint_line(figures: JobFigures) -> str:
 def _last(found: CheckpointFigures, now_ms: int) -> str:
     age = duration_text(now_ms - found.last_ended_ms)
     took = duration_text(found.last_duration_ms)
-    return f"; last {found.last_id}, {age} ago, took {took}, {size_text(found.last_size_bytes)}"
+    return f"; last {found.last_id}, {age} ago, took {took}, {size_or_dash(found.last_size_bytes)}"
 
 
 _COLUMNS: Final = (
