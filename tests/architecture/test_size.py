@@ -12,7 +12,7 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
-    "cli": (12, 1_350),
+    "cli": (36, 3_150),
     "cluster": (119, 11_300),
     "common": (21, 150),
     "connectors": (57, 5_750),
@@ -25,7 +25,7 @@ CEILINGS: Final = {
     "metrics": (7, 550),
     "network": (87, 9_500),
     "operators": (47, 5_150),
-    "rest": (1, 0),
+    "rest": (50, 4_500),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (35, 3_350),
@@ -37,7 +37,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (695, 68_000)
+WHEEL_CEILING: Final = (760, 76_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
