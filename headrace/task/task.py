@@ -20,6 +20,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.threads import ThreadIds, own_thread_ids
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
 from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
@@ -53,6 +54,7 @@ class Task:
         self.mailbox: Final = Mailbox()
         self._timers: Final = MailboxTimers(environment.clock)
         self._stream_task: StreamTask | None = None
+        self._thread_ids: ThreadIds | None = None
         # Guards `_state` and `_external_error` only: cancel comes from the control thread.
         self._lock: Final = threading.Lock()
         self._state = ExecutionState.CREATED
@@ -70,6 +72,11 @@ class Task:
     def state(self) -> ExecutionState:
         """Current state."""
         return self._state
+
+    @property
+    def thread_ids(self) -> ThreadIds | None:
+        """Return the names of the thread that runs the task's loop, or None before its first step. Any thread."""
+        return self._thread_ids
 
     def start(self) -> None:
         """Start the task's loop."""
@@ -213,6 +220,7 @@ class Task:
             return Step.DONE
 
     def _deploy(self) -> Step:
+        self._thread_ids = own_thread_ids()
         self._reach(ExecutionState.DEPLOYING)
         self._work = self._initialize
         return Step.AGAIN

@@ -11,6 +11,7 @@ from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.gateways.resource_manager import HardwareDescription
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class TaskManagerServices:
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the
-    directory of this process alone, or None where it has none.
+    directory of this process alone, or None where it has none; `log_folder` is where it writes its log, if anywhere.
     """
 
     resource_id: ResourceId
@@ -38,6 +39,8 @@ class TaskManagerServices:
     scratch: Path | None = None
     partitions: StoredPartitions = field(default_factory=NoPartitions)
     measure_memory: Callable[[], MemoryUsage | None] = lambda: None
+    log_folder: Path | None = None
+    hardware: HardwareDescription = field(default_factory=HardwareDescription)
 
 
 class JobMasterLostError(HeadraceError):
