@@ -200,6 +200,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     checkpoints: CheckpointOverview = CheckpointOverview()
     exceptions: tuple[RootExceptionInfo, ...] = ()
     notices: tuple[JobNotice, ...] = ()
+    restart_count: int = 0
 
     def __repr__(self) -> str:
         """A line for notebooks, which show the last value of a cell: every figure is in the fields."""

@@ -143,6 +143,10 @@ class ResourceManagerGateway(Protocol):
         """Return registered, pending and missing slots."""
         ...
 
+    async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        """Return what the TaskManager says of its process, see TaskExecutorGateway. UnknownTaskManagerError."""
+        ...
+
     async def report_cluster_partitions(
         self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
     ) -> Acknowledge:

@@ -2,12 +2,11 @@
 
 from typing import Final
 
+from headrace.metrics.metric_name import MetricName, MetricScope
 from headrace.metrics.names import (
     METRIC_NAMES,
     NUM_LATE_RECORDS_DIVERTED,
     NUM_RECORDS_AHEAD_OF_TIME,
-    MetricName,
-    MetricScope,
 )
 from tools.pages.markdown import table
 from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
@@ -11,6 +11,7 @@ from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
+from headrace.cluster.job_master.job_metrics import JobMetrics, job_metrics
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
@@ -162,6 +163,17 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             for job in self._archive.jobs()
         ]
         return (*running, *ended)
+
+    def job_metrics(self) -> Iterator[JobMetrics]:
+        """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
+        for job in self._jobs.values():
+            yield job.job_master.metrics
+        now_ms = self.clock.now_ms()
+        for archived in self._archive.jobs():
+            details = archived.details
+            yield JobMetrics(
+                details.job_id, details.name, job_metrics(details, now_ms), has_ended=True
+            )
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         return await self._ask_job(

@@ -1,5 +1,7 @@
 """Details of a job for people and clients, per vertex and subtask, with metrics combined over subtasks. Pure."""
 
+from typing import Final
+
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import ExceptionEntry
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
@@ -16,7 +18,23 @@ from headrace.gateways.job_master import (
     VertexDetails,
 )
 from headrace.gateways.messages import ErrorInfo
+from headrace.metrics import names
 from headrace.metrics.names import combine_metrics
+
+_EVERY_OPERATOR: Final = frozenset(
+    row.name
+    for row in (
+        names.NUM_RECORDS_IN,
+        names.NUM_RECORDS_OUT,
+        names.CURRENT_INPUT_WATERMARK,
+        names.CURRENT_OUTPUT_WATERMARK,
+        names.CURRENT_EMIT_EVENT_TIME_LAG,
+        names.SOURCE_IDLE_TIME,
+        names.PENDING_RECORDS,
+        names.NUM_RECORDS_SEND,
+    )
+)
+"""Metrics that the runtime has for operators of any program: no operator publishes them as a result."""
 
 
 def describe_job(
@@ -58,6 +76,7 @@ def describe_job(
             for entry in scheduler.history.entries
         ),
         notices,
+        restart_count=scheduler.history.restart_count,
     )
 
 
@@ -108,4 +127,8 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
 def _accumulators(scheduler: Scheduler) -> dict[str, float]:
     """Metrics of operators (`<operator>.<metric>`), combined over all subtasks."""
     combined = combine_metrics(execution.metrics for execution in scheduler.executions)
-    return {name: value for name, value in combined.items() if "." in name}
+    return {
+        name: value
+        for name, value in combined.items()
+        if "." in name and name.rpartition(".")[2] not in _EVERY_OPERATOR
+    }

@@ -40,7 +40,7 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.errors import StaleLeaderError, UnknownTaskManagerError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
@@ -284,6 +284,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._workers.describe_pending(),
         )
         return ResourceOverview(infos, self._workers.pending_count, explanation)
+
+    async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        gateway = self._task_managers.gateway_of(resource_id)
+        if gateway is None:
+            raise UnknownTaskManagerError(str(resource_id))
+        return await gateway.request_process_metrics()
 
     # Heartbeats of TaskManagers
 
