@@ -227,6 +227,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     max_parallelism: int = -1
     job_type: str = "STREAMING"
     exceptions_truncated: bool = False
+    restart_count: int = 0
 
     def __repr__(self) -> str:
         """A line for notebooks, which show the last value of a cell: every figure is in the fields."""

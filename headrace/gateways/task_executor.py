@@ -249,6 +249,10 @@ class TaskExecutorGateway(Protocol):
         """
         ...
 
+    async def request_process_metrics(self) -> dict[str, float]:
+        """Return the metrics of the process by their full names (`Status.JVM.CPU.Load`), now."""
+        ...
+
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
     ) -> None:

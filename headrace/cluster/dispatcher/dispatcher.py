@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
@@ -35,6 +35,7 @@ from headrace.gateways.job_master import (
     JobDetails,
     JobMasterGateway,
 )
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     OperatorDescription,
@@ -169,6 +170,17 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """Return all jobs, running ones first."""
         running = [job.job_master.overview for job in self._jobs.values()]
         return (*running, *(job.overview for job in self._archive.jobs()))
+
+    def job_metrics(self) -> Iterator[JobMetrics]:
+        """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
+        for job in self._jobs.values():
+            yield job.job_master.metrics
+        now_ms = self.clock.now_ms()
+        for archived in self._archive.jobs():
+            details = archived.details
+            yield JobMetrics(
+                details.job_id, details.name, job_metrics(details, now_ms), has_ended=True
+            )
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         return await self._ask_job(

@@ -24,7 +24,23 @@ from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.graph.job_plan import JOB_TYPE
 from headrace.graph.pipeline_options import MAX_PARALLELISM
+from headrace.metrics import names
 from headrace.metrics.names import combine_metrics
+
+_EVERY_OPERATOR: Final = frozenset(
+    row.name
+    for row in (
+        names.NUM_RECORDS_IN,
+        names.NUM_RECORDS_OUT,
+        names.CURRENT_INPUT_WATERMARK,
+        names.CURRENT_OUTPUT_WATERMARK,
+        names.CURRENT_EMIT_EVENT_TIME_LAG,
+        names.SOURCE_IDLE_TIME,
+        names.PENDING_RECORDS,
+        names.NUM_RECORDS_SEND,
+    )
+)
+"""Metrics that the runtime has for operators of any program: no operator publishes them as a result."""
 
 
 class VertexDescriber:
@@ -120,6 +136,7 @@ def describe_job(
         max_parallelism=stated_max_parallelism(graph),
         job_type=JOB_TYPE,
         exceptions_truncated=scheduler.history.is_truncated,
+        restart_count=scheduler.history.restart_count,
     )
 
 
@@ -183,7 +200,12 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
 
 def accumulators_of(scheduler: Scheduler) -> dict[str, float]:
     """Metrics of operators (`<operator>.<metric>`), combined over all subtasks."""
-    return combine_metrics(
-        {name: value for name, value in execution.metrics.items() if "." in name}
+    combined = combine_metrics(
+        {
+            name: value
+            for name, value in execution.metrics.items()
+            if "." in name and name.rpartition(".")[2] not in _EVERY_OPERATOR
+        }
         for execution in scheduler.executions
     )
+    return combined

@@ -35,6 +35,7 @@ from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.cluster.job_master.job_spans import JobSpans, ReportSpan
 from headrace.cluster.job_master.results.partition_tracker import (
     RELEASE_DURING_JOB,
     PartitionTracker,
@@ -72,6 +73,7 @@ from headrace.gateways.job_master import (
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -99,7 +101,8 @@ _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
 class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
-    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread.
+    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
+    takes spans of checkpoints and restarts, if anybody reports them.
     """
 
     resource_manager_address: str
@@ -108,6 +111,7 @@ class JobManagerSharedServices:
     blob_server: BlobServerGateway
     shuffle_master: ShuffleMaster
     run_blocking: BlockingRunner = run_in_thread
+    report_span: ReportSpan | None = None
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
@@ -137,6 +141,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
         )
         scheduler = self._scheduler
+        self._spans: Final = JobSpans(
+            graph.job_id,
+            graph.name,
+            scheduler.executions.subtasks,
+            self.clock,
+            services.report_span,
+        )
         self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
         """TaskManagers that work for the job; used on the main thread only."""
         self._resource_manager: Final = self._open_resource_manager(scheduler, services)
@@ -169,6 +180,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
             services.run_blocking,
             self._notices,
+            self._spans.checkpoint_ended,
         )
         scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
@@ -424,10 +436,26 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """The job's line in a list, for the Dispatcher, which runs on the same thread."""
         return self._information.overview
 
+    def metrics(self) -> JobMetrics:
+        """Return the job's own metrics, for the Dispatcher, which runs on the same thread."""
+        graph, scheduler = self._graph, self._scheduler
+        details = JobDetails(
+            graph.job_id,
+            graph.name,
+            scheduler.status,
+            dict(scheduler.status_timestamps_ms),
+            # Metrics of tasks are their TaskManagers' to report.
+            (),
+            checkpoints=self._checkpointing.overview,
+            restart_count=scheduler.history.restart_count,
+        )
+        return JobMetrics(graph.job_id, graph.name, job_metrics(details, self.clock.now_ms()))
+
     # What the scheduler tells, and what fails the job
 
     def _execution_changed(self, execution: Execution) -> None:
         self._coordination.execution_changed(execution)
+        self._spans.execution_changed(execution)
         if execution.state.is_terminal:
             is_failure = execution.state is not ExecutionState.FINISHED
             self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
@@ -439,6 +467,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self.spawn(self._end(), "end of the job")
 
     def _tell_restart(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        self._spans.restarts(first_line(cause.error), restart_count)
         newest_id = self._checkpointing.newest_id
         self._notices.tell(
             "restarts",

@@ -346,6 +346,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             task_managers, job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
         )
 
+    async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        gateway = self._task_managers.gateway_of(resource_id)
+        if gateway is None:
+            raise UnknownTaskManagerError(str(resource_id))
+        return await gateway.request_process_metrics()
+
     # Heartbeats of TaskManagers
 
     async def _ask_heartbeat(

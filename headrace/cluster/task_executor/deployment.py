@@ -37,6 +37,7 @@ from headrace.task.environment import (
     TaskEnvironment,
     TaskListener,
 )
+from headrace.task.metrics import TaskSamples
 from headrace.task.task import Task
 from headrace.task.task_runner import TaskRunner
 
@@ -126,6 +127,10 @@ class RunningTask(Protocol):
 
     def metrics_snapshot(self) -> dict[str, float]:
         """Metrics by name."""
+        ...
+
+    def metric_samples(self) -> TaskSamples:
+        """Return the same metrics, those of each operator apart."""
         ...
 
 

@@ -25,6 +25,7 @@ from headrace.cluster.task_executor.task_manager_services import (
     TaskManagerEndsError,
     TaskManagerServices,
 )
+from headrace.cluster.task_executor.task_metric_groups import TaskMetricGroups
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
@@ -91,7 +92,10 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             on_lost=self._job_master_lost,
             on_rejected=self._job_master_rejected,
         )
-        self._reporter: Final = TaskReporter(self, self._tasks, self._jobs, self._task_gone)
+        self._metric_groups: Final = TaskMetricGroups(services)
+        self._reporter: Final = TaskReporter(
+            self, self._tasks, self._jobs, self._task_gone, self._metric_groups
+        )
         self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
         self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
         self._reads: Final = PendingStateReads(self)
@@ -241,6 +245,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         outbox = TaskOutbox(attempt_id)
         entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
         self._tasks.add(entry)
+        self._metric_groups.open(descriptor, task)
         task.start()
         self._payloads.load(entry, descriptor)
         return Acknowledge()
@@ -248,6 +253,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def _task_gone(self, entry: TaskEntry) -> None:
         """Forget a task that has ended; its JobMaster knows of the end, or never will."""
         self._tasks.remove(entry)
+        self._metric_groups.close(entry.attempt_id)
         self._reads.task_gone(entry.attempt_id)
         self._leave_slot(entry.attempt_id)
 
@@ -379,6 +385,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return await self._inspection.sample_stacks(
             job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
         )
+
+    async def request_process_metrics(self) -> dict[str, float]:
+        return self._services.process_metrics()
 
     # Heartbeats and leaders
 

@@ -36,7 +36,11 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.gateways.resource_manager import HardwareDescription
-from headrace.metrics.groups import MetricGroup
+from headrace.metrics.groups import MetricGroup, samples_of
+from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
+from headrace.metrics.registry import GroupReading
+from headrace.metrics.reporters.reporter_setup import create_metric_registry
+from headrace.metrics.scopes import GroupKind
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.network.stored.spill_files import TMP_DIRS
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
@@ -138,13 +142,35 @@ class LocalTaskManager:
             )
         )
         self._location: TaskManagerLocation | None = None
+        self.registry: Final = create_metric_registry(
+            self._settings, self._clock, str(configuration.resource_id)
+        )
+        self.registry.add("process", self._read_process)
 
     def __enter__(self) -> "LocalTaskManager":
         self._location = self._shuffle.start()
+        self.registry.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._shuffle.close()
+        try:
+            self.registry.close()
+        finally:
+            self._shuffle.close()
+
+    def process_metrics(self) -> dict[str, float]:
+        """Return the metrics of the process and of its network memory, by their full names. Any thread."""
+        network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
+        return process_metrics(process_memory_bytes(self._settings)) | network
+
+    def _read_process(self) -> tuple[GroupReading]:
+        configuration = self._configuration
+        variables = {
+            "host": configuration.advertised_host,
+            "tm_id": str(configuration.resource_id),
+        }
+        samples = samples_of(self.process_metrics())
+        return (GroupReading(GroupKind.TASK_MANAGER, variables, samples),)
 
     def _measure_memory(self) -> MemoryUsage:
         return MemoryUsage(resident_memory_bytes(), process_memory_bytes(self._settings))
@@ -189,6 +215,8 @@ class LocalTaskManager:
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,
             measure_memory=self._measure_memory,
+            process_metrics=self.process_metrics,
+            metric_registry=self.registry,
             task_factory=factory,
             run_blocking=run_in_thread,
             exit_process=exit_process,
@@ -246,6 +274,7 @@ def _serve(
         return rpc_service, executor
 
     rpc_service, executor = control.run(start())
+    watcher = ProcessWatcher(SystemClock(), control.loop.call_soon_threadsafe).start()
     sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
         on_started(task_manager.location)
@@ -254,6 +283,7 @@ def _serve(
             if should_stop is not None and should_stop.is_set():
                 executor.end("the process that hosts it was told to stop")
     finally:
+        watcher.stop()
         if sender is not None:
             sender.close()
         # The goodbyes have been written; let them leave before the connections go.

@@ -136,6 +136,9 @@ class CheckpointCoordinator:
         commits: SinkCommits,
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
+        on_ended: Callable[
+            [PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None
+        ],
         on_final_savepoint: Callable[[str], None],
         on_completed: Callable[[bytes, int], None],
         notices: JobNotices,
@@ -150,6 +153,7 @@ class CheckpointCoordinator:
         self.commits: Final = commits
         self._on_failed: Final = on_failed
         self._on_final_savepoint: Final = on_final_savepoint
+        self._on_ended: Final = on_ended
         self._on_completed: Final = on_completed
         self._io: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._ids: Final = CheckpointIdCounter(self._io, endpoint.spawn)
@@ -538,6 +542,7 @@ class CheckpointCoordinator:
         else:
             self._notifier.over(checkpoint.checkpoint_id)
         self._answer(checkpoint.request, completed)
+        self._on_ended(checkpoint, completed)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:
         checkpoint, checkpoint_id = action.checkpoint, action.checkpoint.checkpoint_id
@@ -550,6 +555,7 @@ class CheckpointCoordinator:
             files = (each for one in checkpoint.snapshots.values() for each in one.files())
             self._io.discard(checkpoint_id, checkpoint.options, files)
         self._notifier.aborted(checkpoint, action.latest_completed_id)
+        self._on_ended(checkpoint, reason)
 
     def _storage_failed(self, error: Exception) -> None:
         """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
@@ -574,6 +580,7 @@ def open_checkpointing(
     settings: Settings,
     run_blocking: BlockingRunner,
     notices: JobNotices,
+    on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
 ) -> CheckpointCoordinator:
     """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError."""
     rules = CheckpointCoordinatorConfiguration.from_settings(settings)
@@ -612,6 +619,7 @@ def open_checkpointing(
         ),
         run_blocking=run_blocking,
         on_failed=failed,
+        on_ended=on_ended,
         on_final_savepoint=scheduler.stopped_with,
         on_completed=scheduler.checkpoint_completed,
         notices=notices,

@@ -33,6 +33,7 @@ from headrace.gateways.task_executor import (
     TaskDeploymentDescriptor,
     TaskExecutorGateway,
 )
+from headrace.metrics.registry import MetricRegistry
 from headrace.rpc.loopback import LoopbackNetwork
 from testkit.scripted_gateways import (
     ScriptedTask,
@@ -56,6 +57,7 @@ BLOB_SERVER = "headrace.loopback://master/rpc/blobs"
 INSTANCE = InstanceId(b"i" * 16)
 RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
 MEMORY = MemoryUsage(300 << 20, 1 << 30)
+PROCESS_METRICS = {"Status.JVM.CPU.Load": 0.5}
 OPERATOR = OperatorId(b"o" * 16)
 SETTINGS = {
     "taskmanager.slot.timeout": "5 s",
@@ -111,6 +113,7 @@ class World:
             offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
         )
         self.factory = ScriptedTaskFactory()
+        self.registry = MetricRegistry(Settings(), clock)
         self.partitions = NotedPartitions()
         self.exits: list[str] = []
         self.ends: list[str] = []
@@ -141,6 +144,8 @@ class World:
             partitions=self.partitions,
             measure_memory=lambda: MEMORY,
             log_folder=self._log_folder,
+            process_metrics=lambda: dict(PROCESS_METRICS),
+            metric_registry=self.registry,
         )
 
     def run_for(self, duration_ms: float) -> None:
