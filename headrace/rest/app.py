@@ -17,8 +17,8 @@ from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.rest.authentication import Application, GuardedApplication, RestGuard
 from headrace.rest.cluster_view import ClusterView, Snapshots
-from headrace.rest.errors import RestError, internal_error
 from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
 from headrace.rest.options import ASYNC_STORE_DURATION, DASHBOARD_DIRECTORY
@@ -151,7 +151,7 @@ class _UnkeptAnswer(Exception):
 
 def _error_answer(error: BaseException) -> Response:
     """Return what is answered where a handler has failed."""
-    if isinstance(error, RestError):
+    if isinstance(error, HandlerError):
         return _errors(error.status, *error.texts)
     if isinstance(error, UnknownJobError):
         return _errors(404, f"Job {error.job_id} not found")

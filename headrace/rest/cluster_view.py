@@ -29,8 +29,8 @@ from headrace.gateways.resource_manager import (
 )
 from headrace.graph.job_plan import JobPlan
 from headrace.metrics.process_metrics import process_metrics
-from headrace.rest.errors import UnavailableError
 from headrace.rest.flame_graphs import Place
+from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.clock import Clock
-from headrace.rest.errors import UnavailableError
+from headrace.rest.handler_errors import UnavailableError
 
 _KEPT_MAX: Final = 1000
 

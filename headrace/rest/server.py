@@ -29,9 +29,10 @@ from headrace.rest.client_errors import ConnectionFileError
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.connections import (
     ClusterConnection,
-    certificate_file,
+    connections_folder,
     remove_connection,
     write_connection,
+    write_private_file,
 )
 from headrace.rest.options import (
     REST_ADDRESS,
@@ -101,9 +102,7 @@ class RestServer:
                 REST_AUTHENTICATION.key,
                 self.address,
             )
-        ca_file = ""
-        if identity is not None and is_tls:
-            ca_file = str(certificate_file(port, identity.certificate))
+        certificate = connections_folder() / f"{port}.pem" if is_tls else None
         self._connection: Final = write_connection(
             ClusterConnection(
                 self.address,
@@ -111,9 +110,12 @@ class RestServer:
                 pid=os.getpid(),
                 name=name,
                 started=clock.now_ms(),
-                ca_file=ca_file,
+                ca_file=str(certificate or ""),
             )
         )
+        if identity is not None and certificate is not None:
+            write_private_file(certificate, identity.certificate)
+        self._certificate: Final = certificate
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._ended: Final = threading.Event()
@@ -126,6 +128,8 @@ class RestServer:
     def close(self) -> None:
         """End all connections and give the port back."""
         remove_connection(self._connection)
+        if self._certificate is not None:
+            self._certificate.unlink(missing_ok=True)
         server = self._server
         if server is not None:
             server.should_exit = True

@@ -15,7 +15,7 @@ from headrace.gateways.checkpoint_statistics import (
     TaskCheckpoint,
     TaskCheckpointDetails,
 )
-from headrace.rest.errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import CheckpointId, Cluster, Job, Vertex
 from headrace.rest.handlers.subtasks import percentile
 from headrace.rest.models import checkpoints as models

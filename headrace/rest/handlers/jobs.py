@@ -10,7 +10,7 @@ from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.gateways.job_master import ExceptionInfo, JobPlan, VertexDetails
 from headrace.gateways.messages import ErrorInfo
-from headrace.rest.errors import BadRequestError, ConflictError, NotFoundError, RestError
+from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
 from headrace.rest.handlers.parameters import Cluster, Job
 from headrace.rest.handlers.subtasks import (
     group_times,
@@ -80,7 +80,7 @@ async def job_status(cluster: Cluster, job: Job) -> models.JobStatusInfo:
         status = await cluster.status(job)
     except UnknownJobError as error:
         # Flink answers this one with 500, and its clients know it so.
-        raise RestError(
+        raise HandlerError(
             "Internal server error.", f"Could not find Flink job ({job.hex()})"
         ) from error
     return models.JobStatusInfo(status=status.name)

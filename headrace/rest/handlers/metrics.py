@@ -14,7 +14,7 @@ from headrace.core.ids import JobId, ResourceId
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import VertexDetails
 from headrace.gateways.job_metrics import job_metrics
-from headrace.rest.errors import BadRequestError
+from headrace.rest.handler_errors import BadRequestError
 from headrace.rest.handlers.parameters import (
     Cluster,
     Job,

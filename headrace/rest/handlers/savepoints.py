@@ -16,7 +16,7 @@ from headrace.core.ids import JobId, UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.errors import BadRequestError, NotFoundError
+from headrace.rest.handler_errors import BadRequestError, NotFoundError
 from headrace.rest.handlers.parameters import Cluster, Job, RunningOperations, Trigger
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.cluster import TriggerAnswer

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.core.clock import ManualClock
-from headrace.rest.errors import UnavailableError
+from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.operations import Operations
 
 STORE_MS = 300_000
