@@ -83,13 +83,6 @@ class RestServer:
         self._socket: Final = bind(settings, bind_address)
         port: int = self._socket.getsockname()[1]
         is_tls = self._context is not None
-        try:
-            self._guard: Final[RestGuard] = guard_of(
-                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
-            )
-        except BaseException:
-            self._socket.close()
-            raise
         host = settings.get_option(REST_ADDRESS) or bind_address
         shown = f"[{host}]" if ":" in host else host
         self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
@@ -103,19 +96,26 @@ class RestServer:
                 self.address,
             )
         certificate = connections_folder() / f"{port}.pem" if is_tls else None
-        self._connection: Final = write_connection(
-            ClusterConnection(
-                self.address,
-                self._guard.token,
-                pid=os.getpid(),
-                name=name,
-                started=clock.now_ms(),
-                ca_file=str(certificate or ""),
-            )
-        )
-        if identity is not None and certificate is not None:
-            write_private_file(certificate, identity.certificate)
         self._certificate: Final = certificate
+        try:
+            self._guard: Final[RestGuard] = guard_of(
+                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
+            )
+            self._connection: Final = write_connection(
+                ClusterConnection(
+                    self.address,
+                    self._guard.token,
+                    pid=os.getpid(),
+                    name=name,
+                    started=clock.now_ms(),
+                    ca_file=str(certificate or ""),
+                )
+            )
+            if identity is not None and certificate is not None:
+                write_private_file(certificate, identity.certificate)
+        except BaseException:
+            self._socket.close()
+            raise
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._ended: Final = threading.Event()
