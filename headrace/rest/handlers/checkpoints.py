@@ -56,7 +56,7 @@ async def checkpoint_statistics(cluster: Cluster, job: Job) -> models.Checkpoint
                 id=restored.checkpoint_id,
                 restore_timestamp=restored.restore_timestamp_ms,
                 is_savepoint=restored.is_savepoint,
-                external_path=restored.external_path or None,
+                external_path=with_scheme(restored.external_path) or None,
             ),
         ),
         history=[checkpoint_of(each) for each in found.history],
@@ -133,13 +133,18 @@ def checkpoint_of(
         num_acknowledged_subtasks=record.acknowledged_subtask_count,
         checkpoint_type=_type_of(record),
         tasks=tasks or {},
-        external_path=(record.external_path or "<checkpoint-not-externally-addressable>")
+        external_path=with_scheme(record.external_path or "<checkpoint-not-externally-addressable>")
         if is_completed
         else None,
         discarded=record.is_discarded if is_completed else None,
         failure_timestamp=record.failure_timestamp_ms if is_failed else None,
         failure_message=record.failure_message if is_failed else None,
     )
+
+
+def with_scheme(path: str) -> str:
+    """Return the place of a snapshot as a URI, as Flink does, also where it is a path of this host."""
+    return f"file:{path}" if path.startswith("/") else path
 
 
 def stats_of(summary: StatisticsSummary) -> models.Stats:
