@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,7 +118,7 @@ def _answering(route: Route) -> Callable[..., Awaitable[Response]]:
 class _KeptRoute(APIRoute):
     """A route whose answers are written once per refresh interval. Errors are not kept."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler that looks for a kept answer first."""
         write = super().get_route_handler()
 

@@ -191,7 +191,7 @@ class SparkHost:
             ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
             self._settings,
             self._clock,
-            name=self.session.context.appName,
+            name=self.session.context.appName or "headrace",
             identity=self._tls,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.

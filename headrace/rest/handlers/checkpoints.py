@@ -1,7 +1,7 @@
 """Handlers of checkpoints: statistics, one checkpoint, one vertex's part in it, configuration."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.barriers import SnapshotKind
@@ -21,6 +21,11 @@ from headrace.rest.handlers.subtasks import percentile
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.spelling import NOT_A_NUMBER
 
+_CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
+    CheckpointStatus.IN_PROGRESS: "in_progress",
+    CheckpointStatus.COMPLETED: "completed",
+    CheckpointStatus.FAILED: "failed",
+}
 _CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 
 
@@ -116,7 +121,7 @@ def checkpoint_of(
     is_completed = record.status is CheckpointStatus.COMPLETED
     is_failed = record.status is CheckpointStatus.FAILED
     return models.Checkpoint(
-        class_name=record.status.lower(),
+        class_name=_CLASS_NAMES[record.status],
         id=record.checkpoint_id,
         status=record.status,
         is_savepoint=record.kind not in _CHECKPOINTS,
