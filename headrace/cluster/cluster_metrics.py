@@ -16,7 +16,8 @@ from headrace.core.threads import spawn
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.metrics.groups import samples_of
 from headrace.metrics.process_metrics import process_metrics
-from headrace.metrics.registry import GroupReading, MetricRegistry
+from headrace.metrics.readings import GroupReading
+from headrace.metrics.registry import MetricRegistry
 from headrace.metrics.scopes import GroupKind
 
 _LOG = logging.getLogger(__name__)

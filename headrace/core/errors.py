@@ -50,6 +50,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: BlobError, CheckpointFailedError, CoordinatorBusyError, DuplicateJobSubmissionError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
++- gateways.errors: UnknownTaskManagerError
++- metrics.reporters.reporter: ReportingError
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError

@@ -13,7 +13,7 @@ CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
     "cli": (12, 1_350),
-    "cluster": (112, 10_650),
+    "cluster": (115, 10_900),
     "common": (21, 150),
     "connectors": (57, 5_750),
     "core": (46, 4_350),
@@ -22,7 +22,7 @@ CEILINGS: Final = {
     "gateways": (10, 650),
     "graph": (11, 1_300),
     "headrace": (3, 50),
-    "metrics": (7, 550),
+    "metrics": (26, 1_950),
     "network": (87, 9_500),
     "operators": (47, 5_150),
     "rest": (1, 0),
@@ -32,12 +32,12 @@ CEILINGS: Final = {
     "state": (29, 3_600),
     "state_processor": (14, 1_950),
     "table": (8, 50),
-    "task": (27, 3_300),
+    "task": (28, 3_400),
     "testing": (11, 1_550),
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (685, 67_000)
+WHEEL_CEILING: Final = (705, 68_800)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -33,7 +33,7 @@ from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.metrics.groups import MetricGroup, samples_of
 from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.metrics.scopes import GroupKind
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.threads import start_thread
-from headrace.metrics.registry import ENDED_GROUPS_MAX, GroupReading, MetricReport
+from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport
 from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.spans import Span
