@@ -97,7 +97,8 @@ class ClusterMetrics:
             GroupKind.JOB_MANAGER_JOB, variables, samples_of(job.metrics)
         )
         if is_new:
-            self._registry.add(job_id, lambda: (self._jobs[job_id],))
+            # Read by another thread, which may come when the job has just been forgotten.
+            self._registry.add(job_id, lambda: filter(None, (self._jobs.get(job_id),)))
         if job.has_ended:
             self._end(job_id)
 

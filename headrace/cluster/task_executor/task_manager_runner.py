@@ -119,6 +119,11 @@ class LocalTaskManager:
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
         self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
+        # Before anything that would have to be closed: settings of reporters may be wrong.
+        self.registry: Final = create_metric_registry(
+            self._settings, self._clock, str(configuration.resource_id)
+        )
+        self.registry.add("process", self._read_process)
         self._shuffle: Final = load_shuffle_service_factory(
             self._settings
         ).create_shuffle_environment(
@@ -136,10 +141,6 @@ class LocalTaskManager:
             )
         )
         self._location: TaskManagerLocation | None = None
-        self.registry: Final = create_metric_registry(
-            self._settings, self._clock, str(configuration.resource_id)
-        )
-        self.registry.add("process", self._read_process)
 
     def __enter__(self) -> "LocalTaskManager":
         self._location = self._shuffle.start()

@@ -33,6 +33,7 @@ from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec
 from headrace.functions.watermarks import ColumnTimestampAssigner
+from headrace.metrics.groups import MetricGroup
 from headrace.operators.sources_sinks.sources import SourceReaderOperator
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
@@ -247,7 +248,9 @@ def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
     nulls = pa.RecordBatch.from_pydict({"id": [1], "at": [None]}, schema=SCHEMA)
     door = ScriptedDoor(deque([IngestedBatch(0, 0, 0, nulls)]))
     operator = SourceReaderOperator(SourceSpec(DataFrameSource("dataframe-1", ROWS, "at"), None))
-    context: Any = Context(door, clock=ManualClock(), settings=Settings(), output=Output())
+    context: Any = Context(
+        door, clock=ManualClock(), settings=Settings(), output=Output(), metrics=MetricGroup()
+    )
     operator.open(context)
     announced = msgspec.msgpack.encode(PartitionsAnnounced((0,)))
     operator.handle_event(announced)
