@@ -93,6 +93,7 @@ class Context:
     wake: Callable[[], None] = lambda: None
     send_event: Callable[[bytes], None] = lambda payload: None
     back_pressured_ms: Callable[[], float] = lambda: 0.0
+    metrics: MetricGroup = field(default_factory=MetricGroup)
     rows_wanted: Callable[[], int] = lambda: 1 << 40
     state: Any = field(default_factory=lambda: NothingRestored())
 
@@ -248,9 +249,7 @@ def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
     nulls = pa.RecordBatch.from_pydict({"id": [1], "at": [None]}, schema=SCHEMA)
     door = ScriptedDoor(deque([IngestedBatch(0, 0, 0, nulls)]))
     operator = SourceReaderOperator(SourceSpec(DataFrameSource("dataframe-1", ROWS, "at"), None))
-    context: Any = Context(
-        door, clock=ManualClock(), settings=Settings(), output=Output(), metrics=MetricGroup()
-    )
+    context: Any = Context(door, clock=ManualClock(), settings=Settings(), output=Output())
     operator.open(context)
     announced = msgspec.msgpack.encode(PartitionsAnnounced((0,)))
     operator.handle_event(announced)
