@@ -11,11 +11,11 @@ from headrace.cli.jobs.job_figures import (
     checkpoint_figures,
     vertex_figures,
 )
+from headrace.metrics.cluster_names import NUM_RESTARTS
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestRefusedError
 
 _NOT_FOUND = 404
-_RESTARTS = "numRestarts"
 _TROUBLED = ("FAILING", "FAILED", "RESTARTING")
 
 
@@ -53,7 +53,7 @@ class JobReader:
         return self._if_there(path, get=",".join(METRICS))
 
     def _restarts(self) -> int | None:
-        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=_RESTARTS)
+        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=NUM_RESTARTS.name)
         try:
             return int(float(found[0]["value"]))
         except (LookupError, TypeError, ValueError):
