@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from headrace.core.clock import Clock, SystemClock
@@ -127,6 +127,14 @@ class RestClient:
         """Return the answer of GET. RestUnreachableError; RestRefusedError; UnauthorizedError."""
         return self._json("GET", path, None, query)
 
+    def get_object(self, path: str, **query: object) -> dict[str, Any]:
+        """Return the answer of GET, an object. RestRefusedError for any other, as another kind of server gives."""
+        answer = self.get(path, **query)
+        if isinstance(answer, dict):
+            return cast("dict[str, Any]", answer)
+        problem = f"the answer is no object: is {self.address} the REST address of a cluster?"
+        raise RestRefusedError("GET", path, http.HTTPStatus.OK, [problem])
+
     def post(self, path: str, body: Json = None, **query: object) -> Json:
         """Return the answer of POST, whose body is `{}` unless one is given."""
         return self._json("POST", path, {} if body is None else body, query)
@@ -190,8 +198,8 @@ class RestClient:
         began_ms = self._clock.monotonic_ms()
         pause_s = _FIRST_PAUSE_S
         while True:
-            answer = self.get(path)
-            if answer.get("status", {}).get("id") == "COMPLETED":
+            answer = self.get_object(path)
+            if (answer.get("status") or {}).get("id") == "COMPLETED":
                 operation = answer.get("operation") or {}
                 failure = operation.get("failure-cause") or operation.get("failureCause")
                 if failure is not None:

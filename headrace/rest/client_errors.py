@@ -14,6 +14,7 @@ RestError
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.core.error_text import without_controls
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -124,7 +125,8 @@ def cause_line(errors: Sequence[str]) -> str:
 
     Names of Java's and our own classes in front of it say nothing to a reader.
     """
-    lines = [line.strip() for one in errors for line in one.splitlines() if line.strip()]
+    said = without_controls("\n".join(errors))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = [
         line.removeprefix("<Exception on server side:").strip()
         for line in lines

@@ -101,13 +101,17 @@ def write_private_file(file: Path, content: bytes) -> None:
 def remove_connection(file: Path) -> None:
     """Remove the file that this process has written; one that a later cluster wrote in its place stays."""
     with contextlib.suppress(ConnectionFileError, OSError):
-        if read_connection(file).pid == os.getpid():
-            _delete(file)
+        connection = read_connection(file)
+        if connection.pid == os.getpid():
+            _delete(file, connection)
 
 
-def _delete(file: Path) -> None:
-    file.with_suffix(DASHBOARD_SUFFIX).unlink(missing_ok=True)
-    file.unlink(missing_ok=True)
+def _delete(file: Path, connection: ClusterConnection) -> None:
+    """Delete a file, unless a new cluster has just put its own in place."""
+    with contextlib.suppress(FileNotFoundError):
+        if read_connection(file) == connection:
+            file.with_suffix(DASHBOARD_SUFFIX).unlink(missing_ok=True)
+            file.unlink()
 
 
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:
@@ -157,7 +161,7 @@ def _live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Conne
             refused.append(error)
             continue
         if _is_dead(connection):
-            _delete(file)
+            _delete(file, connection)
             notify(
                 f"removed {file}: the cluster at {connection.address} has ended (process {connection.pid})"
             )

@@ -56,11 +56,11 @@ def trigger_checkpoint(session: ClusterSession, is_full: bool, job_id: str | Non
         raise click.UsageError(
             "Missing JobID. Specify a Job ID to manipulate a checkpoint.", context
         )
-    client = session.client
+    session.connect()
     session.say(f"Triggering checkpoint for job {job_id}.")
     session.say("Waiting for response...")
     body = {"checkpointType": "FULL" if is_full else "CONFIGURED"}
-    operation = client.trigger(path_of("jobs", job_id, "checkpoints"), body)
+    operation = session.operate(path_of("jobs", job_id, "checkpoints"), body)
     kind = "(FULL)" if is_full else ""
     session.say(f"Checkpoint{kind} {operation['checkpointId']} for job {job_id} completed.")
     session.say("You can resume your program from this checkpoint with the run command.")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.core.error_text import without_controls
 from headrace.metrics import names
 
 METRICS: Final = (
@@ -81,7 +82,7 @@ def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> Ve
     return VertexFigures(
         number,
         str(vertex["id"]),
-        str(vertex["name"]),
+        without_controls(str(vertex["name"])),
         str(vertex["status"]),
         int(vertex["parallelism"]),
         busy=_share(found, names.BUSY_TIME.name, "avg"),
@@ -124,7 +125,7 @@ def checkpoint_figures(answer: Mapping[str, Any]) -> CheckpointFigures:
         int(completed.get("latest_ack_timestamp", 0)),
         int(completed.get("end_to_end_duration", 0)),
         int(completed.get("checkpointed_size", completed.get("state_size", 0))),
-        str(failed.get("failure_message") or "") if is_newer else "",
+        without_controls(str(failed.get("failure_message") or "")) if is_newer else "",
     )
 
 

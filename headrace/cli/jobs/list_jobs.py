@@ -34,9 +34,9 @@ def list_jobs(session: ClusterSession, is_all: bool, running: bool, scheduled: b
     """List jobs; the help text is `_HELP`."""
     if not (is_all or running or scheduled):
         running = scheduled = True
-    client = session.client
+    client = session.connect()
     session.say("Waiting for response...")
-    jobs: list[Job] = client.get("/jobs/overview").get("jobs", [])
+    jobs: list[Job] = client.get_object("/jobs/overview").get("jobs", [])
     shown: list[Job] = []
     for wanted, state, title, word in (
         (running, "running", _RUNNING_TITLE, "No running jobs."),

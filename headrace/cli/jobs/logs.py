@@ -61,7 +61,9 @@ def logs(
     if taskmanager is not None:
         process = ["taskmanagers", task_manager_named(session, taskmanager)]
     if is_list:
-        found: list[dict[str, Any]] = session.client.get(path_of(*process, "logs")).get("logs", [])
+        found: list[dict[str, Any]] = session.client.get_object(path_of(*process, "logs")).get(
+            "logs", []
+        )
         session.answer({"logs": found})
         if not session.is_json:
             session.say(

@@ -1,6 +1,7 @@
 """A shell in which commands run. They set up the process's logs; tests that follow must not notice."""
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,9 +24,17 @@ def logs_as_they_were() -> Iterator[None]:
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    # Times are printed in the zone of the machine.
-    monkeypatch.setenv("TZ", "UTC")
+def utc() -> Iterator[None]:
+    """Times are printed in the zone of the machine: here it is none of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], utc: None) -> Shell:
 
     def run(*arguments: str) -> Outcome:
         capsys.readouterr()

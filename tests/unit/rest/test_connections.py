@@ -216,3 +216,18 @@ def test_a_cluster_removes_its_own_file_and_not_that_of_the_next_one() -> None:
     write_connection(ClusterConnection("http://127.0.0.1:8081", "next", os.getppid()))
     remove_connection(file)
     assert file.exists()
+
+
+def test_a_file_that_a_new_cluster_wrote_over_a_dead_one_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = write_connection(ClusterConnection("http://127.0.0.1:8081", "old", dead_pid()))
+
+    def starts_meanwhile(pid: int, signal: int) -> None:
+        write_connection(NAMED)
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", starts_meanwhile)
+    with pytest.raises(NoClusterError):
+        find_connection(None, lambda _: None)
+    assert read_connection(file) == NAMED
