@@ -22,7 +22,7 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.threads import start_thread
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
-from headrace.metrics.names import MetricName
+from headrace.metrics.metric_name import MetricName
 
 # The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
 _WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)

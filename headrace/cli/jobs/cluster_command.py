@@ -36,14 +36,13 @@ from headrace.rest.client_errors import (
     RestUnreachableError,
 )
 from headrace.rest.connections import FoundConnection, find_connection, live_addresses
+from headrace.rest.options import REST_ADDRESS, REST_PORT
 
 _TARGETS: Final = ("remote",)
 _RULE: Final = "-" * 60
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+_PORT: Final = 8081
 _TOLD_EACH_S: Final = 10.0
-_ADDRESS_KEY: Final = "rest.address"
-_PORT_KEY: Final = "rest.port"
-"""Options of the server, which clients read too; -m wins over them."""
 _COMPLETION: Final = {
     RETRY_MAX_ATTEMPTS.key: "1",
     CONNECTION_TIMEOUT.key: "300 ms",
@@ -273,11 +272,11 @@ def _general_options() -> Sequence[click.Parameter]:
 
 
 def _address_in(definitions: dict[str, str]) -> str | None:
-    """Return the address that settings name, if any, and take it out of them."""
-    host, port = definitions.pop(_ADDRESS_KEY, None), definitions.pop(_PORT_KEY, None)
+    """Return the address that settings name, if any, and take it out of them; -m wins over it."""
+    host, port = definitions.pop(REST_ADDRESS.key, None), definitions.pop(REST_PORT.key, None)
     if host is None and port is None:
         return None
-    return f"{host or '127.0.0.1'}:{port or 8081}"
+    return f"{host or '127.0.0.1'}:{port or _PORT}"
 
 
 def _check(definitions: Mapping[str, str]) -> None:
