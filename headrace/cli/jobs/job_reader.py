@@ -12,11 +12,12 @@ from headrace.cli.jobs.job_figures import (
     vertex_figures,
 )
 from headrace.core.error_text import without_controls
+from headrace.metrics.cluster_names import NUM_RESTARTS
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestRefusedError
 
 _NOT_FOUND = 404
-_RESTARTS = "numRestarts"
+
 _TROUBLED = ("FAILING", "FAILED", "RESTARTING")
 
 
@@ -54,7 +55,7 @@ class JobReader:
         return self._if_there(path, get=",".join(METRICS))
 
     def _restarts(self) -> int | None:
-        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=_RESTARTS)
+        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=NUM_RESTARTS.name)
         try:
             return int(float(found[0]["value"]))
         except (LookupError, TypeError, ValueError):
