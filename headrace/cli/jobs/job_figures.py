@@ -45,7 +45,7 @@ class VertexFigures:
 
 
 @dataclass(frozen=True)
-class CheckpointFigures:
+class ShownCheckpoints:
     """Counts of checkpoints, and the last completed one; its id is None before there is one."""
 
     completed: int
@@ -70,7 +70,7 @@ class JobFigures:
     duration_ms: int
     vertices: tuple[VertexFigures, ...]
     restarts: int | None = None
-    checkpoints: CheckpointFigures | None = None
+    checkpoints: ShownCheckpoints | None = None
     """None where checkpointing is off."""
     failure: str = ""
     """The last exception, in a line."""
@@ -111,13 +111,13 @@ def aggregates_of(answer: object) -> Aggregates:
     return found
 
 
-def checkpoint_figures(answer: Mapping[str, Any]) -> CheckpointFigures:
+def checkpoint_figures(answer: Mapping[str, Any]) -> ShownCheckpoints:
     """Return the figures of the answer of `/jobs/<id>/checkpoints`."""
     counts, latest = answer.get("counts") or {}, answer.get("latest") or {}
     completed = latest.get("completed") or latest.get("savepoint") or {}
     failed = latest.get("failed") or {}
     is_newer = failed.get("id", -1) > completed.get("id", -1)
-    return CheckpointFigures(
+    return ShownCheckpoints(
         int(counts.get("completed", 0)),
         int(counts.get("failed", 0)),
         int(counts.get("in_progress", 0)),

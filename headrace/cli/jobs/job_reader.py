@@ -5,8 +5,8 @@ from typing import Any
 from headrace.cli.jobs.exceptions import message_of, place_of
 from headrace.cli.jobs.job_figures import (
     METRICS,
-    CheckpointFigures,
     JobFigures,
+    ShownCheckpoints,
     VertexFigures,
     checkpoint_figures,
     vertex_figures,
@@ -61,7 +61,7 @@ class JobReader:
         except (LookupError, TypeError, ValueError):
             return None
 
-    def _checkpoints(self) -> CheckpointFigures | None:
+    def _checkpoints(self) -> ShownCheckpoints | None:
         found = self._if_there(path_of("jobs", self._job_id, "checkpoints"))
         return None if found is None else checkpoint_figures(found)
 

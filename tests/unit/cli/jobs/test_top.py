@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.jobs.job_figures import (
-    CheckpointFigures,
     JobFigures,
+    ShownCheckpoints,
     VertexFigures,
     checkpoint_figures,
     lag_ms,
@@ -178,7 +178,7 @@ def test_a_failed_checkpoint_is_told_while_it_is_the_newest() -> None:
     assert checkpoint_figures(CHECKPOINTS).failure == "expired\nmore"
     latest = {"completed": {"id": 14}, "failed": {"id": 13, "failure_message": "x"}}
     assert checkpoint_figures({"latest": latest}).failure == ""
-    assert checkpoint_figures({}) == CheckpointFigures(0, 0, 0)
+    assert checkpoint_figures({}) == ShownCheckpoints(0, 0, 0)
 
 
 @pytest.mark.parametrize(
