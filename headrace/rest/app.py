@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
-from headrace.rest.options import ASYNC_STORE_DURATION, DASHBOARD_DIRECTORY
+from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.routes import ROUTES, Kept, Route
 from headrace.rest.static_files import StaticFiles
 
@@ -32,15 +32,16 @@ _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 
 def create_app(
-    cluster: ClusterView, guard: RestGuard, routes: tuple[Route, ...] = ROUTES
+    cluster: ClusterView,
+    guard: RestGuard,
+    operations: Operations,
+    routes: tuple[Route, ...] = ROUTES,
 ) -> Application:
     """Return the application behind its guard."""
     app = _routed(routes)
     app.state.cluster = cluster
     app.state.guard = guard
-    app.state.operations = Operations(
-        cluster.clock, cluster.settings.duration_ms(ASYNC_STORE_DURATION)
-    )
+    app.state.operations = operations
     app.state.flame_graphs = FlameGraphs(cluster.settings, cluster.clock, cluster.stack_samples)
     app.state.answers = Snapshots(cluster.clock)
     app.add_exception_handler(HTTPException, _not_found)
@@ -117,7 +118,7 @@ def _answering(route: Route) -> Callable[..., Awaitable[Response]]:
 class _KeptRoute(APIRoute):
     """A route whose answers are written once per refresh interval. Errors are not kept."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler that looks for a kept answer first."""
         write = super().get_route_handler()
 

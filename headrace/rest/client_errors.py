@@ -2,6 +2,7 @@
 
 RestError
 +- RestUnreachableError     nobody answers at the address, or no answer can be had from it
+|  +- ClusterEndedError     for it has ended
 +- RestRefusedError         the cluster answered with an error
 |  +- UnauthorizedError     the cluster does not take the token
 +- OperationFailedError     a savepoint or the like was begun, and failed
@@ -35,6 +36,13 @@ class RestUnreachableError(RestError):
         )
         self.address = address
         self.attempts = attempts
+
+
+class ClusterEndedError(RestUnreachableError):
+    """The cluster is gone: it took its connection file with it, or its process has ended."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, "it has ended")
 
 
 class RestRefusedError(RestError):

@@ -24,6 +24,8 @@ HOME_VARIABLE: Final = "HEADRACE_HOME"
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
 DASHBOARD_SUFFIX: Final = ".html"
 """Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
+CERTIFICATE_SUFFIX: Final = ".pem"
+"""Ending of the certificate beside a connection file; it goes with the file, too."""
 _FILE_BYTES_MAX: Final = 1 << 16
 _FILES_MAX: Final = 1_000
 _PORTS: Final = {"http": 80, "https": 443}
@@ -110,7 +112,8 @@ def _delete(file: Path, connection: ClusterConnection) -> None:
     """Delete a file, unless a new cluster has just put its own in place."""
     with contextlib.suppress(FileNotFoundError):
         if read_connection(file) == connection:
-            file.with_suffix(DASHBOARD_SUFFIX).unlink(missing_ok=True)
+            for suffix in (DASHBOARD_SUFFIX, CERTIFICATE_SUFFIX):
+                file.with_suffix(suffix).unlink(missing_ok=True)
             file.unlink()
 
 
@@ -134,6 +137,18 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
         ]
         raise SeveralClustersError(lines)
     return found[0]
+
+
+def has_ended(found: FoundConnection) -> bool:
+    """Return whether the cluster of a connection is known to be gone: its file is, or its process."""
+    if found.file is None:
+        return False
+    try:
+        return read_connection(found.file) != found.connection or _is_dead(found.connection)
+    except FileNotFoundError:
+        return True
+    except ConnectionFileError:
+        return False
 
 
 def live_addresses() -> list[str]:

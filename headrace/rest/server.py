@@ -34,7 +34,9 @@ from headrace.rest.connections import (
     write_connection,
     write_private_file,
 )
+from headrace.rest.operations import Operations
 from headrace.rest.options import (
+    ASYNC_STORE_DURATION,
     REST_ADDRESS,
     REST_AUTHENTICATION,
     REST_BIND_ADDRESS,
@@ -47,6 +49,8 @@ from headrace.rest.options import (
 _LOG: Final = logging.getLogger(__name__)
 _BACKLOG: Final = 128
 _STOP_TIMEOUT_S: Final = 5.0
+_TELL_TIMEOUT_S: Final = 5.0
+"""Time in which clients that wait for a savepoint ask again."""
 _WITHOUT_FILE: Final = (
     "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
     "folder for it, and 'rest.enabled: false' does without"
@@ -116,6 +120,7 @@ class RestServer:
         except BaseException:
             self._socket.close()
             raise
+        self._operations: Final = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._ended: Final = threading.Event()
@@ -126,7 +131,9 @@ class RestServer:
         future.add_done_callback(lambda _: self._ended.set())
 
     def close(self) -> None:
-        """End all connections and give the port back."""
+        """End all connections and give the port back, once results that were asked for are told, or nobody comes."""
+        with contextlib.suppress(TimeoutError):
+            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
         remove_connection(self._connection)
         if self._certificate is not None:
             self._certificate.unlink(missing_ok=True)
@@ -146,7 +153,7 @@ class RestServer:
             from headrace.rest.app import create_app
 
             config = uvicorn.Config(
-                create_app(self._view, self._guard),  # pyright: ignore[reportArgumentType]
+                create_app(self._view, self._guard, self._operations),  # pyright: ignore[reportArgumentType]
                 log_config=None,
                 access_log=False,
                 lifespan="off",

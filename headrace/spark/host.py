@@ -21,7 +21,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
-from headrace.core.process.log_files import JOB_MANAGER, cluster_log_folder
+from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, private_folder
 from headrace.core.process.log_options import LOG_DIR
 from headrace.core.process.logger_tap import HEADRACE_TAP
 from headrace.core.process.process_log import ProcessLog
@@ -88,6 +88,8 @@ class SparkHost:
             raise ConfigurationError(CPU_CORES.key, cores, "a TaskManager takes 0 cores or more")
         self._settings = settings
         self._clock = SystemClock()
+        # Before Spark is started, which takes long.
+        log_folder = named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
@@ -100,7 +102,7 @@ class SparkHost:
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
         self._shipped = ShippedFiles(are_seen=self._kind.is_local)
-        self._log_folder = cluster_log_folder(settings, self._scratch, self._clock.now_ms())
+        self._log_folder = log_folder or private_folder(self._scratch / "logs")
         self._log = ProcessLog(self._log_folder, JOB_MANAGER, settings)
         self._output: OutputPipe | None = None
         self._standard_output = StandardOutput(self._log.write_printed)
@@ -191,7 +193,7 @@ class SparkHost:
             ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
             self._settings,
             self._clock,
-            name=self.session.context.appName,
+            name=self.session.context.appName or "headrace",
             identity=self._tls,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.

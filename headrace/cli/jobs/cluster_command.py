@@ -77,6 +77,12 @@ class ClusterSession:
             settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
         return RestClient.of(self.found, settings=Settings(settings), on_retry=self._say_retry)
 
+    @functools.cached_property
+    def impatient_client(self) -> RestClient:
+        """A client for views that ask again by themselves."""
+        settings = {**self.definitions, RETRY_MAX_ATTEMPTS.key: "1"}
+        return RestClient.of(self.found, settings=Settings(settings))
+
     def connect(self) -> RestClient:
         """Find the cluster now, before a word is said of what is done with it, and return its client."""
         return self.client

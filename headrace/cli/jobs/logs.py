@@ -12,7 +12,7 @@ from headrace.cli.figures import size_or_dash
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
 from headrace.cli.jobs.task_managers import task_manager_named
 from headrace.rest.client import RestClient, Wait, path_of
-from headrace.rest.client_errors import RestRefusedError
+from headrace.rest.client_errors import ClusterEndedError, RestRefusedError
 
 _POLL_S: Final = 1.0
 _LINES_MAX: Final = 1_000_000
@@ -75,6 +75,8 @@ def logs(
     path = path_of(*process, *(["logs", name] if name else ["stdout"] if is_stdout else ["log"]))
     try:
         _print_log(session, path, lines, follow=follow)
+    except ClusterEndedError:
+        session.note("the cluster has ended")
     except RestRefusedError:
         session.note(
             "--list shows the files that there are; 'headrace logs 1' is about the first TaskManager"

@@ -436,6 +436,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """The job's line in a list, for the Dispatcher, which runs on the same thread."""
         return self._information.overview
 
+    @property
     def metrics(self) -> JobMetrics:
         """Return the job's own metrics, for the Dispatcher, which runs on the same thread."""
         graph, scheduler = self._graph, self._scheduler

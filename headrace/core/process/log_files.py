@@ -106,14 +106,14 @@ def delete_log_files(folder: Path, process_name: str) -> None:
         (folder / file.name).unlink(missing_ok=True)
 
 
-def cluster_log_folder(settings: Settings, scratch: Path, now_ms: int) -> Path:
-    """Make the log folder of a new cluster: below `env.log.dir` a folder named by time and process, else in `scratch`.
+def named_log_folder(settings: Settings, now_ms: int) -> Path | None:
+    """Make the log folder of a new cluster below `env.log.dir`, named by time and process; None where that is not set.
 
     ConfigurationError where it cannot be made.
     """
     configured = settings.get_option(LOG_DIR)
     if not configured:
-        return private_folder(scratch / "logs")
+        return None
     time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
     parent = Path(configured).absolute()
     try:

@@ -7,15 +7,20 @@ clock right after the stack and again 2 ms later: the share of that time that th
 weight with which the sample counts as on the processor, and the rest counts as off it. Weights are added up for each
 stack and rounded once.
 
-Errors of this: a thread that starts or stops waiting within the 2 ms is told apart only in proportion; a thread that
-waits for the interpreter or for a free processor counts as off the processor; and the sampler gets the interpreter
-where the thread gives it up, after 5 ms (0.5 ms in TaskManagers) at the latest, so that a short piece of Python code
-before a call that waits is seen a little less than it deserves.
+A thread that asks for the interpreter gets it where another one gives it up by itself, as around each write to a file,
+and forces nobody before 5 ms have passed (0.5 ms in TaskManagers). Whoever samples then sees those places alone. So the
+sampler, once it has woken up, shortens this time to a microsecond, lets go of the interpreter for up to a millisecond,
+and looks when it has it again: at whatever line the thread has come to, or at the end of the C function it was in.
 
-Cost: per sample two wake-ups of one thread, and the walk along the stacks. Nothing runs while nobody asks.
+Errors of this: a thread that starts or stops waiting within the 2 ms is told apart only in proportion; a thread that
+waits for the interpreter or for a free processor counts as off the processor; and a place where a thread lets others
+run is still seen too often by the share of time that the 60 µs before it have, which is what waking up takes.
+
+Cost: per sample three wake-ups of one thread, and the walk along the stacks. Nothing runs while nobody asks.
 Source: Flink ThreadInfoSampleService, VertexFlameGraphFactory; FLIP-165.
 """
 
+import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -35,8 +40,15 @@ DEPTH_MAX: Final = 300
 DURATION_MAX_MS: Final = 60_000
 """Longest time that one sampling takes, whatever was asked for."""
 _WINDOW_S: Final = 0.002
+_SHORTEST_SWITCH_INTERVAL_S: Final = 1e-6
+_ABSENCE_MAX_S: Final = 0.001
+_GOLDEN_RATIO: Final = 0.618033988749895
+"""Its multiples, modulo one, are spread evenly: absences of these lengths do not keep step with a task's loop."""
 _THREAD_STARTS: Final = ("threading", "headrace.core.threads", "headrace.task.task_runner")
 """Modules whose frames begin the stack of every task thread, and are left off there."""
+
+# The switch interval is the process's: two samplings must not take each other's for the usual one.
+_SWITCHING: Final = threading.Lock()
 
 _Place = tuple[int, int]
 """Identity of a code object, and a line in it."""
@@ -98,7 +110,8 @@ class StackSampler:
             if due_ns - begin_ns > DURATION_MAX_MS * 1_000_000:
                 break
             pause.wait(max(0.0, (due_ns - self.clock.monotonic_ns()) / 1e9))
-            if not self._take(threads, weights, pause):
+            absence_s = number * _GOLDEN_RATIO % 1 * _ABSENCE_MAX_S
+            if not self._take(threads, weights, pause, absence_s):
                 break
             taken += 1
         return *self._graphs(weights), taken
@@ -108,11 +121,12 @@ class StackSampler:
         threads: Sequence[ThreadIds],
         weights: defaultdict[tuple[_Place, ...], _Weights],
         pause: threading.Event,
+        absence_s: float,
     ) -> bool:
         """Look once; return whether a thread was there."""
         # The clocks first: the number of a thread that has ended may be another one's soon, but its clock is gone.
         living = [each for each in threads if self.cpu_ns(each.native_id) is not None]
-        frames = current_frames()
+        frames = _frames_at_any_place(pause, absence_s)
         stacks = [
             (each, self._places(frames[each.ident])) for each in living if each.ident in frames
         ]
@@ -168,6 +182,18 @@ class StackSampler:
         while begin < len(names) - 1 and names[begin][0] in _THREAD_STARTS:
             begin += 1
         return tuple(name for _, name in names[begin:])
+
+
+def _frames_at_any_place(pause: threading.Event, absence_s: float) -> dict[int, FrameType]:
+    """Return all threads' frames at a moment that has nothing to do with where threads let others run."""
+    with _SWITCHING:
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SHORTEST_SWITCH_INTERVAL_S)
+        try:
+            pause.wait(absence_s)
+            return current_frames()
+        finally:
+            sys.setswitchinterval(usual_s)
 
 
 def sample_stacks(

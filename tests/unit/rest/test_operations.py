@@ -58,6 +58,29 @@ def test_a_result_is_forgotten_some_time_after_its_completion_and_never_before()
     asyncio.run(scenario())
 
 
+def test_the_end_waits_until_each_result_was_told() -> None:
+    async def scenario() -> None:
+        operations, gate = Operations(ManualClock(), STORE_MS), asyncio.Event()
+
+        async def take() -> str:
+            await gate.wait()
+            return "done"
+
+        await asyncio.wait_for(operations.all_told(), 10)
+        operations.start("savepoint", "job", TRIGGER, take)
+        waiting = asyncio.ensure_future(operations.all_told())
+        task = operations.find("savepoint", "job", TRIGGER)
+        assert task is not None
+        gate.set()
+        await task
+        await asyncio.sleep(0)
+        assert not waiting.done(), "nobody knows the result"
+        assert operations.find("savepoint", "job", TRIGGER) is task
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(scenario())
+
+
 def test_there_is_a_bound_on_operations() -> None:
     async def scenario() -> None:
         operations = Operations(ManualClock(), STORE_MS)

@@ -80,3 +80,23 @@ def test_the_line_in_a_list_costs_the_same_however_many_subtasks_there_are() -> 
     assert calls_of(lambda: overview_of(few.scheduler)) == calls_of(
         lambda: overview_of(many.scheduler)
     )
+
+
+def test_a_look_at_a_job_that_has_not_changed_costs_one_call_for_each_subtask() -> None:
+    job = Fixture(parallelism=200)
+    job.scheduler.start()
+    describer = VertexDescriber(job.scheduler)
+    describer.describe()
+    subtask_count = len(job.attempts)
+    assert calls_of(describer.describe) < 1.2 * subtask_count
+
+
+def test_new_metrics_of_all_subtasks_cost_a_few_calls_for_each() -> None:
+    job = Fixture(parallelism=200)
+    job.scheduler.start()
+    describer = VertexDescriber(job.scheduler)
+    describer.describe()
+    subtask_count = len(job.attempts)
+    for number in range(subtask_count):
+        told_metrics(job, number, {f"metric {each}": 1.0 for each in range(60)})
+    assert calls_of(describer.describe) < 10 * subtask_count, "and not one for each metric"

@@ -14,9 +14,9 @@ from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import (
     PIECE_SIZE_MAX_BYTES,
     LogFileNotFoundError,
-    cluster_log_folder,
     delete_log_files,
     log_files,
+    named_log_folder,
     private_folder,
     read_log_file,
     read_log_file_of,
@@ -135,15 +135,16 @@ def test_pieces_one_after_the_other_make_the_file(tmp_path: Path) -> None:
     assert found == whole
 
 
-def test_a_cluster_has_a_private_folder_in_its_scratch_by_default(tmp_path: Path) -> None:
-    folder = cluster_log_folder(Settings({}), tmp_path, NOW_MS)
-    assert folder == tmp_path / "logs"
+def test_a_folder_for_one_s_own_logs_is_private(tmp_path: Path) -> None:
+    assert named_log_folder(Settings({}), NOW_MS) is None
+    folder = private_folder(tmp_path / "deep" / "logs")
+    assert folder == private_folder(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_each_cluster_has_a_folder_of_its_own_where_the_user_wants_it(tmp_path: Path) -> None:
     settings = Settings({"env.log.dir": str(tmp_path / "wanted")})
-    folders = [cluster_log_folder(settings, tmp_path / "scratch", NOW_MS) for _ in range(2)]
+    folders = [named_log_folder(settings, NOW_MS) for _ in range(2)]
     name = f"headrace-20270115-080000-{os.getpid()}"
     assert [folder.name for folder in folders] == [name, f"{name}-1"]
     assert {folder.parent for folder in folders} == {tmp_path / "wanted"}
@@ -154,7 +155,7 @@ def test_a_log_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> 
     (tmp_path / "file").write_text("in the way")
     settings = Settings({"env.log.dir": str(tmp_path / "file" / "logs")})
     with pytest.raises(ConfigurationError, match=r"env\.log\.dir.*Not a directory"):
-        cluster_log_folder(settings, tmp_path, NOW_MS)
+        named_log_folder(settings, NOW_MS)
 
 
 def test_a_folder_that_is_a_link_or_open_to_others_is_not_private(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Samples of threads that compute, wait, call deeply and end, with their own clocks and with made-up ones."""
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -54,6 +56,15 @@ def it_goes_down(end: threading.Event, depth: int = 50) -> None:
         end.wait()
 
 
+def it_computes_and_writes(end: threading.Event) -> None:
+    """A thread that lets others run at one place alone, where it is for a hundredth of its time."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    while not end.is_set():
+        sum(range(20_000))
+        os.write(nowhere, b"x")
+    os.close(nowhere)
+
+
 @pytest.fixture
 def waiting() -> Iterator[Sampled]:
     thread = Sampled(it_waits)
@@ -98,6 +109,18 @@ def test_the_frames_that_start_a_thread_are_left_off_and_what_follows_is_kept(
     (outermost,) = samples.full.children
     assert outermost.name.startswith(f"{__name__}.Sampled.__init__.<locals>.run:")
     assert any(name.startswith("threading.Event.wait:") for name in names(samples.full))
+
+
+def test_a_thread_is_seen_where_it_spends_its_time_and_not_where_it_lets_others_run() -> None:
+    interval_s = sys.getswitchinterval()
+    thread = Sampled(it_computes_and_writes)
+    full = sample_stacks({0: thread.ids}, CLOCK, 40, 2, 100).full
+    thread.end()
+    (run,) = full.children
+    first = it_computes_and_writes.__code__.co_firstlineno
+    by_line = {int(each.name.rpartition(":")[2]) - first: each.value for each in run.children}
+    assert by_line[4] > full.value / 2, by_line
+    assert sys.getswitchinterval() == interval_s
 
 
 def test_the_share_on_the_processor_is_added_up_and_rounded_once(waiting: Sampled) -> None:
