@@ -16,7 +16,7 @@ CEILINGS: Final = {
     "cluster": (115, 11_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
-    "core": (56, 4_950),
+    "core": (56, 5_050),
     "datastream": (40, 400),
     "functions": (26, 2_850),
     "gateways": (10, 750),
