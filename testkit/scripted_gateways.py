@@ -17,6 +17,7 @@ from headrace.checkpoint.handles import (
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.threads import ThreadIds
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
@@ -121,6 +122,7 @@ class ScriptedTask:
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
         self.state_reads: list[StateRead] = []
+        self.thread_ids: ThreadIds | None = None
         self.checkpoint_calls: list[tuple[str, int]] = []
         self.checkpoint_options: dict[int, CheckpointOptions] = {}
         self._listener = listener

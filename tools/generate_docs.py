@@ -26,6 +26,7 @@ from tools.pages.operators import operators_page  # noqa: E402
 from tools.pages.protocol import protocol_page  # noqa: E402
 from tools.pages.pyflink_parity import pyflink_parity_page  # noqa: E402
 from tools.pages.references import broken_references  # noqa: E402
+from tools.pages.rest import openapi_page, rest_page  # noqa: E402
 from tools.pages.rpc import rpc_page  # noqa: E402
 from tools.pages.size import size_page  # noqa: E402
 from tools.pages.travel import PARTS  # noqa: E402
@@ -37,9 +38,11 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "floor_plan.md": floor_plan_page,
     "lifecycles.md": lifecycles_page,
     "metrics.md": metrics_page,
+    "openapi.json": openapi_page,
     "operators.md": operators_page,
     "protocol.md": protocol_page,
     "pyflink_parity.md": pyflink_parity_page,
+    "rest.md": rest_page,
     "rpc.md": rpc_page,
 }
 
@@ -52,7 +55,10 @@ EMBEDDED: Final[dict[str, dict[str, Callable[[], str]]]] = {"how_a_record_travel
 
 def made_pages() -> dict[Path, str]:
     """Every page that the code makes, or makes parts of, with its text."""
-    made = {GENERATED / name: NOTE + page() for name, page in PAGES.items()}
+    made = {
+        GENERATED / name: (NOTE if name.endswith(".md") else "") + page()
+        for name, page in PAGES.items()
+    }
     for name, parts in EMBEDDED.items():
         path = GENERATED.parent / name
         made[path] = embed(path.read_text(encoding="utf-8"), parts)

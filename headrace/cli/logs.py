@@ -23,6 +23,7 @@ ALWAYS_HEARD: Final = (
     "headrace.cluster.job_master.job_notices",
     "headrace.cluster.job_master.connections.cached_results",
     "headrace.connectors",
+    "headrace.rest.server",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",
@@ -30,6 +31,7 @@ ALWAYS_HEARD: Final = (
 """Loggers whose warnings are shown without `--verbose`."""
 
 MILESTONES: Final = (
+    "headrace.rest.server",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",

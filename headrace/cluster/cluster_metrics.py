@@ -10,9 +10,9 @@ import logging
 from typing import Any, Final
 
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.job_master.job_metrics import JobMetrics, cluster_metrics
 from headrace.core.ids import JobId
 from headrace.core.threads import spawn
+from headrace.gateways.job_metrics import JobMetrics, cluster_metrics
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.metrics.groups import samples_of
 from headrace.metrics.process_metrics import process_metrics

@@ -86,7 +86,8 @@ class Cluster:
     """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
 
     Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
-    and closed here; without one results stay on their TaskManagers.
+    and closed here; without one results stay on their TaskManagers. `log_folder` is where the processes of this host
+    write their logs, if they do.
 
     Where one of the three fails, the cluster fails: jobs end with the cause and none is taken any more. What still
     runs answers questions until the owner closes the cluster.
@@ -105,9 +106,11 @@ class Cluster:
         run_blocking: BlockingRunner = run_in_thread,
         scratch: Path | None = None,
         shuffle_master: ShuffleMaster | None = None,
+        log_folder: Path | None = None,
         registry: MetricRegistry | None = None,
         host: str = "",
     ) -> None:
+        self.log_folder: Final = log_folder
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
@@ -125,6 +128,8 @@ class Cluster:
             versions=software_versions(),
             worker_name=worker_name,
             on_host_failed=self._host_failed,
+            run_blocking=run_blocking,
+            log_folder=log_folder,
         )
         self.dispatcher: Final = Dispatcher(
             rpc_service,
@@ -213,7 +218,8 @@ class ClusterHandle:
 
     `dispatcher` and `resource_manager` are called on `loop`. `output_address` is where TaskManagers send what
     is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
-    the cluster: whoever holds the handle closes it.
+    the cluster: whoever holds the handle closes it. `log_folder` is the folder with the log files of the driver and of
+    TaskManagers of its host, or None where nobody writes any.
     """
 
     def __init__(
@@ -226,6 +232,7 @@ class ClusterHandle:
         self._control: Final = control
         self._output: Final = output
         self.output_address: Final = "" if output is None else output.address
+        self.log_folder: Final = cluster.log_folder
         self._rpc_service: Final = rpc_service
         self._cluster: Final = cluster
         self._is_closed = False
@@ -247,8 +254,8 @@ class ClusterHandle:
         self.blob_server: Final[BlobServerGateway] = cluster.blob_server.self_gateway(
             BlobServerGateway
         )
-        self.resource_manager: Final[ResourceManagerGateway] = (
-            cluster.resource_manager.self_gateway(ResourceManagerGateway)
+        self.resource_manager: Final[ResourceManagerGateway] = with_timeout(
+            cluster.resource_manager.self_gateway(ResourceManagerGateway), NO_TIMEOUT_MS
         )
 
     @property
@@ -318,7 +325,7 @@ class ClusterEntrypoint:
     """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
-    printed in TaskManagers, on a thread of its own.
+    printed in TaskManagers, on a thread of its own. `log_folder` is where the processes of this host write their logs.
     """
 
     def __init__(
@@ -336,7 +343,9 @@ class ClusterEntrypoint:
         tls: TlsIdentity | None = None,
         scratch: Path | None = None,
         show_output: Callable[[bytes], None] | None = None,
+        log_folder: Path | None = None,
     ) -> None:
+        self._log_folder: Final = log_folder
         self._show_output: Final = show_output
         self._settings: Final = settings
         self._driver: Final = driver
@@ -393,6 +402,7 @@ class ClusterEntrypoint:
             on_shut_down=lambda: handle.is_shutting_down.set(),
             scratch=self._scratch,
             shuffle_master=shuffle_master,
+            log_folder=self._log_folder,
             registry=registry,
             host=self._advertised_host,
         )

@@ -5,7 +5,8 @@ it. `combine_metrics` makes values of a vertex from those of its subtasks. Only 
 the endings that instruments add tell minima, maxima and quantiles; everything else is summed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.metrics.cluster_names import CLUSTER_METRIC_NAMES
@@ -338,21 +339,36 @@ def combination_of(name: str) -> Combination:
 
 
 def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return one snapshot for several; a name that some of them lack is combined over those that have it."""
-    collected: dict[str, list[float]] = {}
+    """Return one snapshot for several; a name that some of them lack is combined over those that have it.
+
+    Subtasks of a vertex have the same names as a rule: their snapshots are combined column by column.
+    """
+    alike: dict[tuple[str, ...], list[Iterable[float]]] = {}
     for snapshot in snapshots:
-        for name, value in snapshot.items():
-            collected.setdefault(name, []).append(value)
-    return {name: _combine(combination_of(name), values) for name, values in collected.items()}
+        alike.setdefault(tuple(snapshot), []).append(snapshot.values())
+    if len(alike) == 1:
+        ((names, rows),) = alike.items()
+        columns = zip(names, _combiners(names), zip(*rows, strict=True), strict=True)
+        return {name: combine(column) for name, combine, column in columns}
+    collected: dict[str, list[float]] = {}
+    for names, rows in alike.items():
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            collected.setdefault(name, []).extend(column)
+    return {name: _COMBINERS[combination_of(name)](values) for name, values in collected.items()}
 
 
-def _combine(rule: Combination, values: Sequence[float]) -> float:
-    match rule:
-        case Combination.SUM:
-            return sum(values)
-        case Combination.MAX:
-            return max(values)
-        case Combination.MIN:
-            return min(values)
-        case Combination.AVERAGE:
-            return sum(values) / len(values)
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+_COMBINERS: Final[Mapping[Combination, Callable[[Sequence[float]], float]]] = {
+    Combination.SUM: sum,
+    Combination.MAX: max,
+    Combination.MIN: min,
+    Combination.AVERAGE: _average,
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def _combiners(names: tuple[str, ...]) -> tuple[Callable[[Sequence[float]], float], ...]:
+    return tuple(_COMBINERS[combination_of(name)] for name in names)

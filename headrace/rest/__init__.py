@@ -1,6 +1,6 @@
-"""The HTTP face: Flink's REST paths over the control-plane gateways. Nothing of it is there yet.
+"""The HTTP face: Flink's REST API over the control-plane gateways, and the dashboard.
 
-Duty: one table of routes with request and response, handlers, server and client.
-Neighbours: imports `gateways` and the ground; hosts put it beside the dispatcher.
-Start reading: what it will call is `gateways/dispatcher`.
+Duty: one table of routes with request, response and handler; the server with its authentication; the client.
+Neighbours: imports `gateways` and the ground; hosts put it beside the Dispatcher, the command line uses its client.
+Start reading: `routes`, then `server`.
 """

@@ -20,6 +20,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.threads import ThreadIds, own_thread_ids
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
 from headrace.metrics.groups import samples_of
@@ -64,6 +65,7 @@ class Task:
             names.MAILBOX_LATENCY, _MAILBOX_LATENCIES
         )
         self._stream_task: StreamTask | None = None
+        self._thread_ids: ThreadIds | None = None
         # Guards `_state` and `_external_error` only: cancel comes from the control thread.
         self._lock: Final = threading.Lock()
         self._state = ExecutionState.CREATED
@@ -81,6 +83,11 @@ class Task:
     def state(self) -> ExecutionState:
         """Current state."""
         return self._state
+
+    @property
+    def thread_ids(self) -> ThreadIds | None:
+        """Return the names of the thread that runs the task's loop, or None before its first step. Any thread."""
+        return self._thread_ids
 
     def start(self) -> None:
         """Start the task's loop."""
@@ -244,6 +251,7 @@ class Task:
             return Step.DONE
 
     def _deploy(self) -> Step:
+        self._thread_ids = own_thread_ids()
         self._reach(ExecutionState.DEPLOYING)
         self._work = self._initialize
         return Step.AGAIN

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.cluster.job_master.job_metrics import cluster_metrics, job_metrics
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.task_executor.task_manager_runner import (
@@ -27,6 +26,7 @@ from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.job_master import CheckpointInfo, CheckpointOverview, JobDetails
+from headrace.gateways.job_metrics import cluster_metrics, job_metrics
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import names

@@ -33,8 +33,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
-from headrace.cluster.job_master.job_details import describe_job, result_of
-from headrace.cluster.job_master.job_metrics import JobMetrics, job_metrics
+from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.job_spans import JobSpans, ReportSpan
 from headrace.cluster.job_master.results.partition_tracker import (
@@ -59,14 +58,22 @@ from headrace.core.ids import (
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
+    JobConfiguration,
     JobDetails,
     JobMasterGateway,
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -79,6 +86,7 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JobPlan
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
@@ -177,6 +185,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
             scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
+        )
+        self._information: Final = JobInformation(
+            scheduler, self._checkpointing, self._notices, rpc_service.settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
@@ -353,14 +364,31 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     # Clients
 
-    async def request_job_details(self) -> JobDetails:
-        await self.task_managers.refresh_metrics()
+    async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
+        await self.task_managers.refresh_metrics(metrics_age_max_ms)
         explanation = ""
         if self._scheduler.is_waiting_for_slots:
             explanation = await self._resource_manager.explain()
-        return describe_job(
-            self._scheduler, self._checkpointing.overview, self._notices.told, explanation
-        )
+        return self._information.details(explanation)
+
+    async def request_job_plan(self) -> JobPlan:
+        return self._information.plan
+
+    async def request_job_configuration(self) -> JobConfiguration:
+        return self._information.configuration
+
+    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
+        await self.task_managers.refresh_metrics(metrics_age_max_ms)
+        return self._information.accumulators
+
+    async def request_checkpoint_statistics(self) -> CheckpointStatistics:
+        return self._information.checkpoint_statistics
+
+    async def request_checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        return self._information.checkpoint_details(checkpoint_id)
+
+    async def request_checkpoint_configuration(self) -> CheckpointConfiguration:
+        return self._information.checkpoint_configuration
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
         return self._state_locator.operators()
@@ -402,6 +430,11 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def status(self) -> JobStatus:
         """The job's status, for the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
+
+    @property
+    def overview(self) -> JobOverview:
+        """The job's line in a list, for the Dispatcher, which runs on the same thread."""
+        return self._information.overview
 
     @property
     def metrics(self) -> JobMetrics:
@@ -469,10 +502,4 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._registrar.close()
         await release_blobs(self._graph, self._blob_server)
         collected = self._coordination.coordinators.collect_coordinators()
-        self._on_ended(
-            ArchivedJob(
-                describe_job(self._scheduler, self._checkpointing.overview, self._notices.told),
-                result_of(self._scheduler),
-                collected,
-            )
-        )
+        self._on_ended(self._information.archive(collected))

@@ -25,12 +25,17 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.process import failpoints
-from headrace.core.process.process_memory import process_memory_bytes, resident_memory_bytes
+from headrace.core.process.process_memory import (
+    physical_memory_bytes,
+    process_memory_bytes,
+    resident_memory_bytes,
+)
 from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.gateways.resource_manager import HardwareDescription
 from headrace.metrics.groups import MetricGroup, samples_of
 from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
 from headrace.metrics.readings import GroupReading
@@ -57,7 +62,7 @@ class TaskManagerConfiguration:
     `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
     of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
     own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
-    own, if its host gives it one.
+    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere.
     """
 
     resource_id: ResourceId
@@ -72,6 +77,7 @@ class TaskManagerConfiguration:
     versions: Mapping[str, str] | None = None
     tls: TlsIdentity | None = None
     scratch_directory: Path | None = None
+    log_folder: Path | None = None
 
 
 def run_task_manager(
@@ -218,6 +224,11 @@ class LocalTaskManager:
             on_terminated=on_terminated,
             scratch=configuration.scratch_directory,
             partitions=self._shuffle.partitions,
+            log_folder=configuration.log_folder,
+            hardware=HardwareDescription(
+                self._settings.get_option(CPU_CORES) or float(_core_count()),
+                physical_memory_bytes(),
+            ),
         )
         return TaskExecutor(rpc_service, services)
 
@@ -280,6 +291,13 @@ def _serve(
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
+
+
+def _core_count() -> int:
+    """Return the number of cores that this process may use, which may keep to a few of the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _local_copies(scratch: Path | None, settings: Settings) -> TaskLocalState | None:

@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.checkpoint.handles import CheckpointMetrics
-from headrace.cluster.job_master.job_metrics import cluster_metrics, job_metrics
 from headrace.core.barriers import SnapshotKind
 from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -13,6 +12,7 @@ from headrace.gateways.job_master import (
     CheckpointOverview,
     JobDetails,
 )
+from headrace.gateways.job_metrics import cluster_metrics, job_metrics
 from headrace.gateways.resource_manager import ResourceOverview, TaskManagerInfo
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -89,9 +90,10 @@ class NotedPartitions:
 
 
 class World:
-    """A TaskManager of one slot, and who speaks with it."""
+    """A TaskManager of one slot, and who speaks with it. Its log files are in `log_folder`."""
 
-    def __init__(self, **resource_manager_answers: Any) -> None:
+    def __init__(self, *, log_folder: Path | None = None, **resource_manager_answers: Any) -> None:
+        self._log_folder = log_folder
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(
@@ -141,6 +143,7 @@ class World:
             on_terminated=self.ends.append,
             partitions=self.partitions,
             measure_memory=lambda: MEMORY,
+            log_folder=self._log_folder,
             process_metrics=lambda: dict(PROCESS_METRICS),
             metric_registry=self.registry,
         )

@@ -76,6 +76,10 @@ class ScriptedStore(CheckpointStore):
     def epoch(self) -> int:
         return 3
 
+    @property
+    def retained_ids(self) -> frozenset[int]:
+        return frozenset(each.checkpoint_id for each in self.published[-1:])
+
     def _raise(self, call: str) -> None:
         error = self.errors.pop(call, None)
         if error is not None:

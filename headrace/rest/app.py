@@ -1,0 +1,199 @@
+"""The application of the REST endpoint: the routes of the table, Flink's errors and the dashboard's files."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from starlette.exceptions import HTTPException
+
+from headrace import __version__
+from headrace.core.errors import HeadraceError
+from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
+from headrace.rest.authentication import Application, GuardedApplication, RestGuard
+from headrace.rest.cluster_view import ClusterView, Snapshots
+from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.handler_errors import HandlerError, internal_error
+from headrace.rest.models.cluster import ErrorBody
+from headrace.rest.operations import Operations
+from headrace.rest.options import DASHBOARD_DIRECTORY
+from headrace.rest.routes import ROUTES, Kept, Route
+from headrace.rest.static_files import StaticFiles
+
+_LOG: Final = logging.getLogger(__name__)
+JSON: Final = "application/json; charset=UTF-8"
+VERSION_PREFIX: Final = "/v1"
+_DASHBOARD: Final = Path(__file__).parent / "dashboard"
+
+
+def create_app(
+    cluster: ClusterView,
+    guard: RestGuard,
+    operations: Operations,
+    routes: tuple[Route, ...] = ROUTES,
+) -> Application:
+    """Return the application behind its guard."""
+    app = _routed(routes)
+    app.state.cluster = cluster
+    app.state.guard = guard
+    app.state.operations = operations
+    app.state.flame_graphs = FlameGraphs(cluster.settings, cluster.clock, cluster.stack_samples)
+    app.state.answers = Snapshots(cluster.clock)
+    app.add_exception_handler(HTTPException, _not_found)
+    app.add_exception_handler(RequestValidationError, _unparsable)
+    app.add_exception_handler(Exception, _failed)
+    files = StaticFiles(Path(cluster.settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
+    for path in files.paths:
+        app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
+    return GuardedApplication(app, guard, files.has)
+
+
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI description of all routes."""
+    return _routed(ROUTES).openapi()
+
+
+def _routed(routes: tuple[Route, ...]) -> FastAPI:
+    app = FastAPI(
+        title="Headrace REST API",
+        version=__version__,
+        description="Flink's REST API, answered by a Headrace cluster.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for route in routes:
+        _add(app, route)
+    return app
+
+
+def _add(app: FastAPI, route: Route) -> None:
+    for prefix in ("", VERSION_PREFIX):
+        app.router.add_api_route(
+            f"{prefix}{route.path}",
+            _answering(route),
+            methods=[route.method],
+            status_code=route.status,
+            response_model=None,
+            responses=_described(route),
+            name=f"{route.method.lower()}_{route.handler.__name__}{prefix.replace('/', '_')}",
+            summary=(route.handler.__doc__ or "").partition("\n")[0],
+            include_in_schema=not prefix,
+            route_class_override=_KeptRoute if route.kept is Kept.INTERVAL else APIRoute,
+        )
+
+
+def _described(route: Route) -> dict[int | str, dict[str, Any]]:
+    errors: dict[int | str, dict[str, Any]] = {
+        "4XX": {"model": ErrorBody, "description": "The request cannot be fulfilled."}
+    }
+    if route.answer is None:
+        return errors
+    return {route.status: {"model": route.answer}, **errors}
+
+
+def _answering(route: Route) -> Callable[..., Awaitable[Response]]:
+    """Return the handler of a route, which writes its answer and turns errors into answers."""
+    writer = None if route.answer is None else TypeAdapter[Any](route.answer)
+
+    @functools.wraps(route.handler)
+    async def endpoint(*args: Any, **kwargs: Any) -> Response:
+        try:
+            found = await route.handler(*args, **kwargs)
+        except Exception as error:
+            return _error_answer(error)
+        if isinstance(found, Response):
+            return found
+        assert writer is not None, f"{route.path} has no type of answer"
+        return Response(writer.dump_json(found, by_alias=True), route.status, media_type=JSON)
+
+    return endpoint
+
+
+class _KeptRoute(APIRoute):
+    """A route whose answers are written once per refresh interval. Errors are not kept."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler that looks for a kept answer first."""
+        write = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            answers: Snapshots = request.app.state.answers
+            cluster: ClusterView = request.app.state.cluster
+            key = (request.url.path, request.url.query)
+
+            async def written() -> tuple[bytes, str]:
+                response = await write(request)
+                if response.status_code >= 400:
+                    raise _UnkeptAnswer(response)
+                return bytes(response.body), response.headers["content-type"]
+
+            try:
+                body, media_type = await answers.get(key, cluster.refresh_interval_ms, written)
+            except _UnkeptAnswer as unkept:
+                return unkept.response
+            return Response(body, self.status_code or 200, media_type=media_type)
+
+        return answer
+
+
+class _UnkeptAnswer(Exception):
+    """An answer that is given to those who asked for it now."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response)
+        self.response = response
+
+
+def _error_answer(error: BaseException) -> Response:
+    """Return what is answered where a handler has failed."""
+    if isinstance(error, HandlerError):
+        return _errors(error.status, *error.texts)
+    if isinstance(error, UnknownJobError):
+        return _errors(404, f"Job {error.job_id} not found")
+    if isinstance(error, JobAlreadyEndedError):
+        return _errors(409, str(error))
+    if not isinstance(error, (HeadraceError, TimeoutError)):
+        _LOG.error("a REST request failed", exc_info=error)
+    return _errors(500, *internal_error(error))
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    """Answer an unknown path, and a method that a path does not have: both are 404 in Flink."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status in (404, 405):
+        return _errors(404, f"Not found: {request.url.path}")
+    return _errors(status, str(error))
+
+
+async def _unparsable(request: Request, error: Exception) -> Response:
+    """Answer parameters and bodies that are not as they must be."""
+    assert isinstance(error, RequestValidationError)
+    texts: list[str] = []
+    for one in error.errors():
+        where, *rest = one["loc"]
+        if where in ("path", "query"):
+            name = rest[-1] if rest else "?"
+            value = str(one.get("input", ""))[:200]
+            texts.append(
+                f"Bad request, could not parse parameters: Cannot resolve {where} parameter ({name}) from value "
+                f'"{value}": {one["msg"]}'
+            )
+        else:
+            place = ".".join(map(str, rest))
+            texts.append(f"Request did not match expected format: {place}: {one['msg']}")
+    return _errors(400, *texts)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _error_answer(error)
+
+
+def _errors(status: int, *texts: str) -> Response:
+    body = ErrorBody(errors=list(texts)).model_dump_json()
+    return Response(body, status, media_type=JSON)

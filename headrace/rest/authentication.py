@@ -1,0 +1,294 @@
+"""RestGuard: decides whether a request may be answered, by its host, its origin, its token and its size.
+
+A page of another site can make a browser send requests here, also to names that it has pointed to 127.0.0.1: so the
+host must be one of ours, a foreign origin is refused, and the cookie is never sent along from other sites. On a host
+with other users whoever can connect must know the token, which only the owner of the connection file can read.
+"""
+
+import contextlib
+import hmac
+import http.cookies
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.security.tls import is_loopback
+from headrace.rest.options import (
+    REST_ALLOWED_HOSTS,
+    REST_AUTHENTICATION,
+    REST_MAX_CONTENT_LENGTH,
+    WEB_ACCESS_CONTROL_ALLOW_ORIGIN,
+    RestAuthentication,
+)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
+"""Where a browser brings the token, and so may be asked without one."""
+_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_SESSION: Final = b"headrace dashboard session"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An answer without looking at the request any further."""
+
+    status: int
+    text: str
+
+
+class RestGuard:
+    """Rules of one endpoint; pure. `token` is empty where authentication is switched off."""
+
+    def __init__(
+        self,
+        token: str,
+        hosts: Iterable[str],
+        *,
+        is_tls: bool,
+        port: int,
+        max_content_length: int,
+        allowed_origin: str = "",
+    ) -> None:
+        self._token: Final = token
+        self._hosts: Final = frozenset(host.lower() for host in hosts)
+        self._is_tls: Final = is_tls
+        self._allowed_origin: Final = allowed_origin
+        self._max_content_length: Final = max_content_length
+        # Cookies do not tell ports apart: two clusters on this host must not overwrite each other's.
+        self._cookie_name: Final = f"headrace_{port}"
+        self._session: Final = hmac.digest(token.encode(), _SESSION, "sha256").hex()
+
+    def refuse(self, request: "RequestHead") -> Refusal | None:
+        """Return why a request is refused, or None where it may be answered."""
+        if not self._is_our_host(request.header("host")):
+            return Refusal(
+                403,
+                f"the Host header '{request.header('host')}' is no name of this endpoint; where it is one, add it to "
+                f"'{REST_ALLOWED_HOSTS.key}'",
+            )
+        if not self._is_our_page(request):
+            return Refusal(
+                403,
+                f"pages of {request.header('origin') or 'other sites'} may not ask this endpoint",
+            )
+        length = request.header("content-length")
+        if length.isdigit() and int(length) > self._max_content_length:
+            return Refusal(413, too_long(self._max_content_length))
+        if request.is_public or self._is_known(request):
+            return None
+        return Refusal(
+            401,
+            "no token of this cluster came with the request: send 'Authorization: Bearer <token>'; the token is in "
+            "the connection file that the start of the cluster names",
+        )
+
+    @property
+    def token(self) -> str:
+        """Return the token that requests show, empty where none is asked for."""
+        return self._token
+
+    @property
+    def max_content_length(self) -> int:
+        """Return how many bytes a body may have."""
+        return self._max_content_length
+
+    def is_token(self, token: str) -> bool:
+        """Return whether this is the token."""
+        return hmac.compare_digest(token.encode(), self._token.encode())
+
+    def session_cookie(self, *, is_over: bool = False) -> str:
+        """Return the `Set-Cookie` header by which a browser is known from now on, or is not any more."""
+        cookie = http.cookies.SimpleCookie({self._cookie_name: "" if is_over else self._session})
+        morsel = cookie[self._cookie_name]
+        morsel["path"], morsel["samesite"], morsel["httponly"] = "/", "Strict", True
+        if self._is_tls:
+            morsel["secure"] = True
+        if is_over:
+            morsel["max-age"] = 0
+        return morsel.OutputString()
+
+    def response_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return headers that every answer has."""
+        headers = [
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", b"no-referrer"),
+            (
+                b"content-security-policy",
+                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
+                b"frame-ancestors 'none'",
+            ),
+        ]
+        if self._allowed_origin:
+            headers.append((b"access-control-allow-origin", self._allowed_origin.encode()))
+        return headers
+
+    def _is_our_host(self, host: str) -> bool:
+        name, separator, port = host.lower().rpartition(":")
+        if not separator or not port.isdigit():
+            name = host.lower()
+        return name in self._hosts
+
+    def _is_our_page(self, request: "RequestHead") -> bool:
+        origin = request.header("origin")
+        if origin and origin == self._allowed_origin:
+            return True
+        if origin:
+            scheme = "https" if self._is_tls else "http"
+            return origin.lower() == f"{scheme}://{request.header('host').lower()}"
+        # Links from other sites may lead to the page, which holds no data.
+        return request.is_public_page or request.header("sec-fetch-site") in (
+            "",
+            "same-origin",
+            "none",
+        )
+
+    def _is_known(self, request: "RequestHead") -> bool:
+        if not self._token:
+            return True
+        scheme, _, token = request.header("authorization").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.is_token(token.strip())
+        try:
+            cookies = http.cookies.SimpleCookie(request.header("cookie"))
+        except http.cookies.CookieError:
+            return False
+        found = cookies.get(self._cookie_name)
+        return found is not None and hmac.compare_digest(
+            found.value.encode(), self._session.encode()
+        )
+
+
+@dataclass(frozen=True)
+class RequestHead:
+    """First lines of a request. `headers` by name in lower case; `is_public_page`: a file of the dashboard."""
+
+    method: str
+    path: str
+    headers: MutableMapping[str, str]
+    is_public_page: bool = False
+
+    def header(self, name: str) -> str:
+        """Return a header, or an empty text."""
+        return self.headers.get(name, "")
+
+    @property
+    def is_public(self) -> bool:
+        """Return whether the answer tells nothing of the cluster."""
+        return self.is_public_page or (self.path in SESSION_PATHS and self.method == "POST")
+
+
+def guard_of(settings: Settings, token: str, address: str, port: int, *, is_tls: bool) -> RestGuard:
+    """Return the rules for an endpoint that listens at `address`; ConfigurationError where it would lie open."""
+    if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
+        if not is_loopback(address):
+            raise ConfigurationError(
+                REST_AUTHENTICATION.key,
+                "none",
+                f"whoever reaches {address} could steer the cluster; leave it at 'token', or bind to 127.0.0.1",
+            )
+        token = ""
+    own = [name.strip() for name in settings.get_option(REST_ALLOWED_HOSTS).split(",")]
+    shown = f"[{address}]" if ":" in address else address
+    return RestGuard(
+        token,
+        {*_LOOPBACK_NAMES, shown, *filter(None, own)},
+        is_tls=is_tls,
+        port=port,
+        max_content_length=settings.get_option(REST_MAX_CONTENT_LENGTH),
+        allowed_origin=settings.get_option(WEB_ACCESS_CONTROL_ALLOW_ORIGIN),
+    )
+
+
+def too_long(max_content_length: int) -> str:
+    """Return the text for a body that is too long."""
+    return f"the body of a request may have {max_content_length} bytes (rest.server.max-content-length)"
+
+
+class GuardedApplication:
+    """An ASGI application behind a guard. `is_page` says whether a path is a file of the dashboard."""
+
+    def __init__(
+        self, application: Application, guard: RestGuard, is_page: Callable[[str], bool]
+    ) -> None:
+        self._application: Final = application
+        self._guard: Final = guard
+        self._is_page: Final = is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._application(scope, receive, send)
+            return
+        head = RequestHead(
+            scope["method"],
+            scope["path"],
+            {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+            scope["method"] in ("GET", "HEAD") and self._is_page(scope["path"]),
+        )
+
+        body = _BoundedBody(receive, self._guard.max_content_length)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self._guard.response_headers()]
+            await send(message)
+
+        refusal = self._guard.refuse(head)
+        if refusal is not None:
+            await _answer(refusal, send_with_headers)
+            return
+
+        async def send_unless_too_long(message: Message) -> None:
+            if not body.is_too_long:
+                await send_with_headers(message)
+
+        # The application would answer that it cannot read the body.
+        with contextlib.suppress(_BodyTooLongError):
+            await self._application(scope, body, send_unless_too_long)
+        if body.is_too_long:
+            await _answer(Refusal(413, too_long(self._guard.max_content_length)), send_with_headers)
+
+
+class _BodyTooLongError(Exception):
+    """A body without a declared length went on for too long."""
+
+
+class _BoundedBody:
+    """Receives a body of at most so many bytes."""
+
+    def __init__(self, receive: Receive, size_max: int) -> None:
+        self._receive: Final = receive
+        self._left = size_max
+        self.is_too_long = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                self.is_too_long = True
+                raise _BodyTooLongError
+        return message
+
+
+async def _answer(refusal: Refusal, send: Send) -> None:
+    body = msgspec.json.encode({"errors": [refusal.text]})
+    headers = [
+        (b"content-type", b"application/json; charset=UTF-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="headrace"'))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

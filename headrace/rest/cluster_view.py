@@ -1,0 +1,203 @@
+"""ClusterView: the control plane as handlers see it, asked on its own loop and at most once per refresh interval.
+
+Source: Flink ExecutionGraphCache, which serves every handler from one snapshot of a job.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId, ResourceId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import DispatcherGateway, JobOverview
+from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.gateways.job_metrics import cluster_metrics
+from headrace.gateways.resource_manager import (
+    ResourceManagerGateway,
+    ResourceOverview,
+    TaskManagerInfo,
+)
+from headrace.graph.job_plan import JobPlan
+from headrace.metrics.process_metrics import process_metrics
+from headrace.rest.flame_graphs import Place
+from headrace.rest.handler_errors import UnavailableError
+from headrace.rest.options import WEB_REFRESH_INTERVAL
+
+T = TypeVar("T")
+
+_KEPT_MAX: Final = 1000
+_ASK_TIMEOUT_S: Final = 30.0
+_LIST_INTERVAL_MS: Final = 500.0
+"""Time for which lists of jobs and TaskManagers are given again: they are short, and clients look for what changed."""
+
+
+class ClusterView:
+    """Used on the REST thread's loop; `control_loop` is the loop on which the gateways are called."""
+
+    def __init__(
+        self,
+        dispatcher: DispatcherGateway,
+        resource_manager: ResourceManagerGateway,
+        control_loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        clock: Clock,
+        log_folder: Path | None = None,
+    ) -> None:
+        """`log_folder`: where the log files of this process lie, if it writes any."""
+        self.log_folder: Final = log_folder
+        self.dispatcher: Final = dispatcher
+        self.resource_manager: Final = resource_manager
+        self.settings: Final = settings
+        self.clock: Final = clock
+        self.refresh_interval_ms: Final = settings.duration_ms(WEB_REFRESH_INTERVAL)
+        self._control_loop: Final = control_loop
+        self._snapshots: Final = Snapshots(clock)
+
+    async def ask(
+        self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
+    ) -> T:
+        """Await a call of a gateway on the control loop; its answer is not kept. UnavailableError after `timeout_s`."""
+        answer = asyncio.run_coroutine_threadsafe(call, self._control_loop)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(answer), timeout_s)
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"the cluster has not answered within {timeout_s:g} s; ask again"
+            ) from error
+
+    async def jobs(self) -> tuple[JobOverview, ...]:
+        """Return all jobs."""
+        return await self._kept("jobs", self.dispatcher.list_jobs, self._list_interval_ms)
+
+    async def resources(self) -> ResourceOverview:
+        """Return all TaskManagers."""
+        return await self._kept(
+            "resources", self.resource_manager.request_resource_overview, self._list_interval_ms
+        )
+
+    async def status(self, job_id: JobId) -> JobStatus:
+        """Return a job's status, now."""
+        return await self.ask(self.dispatcher.request_job_status(job_id))
+
+    async def details(self, job_id: JobId) -> JobDetails:
+        """Return a job with its vertices; UnknownJobError."""
+        return await self._kept(
+            ("details", job_id),
+            lambda: self.dispatcher.request_job_details(job_id, int(self.refresh_interval_ms)),
+        )
+
+    async def plan(self, job_id: JobId) -> JobPlan:
+        """Return a job's graph; UnknownJobError."""
+        return await self._kept(("plan", job_id), lambda: self.dispatcher.request_job_plan(job_id))
+
+    async def configuration(self, job_id: JobId) -> JobConfiguration:
+        """Return a job's settings; UnknownJobError."""
+        return await self._kept(
+            ("configuration", job_id), lambda: self.dispatcher.request_job_configuration(job_id)
+        )
+
+    async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
+        """Return what is remembered of a job's checkpoints; UnknownJobError."""
+        return await self._kept(
+            ("checkpoints", job_id), lambda: self.dispatcher.request_checkpoint_statistics(job_id)
+        )
+
+    async def checkpoint(self, job_id: JobId, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return one checkpoint with its subtasks, None where it is not remembered; UnknownJobError."""
+        return await self._kept(
+            ("checkpoint", job_id, checkpoint_id),
+            lambda: self.dispatcher.request_checkpoint_details(job_id, checkpoint_id),
+        )
+
+    async def checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
+        """Return the settings of a job's checkpoints; UnknownJobError."""
+        return await self._kept(
+            ("checkpoint configuration", job_id),
+            lambda: self.dispatcher.request_checkpoint_configuration(job_id),
+        )
+
+    async def task_manager(self, resource_id: ResourceId) -> TaskManagerInfo:
+        """Return one TaskManager; UnknownTaskManagerError."""
+        return await self._kept(
+            ("TaskManager", resource_id),
+            lambda: self.resource_manager.request_task_manager_details(resource_id),
+        )
+
+    async def task_manager_metrics(self, resource_id: ResourceId) -> Mapping[str, float]:
+        """Return metrics of a TaskManager's process; UnknownTaskManagerError."""
+        return await self._kept(
+            ("metrics", resource_id),
+            lambda: self.resource_manager.request_task_manager_metrics(resource_id),
+        )
+
+    async def stack_samples(
+        self, place: Place, sample_count: int, delay_ms: int, depth_max: int
+    ) -> StackSamples:
+        """Sample the stacks of a vertex or a subtask, which takes `sample_count` times `delay_ms`."""
+        job_id, vertex_id, subtask_index = place
+        call = self.resource_manager.request_vertex_stack_samples(
+            job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
+        )
+        return await self.ask(call, sample_count * delay_ms / 1000 + _ASK_TIMEOUT_S)
+
+    async def job_manager_metrics(self) -> Mapping[str, float]:
+        """Return metrics of this process and of the cluster."""
+        jobs = await self.jobs()
+        running_count = sum(not job.status.is_globally_terminal_state() for job in jobs)
+        return process_metrics() | cluster_metrics(await self.resources(), running_count)
+
+    async def _kept(
+        self,
+        key: Hashable,
+        call: Callable[[], Coroutine[Any, Any, T]],
+        interval_ms: float | None = None,
+    ) -> T:
+        interval = self.refresh_interval_ms if interval_ms is None else interval_ms
+        return await self._snapshots.get(key, interval, lambda: self.ask(call()))
+
+    @property
+    def _list_interval_ms(self) -> float:
+        return min(self.refresh_interval_ms, _LIST_INTERVAL_MS)
+
+
+class Snapshots:
+    """Values that are computed once per interval, however many ask at the same time. Errors are not kept."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._kept: OrderedDict[Hashable, tuple[float, asyncio.Future[Any]]] = OrderedDict()
+
+    async def get(
+        self, key: Hashable, interval_ms: float, compute: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Return the value under `key`, computed anew where it is older than `interval_ms`."""
+        now_ms = self._clock.monotonic_ms()
+        kept = self._kept.get(key)
+        if kept is None or (kept[1].done() and kept[0] + interval_ms <= now_ms):
+            # A loop holds its tasks weakly; this one is held here until it is done.
+            value = asyncio.get_running_loop().create_task(compute())
+            self._kept[key] = (now_ms, value)
+            value.add_done_callback(lambda done: self._drop_failed(key, done))
+            while len(self._kept) > _KEPT_MAX:
+                self._kept.popitem(last=False)
+        else:
+            value = kept[1]
+        # Whoever stops waiting does not stop the others.
+        return cast(T, await asyncio.shield(value))
+
+    def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+        kept = self._kept.get(key)
+        if kept is None or kept[1] is not done:
+            return
+        if done.cancelled() or done.exception() is not None:
+            del self._kept[key]

@@ -1,0 +1,110 @@
+"""FlameGraphs: stack samples of vertices, taken while somebody looks at them.
+
+The first request for a vertex starts the sampling. A graph is taken anew after the refresh interval, if it is asked for
+again, and dropped when nobody has asked for a while. Source: Flink VertexThreadInfoTracker.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from headrace.core.clock import Clock
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import JobId, JobVertexId
+from headrace.core.process.stack_sampler import StackSamples
+
+FLAME_GRAPH_ENABLED: Final = ConfigOption(
+    "rest.flamegraph.enabled",
+    bool,
+    True,
+    "Whether dashboards may ask for flame graphs. Nothing is sampled while nobody does.",
+)
+FLAME_GRAPH_REFRESH: Final = ConfigOption(
+    "rest.flamegraph.refresh-interval",
+    timedelta,
+    timedelta(minutes=1),
+    "Time after which a flame graph that is asked for is taken anew.",
+)
+FLAME_GRAPH_CLEANUP: Final = ConfigOption(
+    "rest.flamegraph.cleanup-interval",
+    timedelta,
+    timedelta(minutes=10),
+    "Time after which a flame graph that nobody asks for is dropped.",
+)
+FLAME_GRAPH_SAMPLES: Final = ConfigOption(
+    "rest.flamegraph.num-samples",
+    int,
+    100,
+    "Samples of each subtask in one flame graph.",
+)
+FLAME_GRAPH_DELAY: Final = ConfigOption(
+    "rest.flamegraph.delay-between-samples",
+    timedelta,
+    timedelta(milliseconds=50),
+    "Time between two samples.",
+)
+FLAME_GRAPH_DEPTH: Final = ConfigOption(
+    "rest.flamegraph.stack-depth",
+    int,
+    100,
+    "Frames of a stack that are looked at.",
+)
+_KEPT_MAX: Final = 100
+
+Place = tuple[JobId, JobVertexId, int | None]
+"""A vertex, or one of its subtasks."""
+
+
+@dataclass
+class _Graph:
+    asked_ms: float
+    taken_ms: float | None = None
+    samples: StackSamples | None = None
+    sampling: asyncio.Task[None] | None = None
+
+
+class FlameGraphs:
+    """Used on one loop. `sample` takes samples of a place with so many samples, a delay in milliseconds and a depth."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        sample: Callable[[Place, int, int, int], Coroutine[Any, Any, StackSamples]],
+    ) -> None:
+        self.is_enabled: Final = settings.get_option(FLAME_GRAPH_ENABLED)
+        self._clock: Final = clock
+        self._sample: Final = sample
+        self._refresh_ms: Final = settings.duration_ms(FLAME_GRAPH_REFRESH)
+        self._cleanup_ms: Final = settings.duration_ms(FLAME_GRAPH_CLEANUP)
+        self._count: Final = settings.get_option(FLAME_GRAPH_SAMPLES)
+        self._delay_ms: Final = int(settings.duration_ms(FLAME_GRAPH_DELAY))
+        self._depth: Final = settings.get_option(FLAME_GRAPH_DEPTH)
+        self._graphs: dict[Place, _Graph] = {}
+
+    def newest(self, place: Place) -> StackSamples | None:
+        """Return the newest samples of a place, or None while there are none; takes new ones where they are old."""
+        now_ms = self._clock.monotonic_ms()
+        self._drop_unasked(now_ms)
+        graph = self._graphs.setdefault(place, _Graph(now_ms))
+        graph.asked_ms = now_ms
+        is_old = graph.taken_ms is None or graph.taken_ms + self._refresh_ms <= now_ms
+        if is_old and graph.sampling is None:
+            graph.sampling = asyncio.get_running_loop().create_task(self._take(place, graph))
+        return graph.samples
+
+    async def _take(self, place: Place, graph: _Graph) -> None:
+        try:
+            graph.samples = await self._sample(place, self._count, self._delay_ms, self._depth)
+        finally:
+            # Also where it failed: the next one is taken a refresh interval later, not with each request.
+            graph.taken_ms = self._clock.monotonic_ms()
+            graph.sampling = None
+
+    def _drop_unasked(self, now_ms: float) -> None:
+        for place, graph in list(self._graphs.items()):
+            is_forgotten = graph.asked_ms + self._cleanup_ms <= now_ms
+            if graph.sampling is None and (is_forgotten or len(self._graphs) > _KEPT_MAX):
+                del self._graphs[place]

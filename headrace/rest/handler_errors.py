@@ -1,0 +1,52 @@
+"""Errors of the REST endpoint: each is an answer with a status and texts.
+
+HandlerError
++- NotFoundError           404: the job, vertex, checkpoint or operation is not there
++- BadRequestError         400: the request says something impossible
++- ConflictError           409: the job is in no state for this
++- UnavailableError        503: this part of the cluster does not answer now
+"""
+
+from typing import ClassVar
+
+
+class HandlerError(Exception):
+    """The answer to a request that cannot be fulfilled. `texts`: what `errors` holds."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.texts = texts
+
+
+class NotFoundError(HandlerError):
+    """The thing that the path names is not there."""
+
+    status = 404
+
+
+class BadRequestError(HandlerError):
+    """The request says something impossible."""
+
+    status = 400
+
+
+class ConflictError(HandlerError):
+    """The thing that the path names is in no state for this."""
+
+    status = 409
+
+
+class UnavailableError(HandlerError):
+    """A part of the cluster does not answer now; the same request may succeed later."""
+
+    status = 503
+
+
+def internal_error(error: BaseException) -> tuple[str, str]:
+    """Return the texts of an answer with status 500: Flink's first line, and the cause in a sentence."""
+    return (
+        "Internal server error.",
+        f"<Exception on server side:\n{error}\nEnd of exception on server side>",
+    )

@@ -1,0 +1,283 @@
+"""Handlers of checkpoints: statistics, one checkpoint, one vertex's part in it, configuration."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from headrace.core.barriers import SnapshotKind
+from headrace.core.ids import JobId
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointDetails,
+    CheckpointRecord,
+    CheckpointStatus,
+    StatisticsSummary,
+    SubtaskCheckpoint,
+    TaskCheckpoint,
+    TaskCheckpointDetails,
+)
+from headrace.rest.handler_errors import NotFoundError
+from headrace.rest.handlers.parameters import CheckpointId, Cluster, Job, Vertex
+from headrace.rest.handlers.subtasks import percentile
+from headrace.rest.models import checkpoints as models
+from headrace.rest.models.spelling import NOT_A_NUMBER
+
+_CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
+    CheckpointStatus.IN_PROGRESS: "in_progress",
+    CheckpointStatus.COMPLETED: "completed",
+    CheckpointStatus.FAILED: "failed",
+}
+_CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
+
+
+async def checkpoint_statistics(cluster: Cluster, job: Job) -> models.CheckpointingStatistics:
+    """Show counts, a summary and the newest checkpoints of a job."""
+    found = await cluster.checkpoints(job)
+    if not found.is_enabled and not found.counts.triggered:
+        raise NotFoundError("Checkpointing has not been enabled for this job.")
+    counts, summary, restored = found.counts, found.summary, found.restored
+    return models.CheckpointingStatistics(
+        counts=models.CheckpointCounts(
+            restored=counts.restored,
+            total=counts.triggered,
+            in_progress=counts.in_progress,
+            completed=counts.completed,
+            failed=counts.failed,
+        ),
+        summary=models.CheckpointSummary(
+            checkpointed_size=stats_of(summary.checkpointed_size),
+            state_size=stats_of(summary.state_size),
+            end_to_end_duration=stats_of(summary.end_to_end_duration),
+            alignment_buffered=stats_of(summary.alignment_buffered),
+            processed_data=stats_of(summary.processed_data),
+            persisted_data=stats_of(summary.persisted_data),
+        ),
+        latest=models.LatestCheckpoints(
+            completed=_checkpoint_or_none(found.latest_completed),
+            savepoint=_checkpoint_or_none(found.latest_savepoint),
+            failed=_checkpoint_or_none(found.latest_failed),
+            restored=None
+            if restored is None
+            else models.RestoredCheckpoint(
+                id=restored.checkpoint_id,
+                restore_timestamp=restored.restore_timestamp_ms,
+                is_savepoint=restored.is_savepoint,
+                external_path=with_scheme(restored.external_path) or None,
+            ),
+        ),
+        history=[checkpoint_of(each) for each in found.history],
+    )
+
+
+async def checkpoint_details(
+    cluster: Cluster, job: Job, checkpoint_id: CheckpointId
+) -> models.Checkpoint:
+    """Show one checkpoint with each vertex's part."""
+    found = await _find(cluster, job, checkpoint_id)
+    tasks = {each.task.vertex_id.hex(): _figures(checkpoint_id, each.task) for each in found.tasks}
+    return checkpoint_of(found.checkpoint, tasks)
+
+
+async def vertex_checkpoint(
+    cluster: Cluster, job: Job, checkpoint_id: CheckpointId, vertex: Vertex
+) -> models.VertexCheckpoint:
+    """Show one vertex's part in a checkpoint with all its subtasks."""
+    found = await _find(cluster, job, checkpoint_id)
+    for each in found.tasks:
+        if each.task.vertex_id == vertex:
+            return _vertex_checkpoint(found.checkpoint, each)
+    raise NotFoundError(f"There is no checkpoint statistics for task {vertex.hex()}.")
+
+
+async def checkpoint_config(cluster: Cluster, job: Job) -> models.CheckpointConfig:
+    """Show the settings of a job's checkpoints."""
+    found = await cluster.checkpoint_configuration(job)
+    if not found.is_enabled:
+        raise NotFoundError("Checkpointing is not enabled for this job.")
+    return models.CheckpointConfig(
+        mode=found.mode.lower(),
+        interval=found.interval_ms,
+        timeout=found.timeout_ms,
+        min_pause=found.min_pause_ms,
+        max_concurrent=found.max_concurrent,
+        externalization=models.Externalization(
+            enabled=found.is_externalized, delete_on_cancellation=found.deletes_on_cancellation
+        ),
+        state_backend=found.state_backend,
+        checkpoint_storage=found.checkpoint_storage,
+        unaligned_checkpoints=found.is_unaligned,
+        tolerable_failed_checkpoints=found.tolerable_failure_count,
+        aligned_checkpoint_timeout=found.aligned_timeout_ms,
+        checkpoints_after_tasks_finish=found.checkpoints_after_tasks_finish,
+        state_changelog_enabled=found.is_changelog_enabled,
+        changelog_periodic_materialization_interval=found.changelog_materialization_interval_ms,
+        changelog_storage=found.changelog_storage,
+    )
+
+
+def checkpoint_of(
+    record: CheckpointRecord, tasks: dict[str, models.CheckpointFigures] | None = None
+) -> models.Checkpoint:
+    """Return a checkpoint as dashboards show it."""
+    is_completed = record.status is CheckpointStatus.COMPLETED
+    is_failed = record.status is CheckpointStatus.FAILED
+    return models.Checkpoint(
+        class_name=_CLASS_NAMES[record.status],
+        id=record.checkpoint_id,
+        status=record.status,
+        is_savepoint=record.kind not in _CHECKPOINTS,
+        savepoint_format=record.savepoint_format or None,
+        trigger_timestamp=record.trigger_timestamp_ms,
+        latest_ack_timestamp=record.latest_ack_timestamp_ms,
+        checkpointed_size=record.checkpointed_size_bytes,
+        state_size=record.state_size_bytes,
+        end_to_end_duration=record.end_to_end_duration_ms,
+        alignment_buffered=record.alignment_buffered_bytes,
+        processed_data=record.processed_bytes,
+        persisted_data=record.persisted_bytes,
+        num_subtasks=record.subtask_count,
+        num_acknowledged_subtasks=record.acknowledged_subtask_count,
+        checkpoint_type=_type_of(record),
+        tasks=tasks or {},
+        external_path=with_scheme(record.external_path or "<checkpoint-not-externally-addressable>")
+        if is_completed
+        else None,
+        discarded=record.is_discarded if is_completed else None,
+        failure_timestamp=record.failure_timestamp_ms if is_failed else None,
+        failure_message=record.failure_message if is_failed else None,
+    )
+
+
+def with_scheme(path: str) -> str:
+    """Return the place of a snapshot as a URI, as Flink does, also where it is a path of this host."""
+    return f"file:{path}" if path.startswith("/") else path
+
+
+def stats_of(summary: StatisticsSummary) -> models.Stats:
+    """Return a summary; percentiles are `NaN` where there was nothing."""
+    return models.Stats(
+        min=summary.minimum,
+        max=summary.maximum,
+        avg=summary.average,
+        p50=_or_nan(summary.p50),
+        p90=_or_nan(summary.p90),
+        p95=_or_nan(summary.p95),
+        p99=_or_nan(summary.p99),
+        p999=_or_nan(summary.p999),
+    )
+
+
+def stats_over(values: Sequence[int]) -> models.Stats:
+    """Return a summary of some values."""
+    ordered = sorted(values)
+    if not ordered:
+        return stats_of(StatisticsSummary())
+    return models.Stats(
+        min=ordered[0],
+        max=ordered[-1],
+        avg=sum(ordered) // len(ordered),
+        p50=percentile(ordered, 50),
+        p90=percentile(ordered, 90),
+        p95=percentile(ordered, 95),
+        p99=percentile(ordered, 99),
+        p999=percentile(ordered, 99.9),
+    )
+
+
+def _or_nan(value: float) -> float | str:
+    return NOT_A_NUMBER if math.isnan(value) else value
+
+
+def _checkpoint_or_none(record: CheckpointRecord | None) -> models.Checkpoint | None:
+    return None if record is None else checkpoint_of(record)
+
+
+def _type_of(record: CheckpointRecord) -> str:
+    if record.kind in _CHECKPOINTS:
+        return "UNALIGNED_CHECKPOINT" if record.is_unaligned else "CHECKPOINT"
+    return "SAVEPOINT" if record.kind is SnapshotKind.SAVEPOINT else "SYNC_SAVEPOINT"
+
+
+async def _find(cluster: Cluster, job: JobId, checkpoint_id: int) -> CheckpointDetails:
+    found = await cluster.checkpoint(job, checkpoint_id)
+    if found is None:
+        raise NotFoundError(
+            f"Could not find checkpointing statistics for checkpoint {checkpoint_id}."
+        )
+    return found
+
+
+def _figures(checkpoint_id: int, task: TaskCheckpoint) -> models.CheckpointFigures:
+    return models.CheckpointFigures(
+        id=checkpoint_id,
+        status=task.status,
+        latest_ack_timestamp=task.latest_ack_timestamp_ms,
+        checkpointed_size=task.checkpointed_size_bytes,
+        state_size=task.state_size_bytes,
+        end_to_end_duration=task.end_to_end_duration_ms,
+        alignment_buffered=task.alignment_buffered_bytes,
+        processed_data=task.processed_bytes,
+        persisted_data=task.persisted_bytes,
+        num_subtasks=task.subtask_count,
+        num_acknowledged_subtasks=task.acknowledged_subtask_count,
+    )
+
+
+def _vertex_checkpoint(
+    checkpoint: CheckpointRecord, found: TaskCheckpointDetails
+) -> models.VertexCheckpoint:
+    done = {each.subtask_index: each for each in found.subtasks}
+
+    def over(read: Callable[[SubtaskCheckpoint], int]) -> models.Stats:
+        return stats_over([read(each) for each in found.subtasks])
+
+    return models.VertexCheckpoint(
+        **_figures(checkpoint.checkpoint_id, found.task).model_dump(),
+        summary=models.SubtaskSummary(
+            checkpointed_size=over(lambda each: each.checkpointed_size_bytes),
+            state_size=over(lambda each: each.state_size_bytes),
+            end_to_end_duration=over(lambda each: each.end_to_end_duration_ms),
+            checkpoint_duration=models.CheckpointPhaseStats(
+                sync=over(lambda each: each.sync_duration_ms),
+                asynchronous=over(lambda each: each.async_duration_ms),
+            ),
+            alignment=models.AlignmentStats(
+                buffered=over(lambda each: each.alignment_buffered_bytes),
+                processed=over(lambda each: each.processed_bytes),
+                persisted=over(lambda each: each.persisted_bytes),
+                duration=over(lambda each: each.alignment_duration_ms),
+            ),
+            start_delay=over(lambda each: each.start_delay_ms),
+        ),
+        subtasks=[
+            _subtask(done[index])
+            if index in done
+            else models.SubtaskCheckpoint(
+                class_name="pending", index=index, status="pending_or_failed"
+            )
+            for index in range(found.task.subtask_count)
+        ],
+    )
+
+
+def _subtask(done: SubtaskCheckpoint) -> models.SubtaskCheckpoint:
+    return models.SubtaskCheckpoint(
+        class_name="completed",
+        index=done.subtask_index,
+        status="completed",
+        ack_timestamp=done.ack_timestamp_ms,
+        end_to_end_duration=done.end_to_end_duration_ms,
+        checkpointed_size=done.checkpointed_size_bytes,
+        state_size=done.state_size_bytes,
+        checkpoint=models.CheckpointPhases(
+            sync=done.sync_duration_ms, asynchronous=done.async_duration_ms
+        ),
+        alignment=models.Alignment(
+            buffered=done.alignment_buffered_bytes,
+            processed=done.processed_bytes,
+            persisted=done.persisted_bytes,
+            duration=done.alignment_duration_ms,
+        ),
+        start_delay=done.start_delay_ms,
+        unaligned_checkpoint=done.is_unaligned,
+        aborted=done.is_aborted,
+    )

@@ -1,0 +1,196 @@
+"""Handlers of the cluster as a whole: dashboards' configuration, overview, the driver's process, sign-in, end."""
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request, Response
+
+from headrace import __version__
+from headrace.core.config import Settings
+from headrace.core.lifecycle import JobStatus
+from headrace.core.process.environment_info import environment_info
+from headrace.core.process.log_files import LogFile, log_files, read_log_file
+from headrace.core.process.thread_dump import ThreadInfo, thread_dump
+from headrace.core.redaction import shown_settings
+from headrace.core.threads import run_in_thread
+from headrace.rest.authentication import RestGuard
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.handler_errors import NotFoundError
+from headrace.rest.handlers.parameters import Cluster, LogFileName
+from headrace.rest.models import cluster as models
+from headrace.rest.options import WEB_CANCEL_ENABLE
+
+FLINK_VERSION: Final = "2.3.0"
+"""Version of Flink whose REST API this is; clients compare it with their own."""
+_ENDED: Final = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+LOG_PIECE_BYTES: Final = 1 << 20
+SHOWN_LOG_BYTES: Final = 64 << 20
+"""Bytes of a log file that one answer has at most: its end."""
+
+
+async def configuration(cluster: Cluster) -> models.DashboardConfiguration:
+    """Tell a dashboard how often to ask and which pages to show."""
+    return dashboard_configuration(
+        cluster.settings, cluster.clock.now_ms(), cluster.refresh_interval_ms
+    )
+
+
+def dashboard_configuration(
+    settings: Settings, now_ms: int, refresh_interval_ms: float, *, is_history: bool = False
+) -> models.DashboardConfiguration:
+    """Return what a dashboard is told first."""
+    here = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
+    offset = here.utcoffset() or datetime.timedelta()
+    return models.DashboardConfiguration(
+        refresh_interval=int(refresh_interval_ms),
+        timezone_name=here.tzname() or "UTC",
+        timezone_offset=offset // datetime.timedelta(milliseconds=1),
+        flink_version=FLINK_VERSION,
+        flink_revision=f"headrace {__version__}",
+        features=models.Features(
+            web_submit=False,
+            web_cancel=settings.get_option(WEB_CANCEL_ENABLE) and not is_history,
+            web_rescale=False,
+            web_history=is_history,
+        ),
+    )
+
+
+async def overview(cluster: Cluster) -> models.ClusterOverview:
+    """Count TaskManagers, slots and jobs."""
+    resources = await cluster.resources()
+    statuses = Counter(job.status for job in await cluster.jobs())
+    return models.ClusterOverview(
+        taskmanagers=len(resources.task_managers),
+        slots_total=sum(each.slot_count for each in resources.task_managers),
+        slots_available=sum(each.free_slot_count for each in resources.task_managers),
+        jobs_running=sum(count for status, count in statuses.items() if status not in _ENDED),
+        jobs_finished=statuses[JobStatus.FINISHED],
+        jobs_cancelled=statuses[JobStatus.CANCELED],
+        jobs_failed=statuses[JobStatus.FAILED],
+        flink_version=FLINK_VERSION,
+        flink_commit=__version__,
+    )
+
+
+async def shut_down(cluster: Cluster) -> models.Empty:
+    """Cancel all jobs and end the cluster."""
+    await cluster.ask(cluster.dispatcher.shut_down_cluster())
+    return models.Empty()
+
+
+async def job_manager_config(cluster: Cluster) -> list[models.Setting]:
+    """List the settings of the cluster, secrets masked."""
+    shown = shown_settings(cluster.settings.to_dict())
+    return [models.Setting(key=key, value=value) for key, value in sorted(shown.items())]
+
+
+async def job_manager_environment() -> models.EnvironmentInfo:
+    """Show the driver's interpreter and its module path."""
+    found = environment_info()
+    return models.EnvironmentInfo(
+        jvm=models.InterpreterInfo(
+            version=found.version, arch=found.architecture, options=list(found.options)
+        ),
+        classpath=list(found.path),
+    )
+
+
+async def job_manager_thread_dump() -> models.ThreadDump:
+    """Show what all threads of the driver do now."""
+    return thread_dump_of(thread_dump())
+
+
+async def job_manager_logs(cluster: Cluster) -> models.LogFileList:
+    """List the driver's log files."""
+    return log_list(log_files(cluster.log_folder) if cluster.log_folder else ())
+
+
+async def job_manager_log(cluster: Cluster) -> Response:
+    """Return the driver's log."""
+    return await _job_manager_file(cluster, "jobmanager.log")
+
+
+async def job_manager_stdout(cluster: Cluster) -> Response:
+    """Return what the program printed in the driver."""
+    return await _job_manager_file(cluster, "jobmanager.out")
+
+
+async def job_manager_log_file(cluster: Cluster, file_name: LogFileName) -> Response:
+    """Return one of the driver's log files."""
+    return await _job_manager_file(cluster, file_name)
+
+
+async def data_sets(cluster: Cluster) -> models.DataSetList:
+    """List results that jobs left to the cluster."""
+    found = await cluster.ask(cluster.resource_manager.list_data_sets())
+    return models.DataSetList(
+        data_sets=[
+            models.DataSet(id=each.data_set.data_set_id.hex(), is_complete=each.is_complete)
+            for each in found
+        ]
+    )
+
+
+async def sign_in(request: Request, body: models.SessionRequest) -> Response:
+    """Take the token once, and know the browser by a cookie from then on."""
+    guard: RestGuard = request.app.state.guard
+    if not guard.is_token(body.token):
+        return error_response(401, "this is not the token of this cluster")
+    return Response(
+        b"{}", media_type="application/json", headers={"set-cookie": guard.session_cookie()}
+    )
+
+
+async def sign_out(request: Request) -> Response:
+    """Forget the browser."""
+    guard: RestGuard = request.app.state.guard
+    cookie = guard.session_cookie(is_over=True)
+    return Response(b"{}", media_type="application/json", headers={"set-cookie": cookie})
+
+
+def error_response(status: int, *texts: str) -> Response:
+    """Return an answer that is no success."""
+    body = models.ErrorBody(errors=list(texts)).model_dump_json()
+    return Response(body, status, media_type="application/json; charset=UTF-8")
+
+
+def log_list(files: tuple[LogFile, ...]) -> models.LogFileList:
+    """Return log files as dashboards list them."""
+    return models.LogFileList(
+        logs=[
+            models.LogFileInfo(name=each.name, size=each.size_bytes, mtime=each.modified_ms)
+            for each in files
+        ]
+    )
+
+
+def thread_dump_of(threads: tuple[ThreadInfo, ...]) -> models.ThreadDump:
+    """Return threads as dashboards show them."""
+    return models.ThreadDump(
+        thread_infos=[
+            models.ThreadDumpEntry(thread_name=each.name, stringified_thread_info=each.text)
+            for each in threads
+        ]
+    )
+
+
+async def _job_manager_file(cluster: ClusterView, name: str) -> Response:
+    folder = cluster.log_folder
+    if folder is None or name not in {each.name for each in log_files(folder)}:
+        raise NotFoundError("This file does not exist in JobManager log dir.")
+    return await run_in_thread("headrace-log-read", lambda: _end_of(folder, name))
+
+
+def _end_of(folder: Path, name: str) -> Response:
+    size_bytes = read_log_file(folder, name, 0, 0).size_bytes
+    offset, pieces = max(0, size_bytes - SHOWN_LOG_BYTES), list[bytes]()
+    while offset < size_bytes:
+        piece = read_log_file(folder, name, offset, LOG_PIECE_BYTES)
+        if not piece.content:
+            break
+        pieces.append(piece.content)
+        offset += len(piece.content)
+    return Response(b"".join(pieces), media_type="text/plain; charset=UTF-8")

@@ -1,0 +1,53 @@
+"""Handler of flame graphs."""
+
+from typing import Annotated, Final, Literal
+
+from fastapi import Query
+
+from headrace.core.process import flame_graph as frames
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.rest.handlers.parameters import Cluster, Job, SampledGraphs, Vertex
+from headrace.rest.handlers.subtasks import vertex_status
+from headrace.rest.handlers.vertices import find_vertex
+from headrace.rest.models.vertices import FlameGraph, FlameGraphNode
+
+_HAS_ENDED: Final = -1
+_IS_OFF: Final = -2
+_NO_SAMPLE_YET: Final = -3
+GraphType = Literal["FULL", "ON_CPU", "OFF_CPU"]
+
+
+async def vertex_flame_graph(
+    cluster: Cluster,
+    graphs: SampledGraphs,
+    job: Job,
+    vertex: Vertex,
+    graph_type: Annotated[GraphType, Query(alias="type")] = "FULL",
+    subtask_index: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
+) -> FlameGraph:
+    """Show where the threads of a vertex spend their time; the first request begins to look."""
+    if not graphs.is_enabled:
+        return FlameGraph(end_timestamp=_IS_OFF)
+    found = await find_vertex(cluster, job, vertex)
+    if vertex_status(found.subtasks).is_terminal:
+        return FlameGraph(end_timestamp=_HAS_ENDED)
+    samples = graphs.newest((job, vertex, subtask_index))
+    if samples is None or not samples.sample_count:
+        return FlameGraph(end_timestamp=_NO_SAMPLE_YET)
+    return FlameGraph(end_timestamp=samples.end_ms, data=_node(_graph(samples, graph_type)))
+
+
+def _graph(samples: StackSamples, graph_type: GraphType) -> frames.FlameGraphNode:
+    match graph_type:
+        case "ON_CPU":
+            return samples.on_cpu
+        case "OFF_CPU":
+            return samples.off_cpu
+        case "FULL":
+            return samples.full
+
+
+def _node(node: frames.FlameGraphNode) -> FlameGraphNode:
+    return FlameGraphNode(
+        name=node.name, value=node.value, children=[_node(child) for child in node.children]
+    )

@@ -1,0 +1,302 @@
+"""Handlers of jobs: lists, details, plan, configuration, exceptions, result, cancellation."""
+
+import hashlib
+from collections import Counter
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Query
+
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
+from headrace.gateways.job_master import ExceptionInfo, JobPlan, VertexDetails
+from headrace.gateways.messages import ErrorInfo
+from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
+from headrace.rest.handlers.parameters import Cluster, Job
+from headrace.rest.handlers.subtasks import (
+    group_times,
+    io_metrics,
+    state_counts,
+    vertex_status,
+)
+from headrace.rest.models import jobs as models
+from headrace.rest.models.cluster import Empty
+
+SCHEDULER: Final = "Default"
+_APPLICATION_STATUS: Final = {
+    JobStatus.FINISHED: "SUCCEEDED",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELED: "CANCELED",
+}
+
+
+async def list_job_ids(cluster: Cluster) -> models.JobIds:
+    """List ids and statuses of all jobs."""
+    return models.JobIds(
+        jobs=[
+            models.JobIdWithStatus(id=job.job_id.hex(), status=job.status.name)
+            for job in await cluster.jobs()
+        ]
+    )
+
+
+async def list_jobs(cluster: Cluster) -> models.JobList:
+    """List running and ended jobs with the states of their subtasks."""
+    now_ms = cluster.clock.now_ms()
+    return models.JobList(jobs=[job_details_of(job, now_ms) for job in await cluster.jobs()])
+
+
+async def job_details(cluster: Cluster, job: Job) -> models.JobDetailsInfo:
+    """Show a job with its vertices and its plan."""
+    details, plan = await cluster.details(job), await cluster.plan(job)
+    now_ms = cluster.clock.now_ms()
+    start_ms, end_ms = job_times(details.status, details.status_timestamps_ms)
+    vertices = [_vertex(vertex, now_ms) for vertex in details.vertices]
+    statuses = Counter(vertex.status for vertex in vertices)
+    return models.JobDetailsInfo(
+        jid=job.hex(),
+        application_id=job.hex(),
+        name=details.name,
+        state=details.status.name,
+        job_type=details.job_type,
+        scheduler_type=SCHEDULER,
+        start_time=start_ms,
+        end_time=end_ms,
+        duration=(end_ms if end_ms >= 0 else now_ms) - start_ms,
+        max_parallelism=details.max_parallelism,
+        now=now_ms,
+        timestamps={
+            status.name: details.status_timestamps_ms.get(status.name, 0) for status in JobStatus
+        },
+        vertices=vertices,
+        status_counts={state.name: statuses[state.name] for state in ExecutionState}
+        | {"RECONCILING": 0},
+        plan=plan_of(plan),
+    )
+
+
+async def job_status(cluster: Cluster, job: Job) -> models.JobStatusInfo:
+    """Tell a job's status, now."""
+    try:
+        status = await cluster.status(job)
+    except UnknownJobError as error:
+        # Flink answers this one with 500, and its clients know it so.
+        raise HandlerError(
+            "Internal server error.", f"Could not find Flink job ({job.hex()})"
+        ) from error
+    return models.JobStatusInfo(status=status.name)
+
+
+async def job_plan(cluster: Cluster, job: Job) -> models.JobPlanInfo:
+    """Show a job's graph."""
+    return models.JobPlanInfo(plan=plan_of(await cluster.plan(job)))
+
+
+async def job_config(cluster: Cluster, job: Job) -> models.JobConfigInfo:
+    """Show a job's settings, secrets masked."""
+    details, found = await cluster.details(job), await cluster.configuration(job)
+    return models.JobConfigInfo(
+        jid=job.hex(),
+        name=details.name,
+        execution_config=models.ExecutionConfigInfo(
+            restart_strategy=found.restart_strategy,
+            job_parallelism=found.parallelism,
+            object_reuse_mode=found.object_reuse,
+            user_config=found.user_parameters,
+        ),
+        settings=found.settings,
+    )
+
+
+async def job_exceptions(
+    cluster: Cluster,
+    job: Job,
+    max_exceptions: Annotated[int | None, Query(alias="maxExceptions", ge=0)] = None,
+    failure_label_filter: Annotated[str | None, Query(alias="failureLabelFilter")] = None,
+) -> models.JobExceptions:
+    """Show a job's failures, newest first."""
+    del failure_label_filter  # There are no labels, and so nothing to leave out.
+    details = await cluster.details(job)
+    entries = [
+        models.RootExceptionEntry(
+            **_exception(entry.root),
+            concurrent_exceptions=[
+                models.ExceptionEntry(**_exception(other)) for other in entry.concurrent
+            ],
+        )
+        for entry in reversed(details.exceptions)
+    ]
+    shown = entries if max_exceptions is None else entries[:max_exceptions]
+    is_truncated = details.exceptions_truncated or len(shown) < len(entries)
+    return models.JobExceptions(
+        exception_history=models.ExceptionHistory(entries=shown, truncated=is_truncated)
+    )
+
+
+async def job_accumulators(
+    cluster: Cluster,
+    job: Job,
+    include_serialized_value: Annotated[bool, Query(alias="includeSerializedValue")] = False,
+) -> models.JobAccumulators:
+    """Show what a job's functions sum up."""
+    del include_serialized_value  # There is no Java value to serialize.
+    found = await cluster.ask(cluster.dispatcher.request_accumulators(job))
+    return models.JobAccumulators(
+        user_task_accumulators=[
+            models.AccumulatorInfo(name=name, type="DoubleCounter", value=_number(value))
+            for name, value in sorted(found.items())
+        ]
+    )
+
+
+async def job_execution_result(cluster: Cluster, job: Job) -> models.JobExecutionResult:
+    """Show the result of a job that has ended."""
+    status = await cluster.status(job)
+    if not status.is_globally_terminal_state():
+        return models.JobExecutionResult(status=models.OperationStatus(id="IN_PROGRESS"))
+    result = await cluster.ask(cluster.dispatcher.request_job_result(job))
+    details = await cluster.details(job)
+    start_ms, end_ms = job_times(details.status, details.status_timestamps_ms)
+    return models.JobExecutionResult(
+        status=models.OperationStatus(id="COMPLETED"),
+        job_execution_result=_result(result, start_ms, end_ms),
+    )
+
+
+async def cancel_job(
+    cluster: Cluster, job: Job, mode: Annotated[Literal["cancel", "stop"], Query()] = "cancel"
+) -> Empty:
+    """Cancel a job, without waiting for its end."""
+    if mode == "stop":
+        raise BadRequestError(
+            'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" '
+            "instead. For a graceful shutdown, please use 'jobs/:jobId/stop' instead."
+        )
+    try:
+        await cluster.ask(cluster.dispatcher.cancel_job(job))
+    except UnknownJobError as error:
+        raise NotFoundError("Job could not be found.", str(error)) from error
+    except JobAlreadyEndedError as error:
+        raise ConflictError(
+            f"Job cancellation failed because the job has already reached another terminal state: {error}"
+        ) from error
+    return Empty()
+
+
+def job_details_of(job: JobOverview, now_ms: int) -> models.JobDetails:
+    """Return a job as lists show it."""
+    end_ms = job.end_ms
+    return models.JobDetails(
+        jid=job.job_id.hex(),
+        name=job.name,
+        job_type=job.job_type,
+        scheduler_type=SCHEDULER,
+        start_time=job.start_ms,
+        end_time=end_ms,
+        duration=(end_ms if end_ms >= 0 else now_ms) - job.start_ms,
+        state=job.status.name,
+        last_modification=job.last_modification_ms,
+        tasks={state.name.lower(): job.tasks.get(state.name, 0) for state in ExecutionState}
+        | {"reconciling": 0, "total": sum(job.tasks.values())},
+    )
+
+
+def job_times(status: JobStatus, timestamps_ms: dict[str, int]) -> tuple[int, int]:
+    """Return the moments at which a job began and ended; -1 where it has not ended."""
+    start_ms = timestamps_ms.get(JobStatus.INITIALIZING.name) or timestamps_ms.get(
+        JobStatus.CREATED.name, 0
+    )
+    end_ms = timestamps_ms.get(status.name, -1) if status.is_globally_terminal_state() else -1
+    return start_ms, end_ms
+
+
+def plan_of(plan: JobPlan) -> models.Plan:
+    """Return a graph as dashboards draw it, sinks first."""
+    return models.Plan(
+        jid=plan.job_id.hex(),
+        name=plan.name,
+        type=plan.job_type,
+        nodes=[
+            models.PlanNode(
+                id=node.vertex_id.hex(),
+                parallelism=node.parallelism,
+                description=node.description,
+                inputs=[
+                    models.PlanInput(
+                        num=number,
+                        id=each.vertex_id.hex(),
+                        ship_strategy=each.ship_strategy,
+                        exchange=each.exchange,
+                    )
+                    for number, each in enumerate(node.inputs)
+                ]
+                or None,
+            )
+            for node in reversed(plan.nodes)
+        ],
+    )
+
+
+def _vertex(vertex: VertexDetails, now_ms: int) -> models.JobVertexInfo:
+    start_ms, end_ms, duration = group_times(vertex.subtasks, now_ms)
+    return models.JobVertexInfo(
+        id=vertex.vertex_id.hex(),
+        slot_sharing_group_id=slot_sharing_group_id(vertex.slot_sharing_group),
+        name=vertex.name,
+        max_parallelism=vertex.max_parallelism,
+        parallelism=vertex.parallelism,
+        status=vertex_status(vertex.subtasks).name,
+        start_time=start_ms,
+        end_time=end_ms,
+        duration=duration,
+        tasks=state_counts(vertex.subtasks),
+        metrics=io_metrics(
+            vertex.metrics, is_complete=all(subtask.metrics for subtask in vertex.subtasks)
+        ),
+    )
+
+
+def slot_sharing_group_id(name: str) -> str:
+    """Return an id for a group, as Flink's clients expect one: groups have names alone."""
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def _exception(entry: ExceptionInfo) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "exception_name": entry.error.class_name,
+        "stacktrace": stack_trace(entry.error),
+        "timestamp": entry.timestamp_ms,
+    }
+    if entry.task:
+        found["task_name"] = entry.task
+        found["endpoint"] = entry.endpoint or "(unassigned)"
+        found["task_manager_id"] = (
+            "(unassigned)" if entry.resource_id is None else str(entry.resource_id)
+        )
+    return found
+
+
+def stack_trace(error: ErrorInfo) -> str:
+    """Return an error's text, which begins with its cause and the user's line, and the traceback behind it."""
+    return "\n".join(filter(None, (error.text.rstrip(), error.remote_traceback.rstrip())))
+
+
+def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResult:
+    failure = result.failure
+    return models.JobResult(
+        id=result.job_id.hex(),
+        name=result.name,
+        application_status=_APPLICATION_STATUS.get(result.status, "UNKNOWN"),
+        accumulator_results={name: _number(value) for name, value in result.accumulators.items()},
+        net_runtime=result.net_runtime_ms,
+        application_id=result.job_id.hex(),
+        start_time=start_ms,
+        end_time=end_ms,
+        failure_cause=None
+        if failure is None or result.status is not JobStatus.FAILED
+        else models.FailureCause(class_name=failure.class_name, stack_trace=stack_trace(failure)),
+    )
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)

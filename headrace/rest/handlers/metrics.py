@@ -1,0 +1,202 @@
+"""Handlers of metrics: lists of names, values, and values combined over jobs, subtasks or TaskManagers.
+
+Names of operators stand before their metrics with `_` for each character that is no letter, digit or underscore.
+Source: Flink's AbstractMetricsHandler and AbstractAggregatingMetricsHandler.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Final
+
+from fastapi import Query
+
+from headrace.core.ids import JobId, ResourceId
+from headrace.gateways.errors import UnknownJobError
+from headrace.gateways.job_master import SubtaskDetails, VertexDetails
+from headrace.gateways.job_metrics import job_metrics
+from headrace.rest.handler_errors import BadRequestError
+from headrace.rest.handlers.parameters import (
+    Cluster,
+    Job,
+    MetricNames,
+    SubtaskIndex,
+    TaskManagerId,
+    Vertex,
+)
+from headrace.rest.handlers.vertices import find_subtask, find_vertex
+from headrace.rest.models.cluster import AggregatedMetric, MetricValue
+
+_AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
+_Aggregations = Annotated[str | None, Query(alias="agg", max_length=100)]
+_Chosen = Annotated[str | None, Query(max_length=100_000)]
+
+
+async def job_manager_metrics(cluster: Cluster, get: MetricNames) -> list[MetricValue]:
+    """List metrics of the driver's process and of the cluster."""
+    return shown(await cluster.job_manager_metrics(), get)
+
+
+async def task_manager_metrics(
+    cluster: Cluster, task_manager: TaskManagerId, get: MetricNames
+) -> list[MetricValue]:
+    """List metrics of a TaskManager's process."""
+    return shown(await cluster.task_manager_metrics(ResourceId(task_manager)), get)
+
+
+async def metrics_of_task_managers(
+    cluster: Cluster, get: MetricNames, agg: _Aggregations = None, taskmanagers: _Chosen = None
+) -> list[AggregatedMetric] | list[MetricValue]:
+    """Combine metrics of all TaskManagers, or of those named."""
+    overview = await cluster.resources()
+    chosen = None if taskmanagers is None else set(taskmanagers.split(","))
+    ids = [each.resource_id for each in overview.task_managers]
+    found = [
+        await cluster.task_manager_metrics(each)
+        for each in ids
+        if chosen is None or str(each) in chosen
+    ]
+    return combined(found, get, agg)
+
+
+async def metrics_of_job(cluster: Cluster, job: Job, get: MetricNames) -> list[MetricValue]:
+    """List metrics of a job; none of one that is unknown."""
+    try:
+        return shown(await _of_job(cluster, job), get)
+    except UnknownJobError:
+        return []
+
+
+async def metrics_of_jobs(
+    cluster: Cluster, get: MetricNames, agg: _Aggregations = None, jobs: _Chosen = None
+) -> list[AggregatedMetric] | list[MetricValue]:
+    """Combine metrics of all jobs, or of those named."""
+    chosen = None if jobs is None else set(jobs.split(","))
+    ids = [job.job_id for job in await cluster.jobs()]
+    found = [await _of_job(cluster, job) for job in ids if chosen is None or job.hex() in chosen]
+    return combined(found, get, agg)
+
+
+async def metrics_of_vertex(
+    cluster: Cluster, job: Job, vertex: Vertex, get: MetricNames
+) -> list[MetricValue]:
+    """List metrics of all subtasks of a vertex; their index stands before each name."""
+    found = await find_vertex(cluster, job, vertex)
+    values = {
+        f"{subtask.subtask_index}.{name}": value
+        for subtask in found.subtasks
+        for name, value in subtask.metrics.items()
+    }
+    return shown(values, get)
+
+
+async def metrics_of_subtasks(
+    cluster: Cluster,
+    job: Job,
+    vertex: Vertex,
+    get: MetricNames,
+    agg: _Aggregations = None,
+    subtasks: _Chosen = None,
+) -> list[AggregatedMetric] | list[MetricValue]:
+    """Combine metrics of the subtasks of a vertex, or of those named, as in `1,3,5-9`."""
+    found = await find_vertex(cluster, job, vertex)
+    return combined([each.metrics for each in _chosen_subtasks(found, subtasks)], get, agg)
+
+
+async def metrics_of_subtask(
+    cluster: Cluster, job: Job, vertex: Vertex, subtask_index: SubtaskIndex, get: MetricNames
+) -> list[MetricValue]:
+    """List metrics of one subtask."""
+    return shown((await find_subtask(cluster, job, vertex, subtask_index)).metrics, get)
+
+
+async def metrics_of_coordinators(
+    cluster: Cluster, job: Job, vertex: Vertex, get: MetricNames
+) -> list[MetricValue]:
+    """List metrics of the coordinators of a vertex: they have none of their own yet."""
+    await find_vertex(cluster, job, vertex)
+    return shown({}, get)
+
+
+def shown(values: Mapping[str, float | str], wanted: Sequence[str] | None) -> list[MetricValue]:
+    """Return names alone where none is wanted by name, else those that exist with their values."""
+    if wanted is None:
+        return [MetricValue(id=name) for name in sorted(values)]
+    return [
+        MetricValue(id=name, value=value_text(values[name])) for name in wanted if name in values
+    ]
+
+
+def combined(
+    found: Iterable[Mapping[str, float | str]],
+    wanted: Sequence[str] | None,
+    aggregations: str | None,
+) -> list[AggregatedMetric] | list[MetricValue]:
+    """Return each metric combined over all that have it; BadRequestError for an unknown aggregation."""
+    chosen = _AGGREGATIONS if aggregations is None else tuple(aggregations.split(","))
+    for name in chosen:
+        if name not in _AGGREGATIONS:
+            raise BadRequestError(
+                f'Bad request, could not parse parameters: Cannot resolve query parameter (agg) from value "{name}": '
+                f"there are {', '.join(_AGGREGATIONS)}"
+            )
+    values: dict[str, list[float]] = {}
+    for metrics in found:
+        for name, value in metrics.items():
+            if not isinstance(value, str):
+                values.setdefault(name, []).append(value)
+    if wanted is None:
+        return [MetricValue(id=name) for name in sorted(values)]
+    return [_aggregate(name, values[name], chosen) for name in wanted if name in values]
+
+
+def skew_percent(values: Sequence[float]) -> float:
+    """Return the mean distance from the average, in percent of the average."""
+    average = sum(values) / len(values)
+    if not average:
+        return 0.0
+    distance = sum(abs(value - average) for value in values) / len(values)
+    return distance / average * 100
+
+
+def value_text(value: float | str) -> str:
+    """Write a value as Flink does: whole numbers without a fraction."""
+    if isinstance(value, str):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return str(int(value)) if value == math.floor(value) and abs(value) < 1e18 else str(value)
+
+
+def _aggregate(name: str, values: Sequence[float], chosen: Sequence[str]) -> AggregatedMetric:
+    found = {
+        "min": min(values),
+        "max": max(values),
+        "avg": sum(values) / len(values),
+        "sum": math.fsum(values),
+        "skew": skew_percent(values),
+    }
+    return AggregatedMetric(id=name, **{each: found[each] for each in chosen})
+
+
+async def _of_job(cluster: Cluster, job: JobId) -> Mapping[str, float | str]:
+    return job_metrics(await cluster.details(job), cluster.clock.now_ms())
+
+
+def _chosen_subtasks(vertex: VertexDetails, text: str | None) -> list[SubtaskDetails]:
+    return [vertex.subtasks[index] for index in _indices(text, len(vertex.subtasks))]
+
+
+def _indices(text: str | None, count: int) -> list[int]:
+    """Return the subtasks that `1,3,5-9` names, those that there are; BadRequestError."""
+    if text is None:
+        return list(range(count))
+    found: set[int] = set()
+    for part in text.split(","):
+        first, separator, last = part.strip().partition("-")
+        if not first.isdigit() or (separator and not last.isdigit()):
+            raise BadRequestError(
+                "Bad request, could not parse parameters: Cannot resolve query parameter (subtasks) from value "
+                f'"{text}": it must be indices and ranges such as 1,3,5-9'
+            )
+        found.update(range(int(first), min(int(last or first), count - 1) + 1))
+    return sorted(index for index in found if index < count)

@@ -1,0 +1,68 @@
+"""Parameters of handlers: what FastAPI takes from the path, the query and the application for them."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+
+from headrace.core.ids import JobId, JobVertexId
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.operations import Operations
+
+_HEX = "^[0-9a-fA-F]{32}$"
+
+
+def _cluster_view(request: Request) -> ClusterView:
+    return request.app.state.cluster
+
+
+def _operations(request: Request) -> Operations:
+    return request.app.state.operations
+
+
+def _flame_graphs(request: Request) -> FlameGraphs:
+    return request.app.state.flame_graphs
+
+
+def _job_id(jobid: Annotated[str, Path(pattern=_HEX)]) -> JobId:
+    return JobId.from_hex(jobid)
+
+
+def _application_id(applicationid: Annotated[str, Path(pattern=_HEX)]) -> JobId:
+    return JobId.from_hex(applicationid)
+
+
+def _vertex_id(vertexid: Annotated[str, Path(pattern=_HEX)]) -> JobVertexId:
+    return JobVertexId.from_hex(vertexid)
+
+
+def _names(get: Annotated[str | None, Query(max_length=100_000)] = None) -> tuple[str, ...] | None:
+    return None if get is None else tuple(filter(None, get.split(",")))
+
+
+Cluster = Annotated[ClusterView, Depends(_cluster_view)]
+"""The control plane."""
+RunningOperations = Annotated[Operations, Depends(_operations)]
+"""Savepoints and other things that clients asked for."""
+SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
+"""Flame graphs that are looked at."""
+Job = Annotated[JobId, Depends(_job_id)]
+"""The job of the path."""
+Application = Annotated[JobId, Depends(_application_id)]
+"""The application of the path: its job's id."""
+Vertex = Annotated[JobVertexId, Depends(_vertex_id)]
+"""The vertex of the path."""
+Trigger = Annotated[str, Path(alias="triggerid", pattern=_HEX)]
+"""The trigger id of the path."""
+SubtaskIndex = Annotated[int, Path(alias="subtaskindex", ge=0)]
+"""The subtask of the path."""
+AttemptNumber = Annotated[int, Path(alias="attempt", ge=0)]
+"""The attempt of the path."""
+CheckpointId = Annotated[int, Path(alias="checkpointid", ge=0)]
+"""The checkpoint of the path."""
+TaskManagerId = Annotated[str, Path(alias="taskmanagerid", max_length=500)]
+"""The TaskManager of the path."""
+LogFileName = Annotated[str, Path(alias="filename", max_length=500)]
+"""The log file of the path."""
+MetricNames = Annotated[tuple[str, ...] | None, Depends(_names)]
+"""Names of the metrics that are asked for; None: their names are."""

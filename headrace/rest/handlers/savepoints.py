@@ -1,0 +1,194 @@
+"""Handlers of what goes on for a while: checkpoints and savepoints that are asked for, stops, disposals.
+
+Each begins an operation and answers with its trigger id; the same trigger id again begins nothing new. Clients ask with
+it what became of the operation.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
+from headrace.checkpoint.retention import cleaner
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId, UniqueId
+from headrace.core.randomness import system_random
+from headrace.core.threads import run_in_thread
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.handler_errors import BadRequestError, NotFoundError
+from headrace.rest.handlers.checkpoints import with_scheme
+from headrace.rest.handlers.parameters import Cluster, Job, RunningOperations, Trigger
+from headrace.rest.models import checkpoints as models
+from headrace.rest.models.cluster import TriggerAnswer
+from headrace.rest.models.jobs import FailureCause, OperationStatus
+from headrace.rest.operations import Operations
+
+_TRIGGER_ID: Final = re.compile("[0-9a-fA-F]{32}")
+_SAVEPOINT: Final = "savepoint"
+_CHECKPOINT: Final = "checkpoint"
+_DISPOSAL: Final = "savepoint disposal"
+_NO_JOB: Final = ""
+_WITHOUT_LIMIT: Final = None
+"""Snapshots are bounded by `execution.checkpointing.timeout`."""
+
+
+async def trigger_savepoint(
+    cluster: Cluster,
+    operations: RunningOperations,
+    job: Job,
+    body: models.SavepointTriggerRequest | None = None,
+) -> TriggerAnswer:
+    """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
+    request = body or models.SavepointTriggerRequest()
+    directory = _directory(cluster, request.target_directory, "target-directory")
+
+    async def take() -> str:
+        location = await cluster.ask(
+            cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT
+        )
+        if request.cancel_job:
+            await cluster.ask(cluster.dispatcher.cancel_job(job))
+        return location
+
+    return _start(operations, _SAVEPOINT, job.hex(), request.trigger_id, take)
+
+
+async def stop_with_savepoint(
+    cluster: Cluster,
+    operations: RunningOperations,
+    job: Job,
+    body: models.StopRequest | None = None,
+) -> TriggerAnswer:
+    """Begin to end a job with a savepoint."""
+    request = body or models.StopRequest()
+    directory = _directory(cluster, request.target_directory, "targetDirectory")
+
+    async def stop() -> str:
+        return await cluster.ask(
+            cluster.dispatcher.stop_with_savepoint(job, directory, request.drain), _WITHOUT_LIMIT
+        )
+
+    return _start(operations, _SAVEPOINT, job.hex(), request.trigger_id, stop)
+
+
+async def savepoint_status(
+    operations: RunningOperations, job: Job, trigger: Trigger
+) -> models.SavepointStatus:
+    """Tell what became of a savepoint or a stop."""
+    return _savepoint_status(_find(operations, _SAVEPOINT, job, trigger))
+
+
+async def trigger_checkpoint(
+    cluster: Cluster,
+    operations: RunningOperations,
+    job: Job,
+    body: models.CheckpointTriggerRequest | None = None,
+) -> TriggerAnswer:
+    """Begin a checkpoint."""
+    request = body or models.CheckpointTriggerRequest()
+    if request.checkpoint_type == "INCREMENTAL":
+        raise BadRequestError(
+            "Flink does not support triggering incremental checkpoint explicitly. See FLINK-33723."
+        )
+
+    async def take() -> int:
+        return await cluster.ask(cluster.dispatcher.trigger_checkpoint(job), _WITHOUT_LIMIT)
+
+    return _start(operations, _CHECKPOINT, job.hex(), request.trigger_id, take)
+
+
+async def checkpoint_status(
+    operations: RunningOperations, job: Job, trigger: Trigger
+) -> models.CheckpointStatus:
+    """Tell what became of a checkpoint that was asked for."""
+    task = _find(operations, _CHECKPOINT, job, trigger)
+    if not task.done():
+        return models.CheckpointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
+    failure = failure_of(task)
+    outcome = (
+        models.CheckpointOutcome(checkpoint_id=task.result())
+        if failure is None
+        else models.CheckpointOutcome(failure_cause=failure)
+    )
+    return models.CheckpointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)
+
+
+async def dispose_savepoint(
+    cluster: Cluster, operations: RunningOperations, body: models.SavepointDisposalRequest
+) -> TriggerAnswer:
+    """Begin to delete a savepoint; only one whose metadata were written with the cluster's key."""
+
+    async def dispose() -> None:
+        await run_in_thread(
+            "headrace-disposal",
+            lambda: cleaner.dispose_savepoint(body.savepoint_path, cluster.settings, cluster.clock),
+        )
+
+    return _start(operations, _DISPOSAL, _NO_JOB, None, dispose)
+
+
+async def disposal_status(
+    operations: RunningOperations, trigger: Trigger
+) -> models.SavepointStatus:
+    """Tell what became of the deletion of a savepoint."""
+    task = operations.find(_DISPOSAL, _NO_JOB, trigger.lower())
+    if task is None:
+        raise NotFoundError(f"There is no savepoint disposal with triggerId={trigger}.")
+    return _savepoint_status(task, models.SavepointOutcome())
+
+
+def failure_of(task: asyncio.Task[Any]) -> FailureCause | None:
+    """Return why an operation that is over came to nothing, or None."""
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None:
+        return None
+    text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+    return FailureCause(class_name=type(error).__name__, stack_trace=text)
+
+
+def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
+    directory = given or cluster.settings.get_option(SAVEPOINT_DIRECTORY)
+    if not directory:
+        raise BadRequestError(
+            f"Config key [{SAVEPOINT_DIRECTORY.key}] is not set. Property [{name}] must be provided."
+        )
+    return directory
+
+
+def _start(
+    operations: Operations,
+    kind: str,
+    subject: str,
+    trigger_id: str | None,
+    begin: Callable[[], Coroutine[Any, Any, Any]],
+) -> TriggerAnswer:
+    trigger = (trigger_id or UniqueId.generate(system_random()).hex()).lower()
+    if not _TRIGGER_ID.fullmatch(trigger):
+        raise BadRequestError(
+            f"Request did not match expected format: triggerId '{trigger}' is not 32 hexadecimal digits"
+        )
+    operations.start(kind, subject, trigger, begin)
+    return TriggerAnswer(request_id=trigger)
+
+
+def _find(operations: Operations, kind: str, job: JobId, trigger: str) -> asyncio.Task[Any]:
+    task = operations.find(kind, job.hex(), trigger.lower())
+    if task is None:
+        raise NotFoundError(
+            f"There is no savepoint operation with triggerId={trigger} for job {job.hex()}."
+        )
+    return task
+
+
+def _savepoint_status(
+    task: asyncio.Task[Any], disposed: models.SavepointOutcome | None = None
+) -> models.SavepointStatus:
+    if not task.done():
+        return models.SavepointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
+    failure = failure_of(task)
+    if failure is not None:
+        outcome = models.SavepointOutcome(failure_cause=failure)
+    else:
+        outcome = disposed or models.SavepointOutcome(location=with_scheme(task.result()))
+    return models.SavepointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)

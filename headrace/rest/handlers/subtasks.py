@@ -1,0 +1,186 @@
+"""Translations of subtasks and vertices: their times, I/O metrics and spreads. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.job_master import AttemptDetails, SubtaskDetails, VertexDetails
+from headrace.metrics import names
+from headrace.rest.models.jobs import IOMetrics
+from headrace.rest.models.vertices import Aggregated, Attempt, Spread
+
+AttemptLike = SubtaskDetails | AttemptDetails
+_S = ExecutionState
+_BEFORE_END: Final = (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
+_SPREAD_METRICS: Final[Mapping[str, Callable[[Mapping[str, float]], float]]] = {
+    "write-records": lambda metrics: metrics.get(names.NUM_RECORDS_OUT.name, 0),
+    "read-records": lambda metrics: metrics.get(names.NUM_RECORDS_IN.name, 0),
+    "write-bytes": lambda metrics: metrics.get(names.NUM_BYTES_OUT.name, 0),
+    "read-bytes": lambda metrics: metrics.get(names.NUM_BYTES_IN.name, 0),
+    "accumulated-backpressured-time": lambda metrics: metrics.get(
+        names.ACCUMULATE_BACK_PRESSURED_TIME.name, 0
+    ),
+    "accumulated-idle-time": lambda metrics: metrics.get(names.ACCUMULATE_IDLE_TIME.name, 0),
+    "accumulated-busy-time": lambda metrics: metrics.get(names.ACCUMULATE_BUSY_TIME.name, 0),
+}
+
+
+def vertex_status(subtasks: Iterable[SubtaskDetails]) -> ExecutionState:
+    """Return one state for a vertex. Source: Flink ExecutionJobVertex.getAggregateJobVertexState."""
+    counts = Counter(subtask.state for subtask in subtasks)
+    for state in (_S.FAILED, _S.CANCELING, _S.CANCELED, _S.INITIALIZING, _S.RUNNING):
+        if counts[state]:
+            return state
+    if counts[_S.FINISHED]:
+        return _S.FINISHED if counts[_S.FINISHED] == counts.total() else _S.RUNNING
+    return _S.CREATED
+
+
+def start_ms(attempt: AttemptLike) -> int:
+    """Return the moment at which an attempt was deployed, or -1."""
+    return attempt.timestamps_ms.get(_S.DEPLOYING.name, -1)
+
+
+def end_ms(attempt: AttemptLike) -> int:
+    """Return the moment at which an attempt ended, or -1."""
+    if not attempt.state.is_terminal:
+        return -1
+    return attempt.timestamps_ms.get(attempt.state.name, -1)
+
+
+def duration_ms(begin_ms: int, end_ms: int, now_ms: int) -> int:
+    """Return a duration up to now where there is no end yet, and -1 where there is no begin."""
+    if begin_ms < 0:
+        return -1
+    return max(0, (end_ms if end_ms >= 0 else now_ms) - begin_ms)
+
+
+def group_times(subtasks: Sequence[SubtaskDetails], now_ms: int) -> tuple[int, int, int]:
+    """Return start, end and duration of several subtasks together."""
+    starts = [begin for subtask in subtasks if (begin := start_ms(subtask)) >= 0]
+    begin_ms = min(starts, default=-1)
+    ends = [end_ms(subtask) for subtask in subtasks]
+    last_ms = max(ends, default=-1) if all(end >= 0 for end in ends) else -1
+    return begin_ms, last_ms, duration_ms(begin_ms, last_ms, now_ms)
+
+
+def status_durations(attempt: AttemptLike, now_ms: int) -> dict[str, int]:
+    """Return the milliseconds in each state before the end; -1 for one that was not entered."""
+    times = attempt.timestamps_ms
+    entered = sorted(times.values())
+    found: dict[str, int] = {}
+    for state in _BEFORE_END:
+        begin_ms = times.get(state.name)
+        if begin_ms is None:
+            found[state.name] = -1
+            continue
+        later = [
+            moment for name, moment in times.items() if name != state.name and moment > begin_ms
+        ]
+        last_ms = min(later) if later else (entered[-1] if attempt.state.is_terminal else now_ms)
+        found[state.name] = max(0, last_ms - begin_ms)
+    return found
+
+
+def io_metrics(metrics: Mapping[str, float], *, is_complete: bool) -> IOMetrics:
+    """Return traffic and times of a subtask, or of several whose metrics were combined."""
+
+    def count(name: names.MetricName) -> int:
+        return int(metrics.get(name.name, 0))
+
+    busy = metrics.get(names.ACCUMULATE_BUSY_TIME.name)
+    return IOMetrics(
+        read_bytes=count(names.NUM_BYTES_IN),
+        read_bytes_complete=is_complete,
+        write_bytes=count(names.NUM_BYTES_OUT),
+        write_bytes_complete=is_complete,
+        read_records=count(names.NUM_RECORDS_IN),
+        read_records_complete=is_complete,
+        write_records=count(names.NUM_RECORDS_OUT),
+        write_records_complete=is_complete,
+        accumulated_backpressured_time=count(names.ACCUMULATE_BACK_PRESSURED_TIME),
+        accumulated_idle_time=count(names.ACCUMULATE_IDLE_TIME),
+        accumulated_busy_time="NaN" if busy is None else busy,
+    )
+
+
+def combined_io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
+    """Return traffic and times of several subtasks, summed."""
+    combined = names.combine_metrics(subtask.metrics for subtask in subtasks)
+    return io_metrics(combined, is_complete=all(subtask.metrics for subtask in subtasks))
+
+
+def aggregated(subtasks: Sequence[SubtaskDetails], now_ms: int) -> Aggregated:
+    """Return how figures are spread over subtasks."""
+    durations = [status_durations(subtask, now_ms) for subtask in subtasks]
+    return Aggregated(
+        metrics={
+            name: spread([read(subtask.metrics) for subtask in subtasks])
+            for name, read in _SPREAD_METRICS.items()
+        },
+        status_duration={
+            state.name: spread([max(0, each[state.name]) for each in durations])
+            for state in _BEFORE_END
+        },
+    )
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return extremes, mean and percentiles; zeros where there is no value."""
+    ordered = sorted(values) or [0.0]
+    return Spread(
+        min=ordered[0],
+        max=ordered[-1],
+        avg=sum(ordered) / len(ordered),
+        sum=sum(ordered),
+        median=percentile(ordered, 50),
+        p25=percentile(ordered, 25),
+        p75=percentile(ordered, 75),
+        p95=percentile(ordered, 95),
+    )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of ordered values as Commons Math's default estimation, which Flink uses, does."""
+    place = percent / 100 * (len(ordered) + 1)
+    below = int(place)
+    if below < 1:
+        return ordered[0]
+    if below >= len(ordered):
+        return ordered[-1]
+    lower, upper = ordered[below - 1], ordered[below]
+    return lower + (place - below) * (upper - lower)
+
+
+def attempt_of(subtask_index: int, attempt: AttemptLike, now_ms: int) -> Attempt:
+    """Return one attempt of a subtask."""
+    begin_ms, last_ms = start_ms(attempt), end_ms(attempt)
+    return Attempt(
+        subtask=subtask_index,
+        status=attempt.state.name,
+        attempt=attempt.attempt_number,
+        endpoint=attempt.endpoint or "(unassigned)",
+        start_time=begin_ms,
+        start_time_again=begin_ms,
+        end_time=last_ms,
+        duration=duration_ms(begin_ms, last_ms, now_ms),
+        metrics=io_metrics(attempt.metrics, is_complete=bool(attempt.metrics)),
+        taskmanager_id="(unassigned)" if attempt.resource_id is None else str(attempt.resource_id),
+        status_duration=status_durations(attempt, now_ms),
+    )
+
+
+def state_counts(subtasks: Iterable[SubtaskDetails]) -> dict[str, int]:
+    """Return the number of subtasks in each state, by its name."""
+    counts = Counter(subtask.state for subtask in subtasks)
+    return {state.name: counts[state] for state in ExecutionState} | {"RECONCILING": 0}
+
+
+def subtasks_by_task_manager(vertex: VertexDetails) -> dict[str, list[SubtaskDetails]]:
+    """Return a vertex's subtasks by the id of the TaskManager that has them."""
+    found: dict[str, list[SubtaskDetails]] = {}
+    for subtask in vertex.subtasks:
+        place = "(unassigned)" if subtask.resource_id is None else str(subtask.resource_id)
+        found.setdefault(place, []).append(subtask)
+    return found

@@ -1,0 +1,198 @@
+"""Handlers of TaskManagers: list, details, logs, thread dumps."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import Response
+
+from headrace.core.ids import ResourceId
+from headrace.gateways.resource_manager import TaskManagerInfo
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.handlers.cluster import (
+    LOG_PIECE_BYTES,
+    SHOWN_LOG_BYTES,
+    log_list,
+    thread_dump_of,
+)
+from headrace.rest.handlers.parameters import Cluster, LogFileName, TaskManagerId
+from headrace.rest.models import task_managers as models
+from headrace.rest.models.cluster import LogFileList, ThreadDump
+
+_MEGABYTE: Final = 1 << 20
+
+
+async def list_task_managers(cluster: Cluster) -> models.TaskManagerList:
+    """List all TaskManagers."""
+    overview = await cluster.resources()
+    tasks = await assigned_tasks(cluster)
+    return models.TaskManagerList(
+        taskmanagers=[
+            models.TaskManagerInfo(**_fields(each, tasks.get(each.resource_id, 0)))
+            for each in overview.task_managers
+        ]
+    )
+
+
+async def task_manager_details(
+    cluster: Cluster, task_manager: TaskManagerId
+) -> models.TaskManagerDetails:
+    """Show one TaskManager with its slots and its memory."""
+    resource_id = ResourceId(task_manager)
+    found = await cluster.task_manager(resource_id)
+    metrics = await cluster.task_manager_metrics(resource_id)
+    tasks = (await assigned_tasks(cluster)).get(resource_id, 0)
+    busy = [each for each in found.slots if each.job_id is not None]
+    return models.TaskManagerDetails(
+        **_fields(found, tasks),
+        allocated_slots=[
+            models.AllocatedSlot(
+                job_id=each.job_id.hex(),
+                resource=_resource(found, 1),
+                assigned_tasks=tasks // max(1, len(busy)),
+            )
+            for each in busy
+            if each.job_id is not None
+        ],
+        metrics=_memory(metrics),
+    )
+
+
+async def task_manager_logs(cluster: Cluster, task_manager: TaskManagerId) -> LogFileList:
+    """List a TaskManager's log files, also of one that has ended on this host."""
+    gateway = cluster.resource_manager
+    found = await cluster.ask(gateway.request_task_manager_log_files(ResourceId(task_manager)))
+    return log_list(found)
+
+
+async def task_manager_log(cluster: Cluster, task_manager: TaskManagerId) -> Response:
+    """Return a TaskManager's log."""
+    return await _file(cluster, task_manager, f"taskmanager-{task_manager}.log")
+
+
+async def task_manager_stdout(cluster: Cluster, task_manager: TaskManagerId) -> Response:
+    """Return what user code printed in a TaskManager."""
+    return await _file(cluster, task_manager, f"taskmanager-{task_manager}.out")
+
+
+async def task_manager_log_file(
+    cluster: Cluster, task_manager: TaskManagerId, file_name: LogFileName
+) -> Response:
+    """Return one of a TaskManager's log files."""
+    return await _file(cluster, task_manager, file_name)
+
+
+async def task_manager_thread_dump(cluster: Cluster, task_manager: TaskManagerId) -> ThreadDump:
+    """Show what all threads of a TaskManager do now."""
+    gateway = cluster.resource_manager
+    found = await cluster.ask(gateway.request_task_manager_thread_dump(ResourceId(task_manager)))
+    return thread_dump_of(found)
+
+
+async def assigned_tasks(cluster: ClusterView) -> dict[ResourceId, int]:
+    """Count the subtasks that each TaskManager runs now."""
+    counts: dict[ResourceId, int] = {}
+    for job in await cluster.jobs():
+        if job.status.is_globally_terminal_state():
+            continue
+        for vertex in (await cluster.details(job.job_id)).vertices:
+            for subtask in vertex.subtasks:
+                if subtask.resource_id is not None and not subtask.state.is_terminal:
+                    counts[subtask.resource_id] = counts.get(subtask.resource_id, 0) + 1
+    return counts
+
+
+async def _file(cluster: ClusterView, task_manager: str, name: str) -> Response:
+    gateway, resource_id = cluster.resource_manager, ResourceId(task_manager)
+    pieces: list[bytes] = []
+    first = await cluster.ask(gateway.read_task_manager_log_file(resource_id, name, 0, 0))
+    offset = max(0, first.size_bytes - SHOWN_LOG_BYTES)
+    while offset < first.size_bytes:
+        piece = await cluster.ask(
+            gateway.read_task_manager_log_file(resource_id, name, offset, LOG_PIECE_BYTES)
+        )
+        if not piece.content:
+            break
+        pieces.append(piece.content)
+        offset += len(piece.content)
+    return Response(b"".join(pieces), media_type="text/plain; charset=UTF-8")
+
+
+def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, Any]:
+    limit = 0 if found.memory is None else found.memory.limit_bytes
+    managed = found.managed_memory_bytes
+    return {
+        "id": str(found.resource_id),
+        "path": found.address,
+        "data_port": found.data_port,
+        "time_since_last_heartbeat": found.last_heartbeat_ms,
+        "slots_number": found.slot_count,
+        "free_slots": found.free_slot_count,
+        "assigned_tasks": tasks,
+        "total_resource": _resource(found, found.slot_count),
+        "free_resource": _resource(found, found.free_slot_count),
+        "hardware": models.HardwareInfo(
+            cpu_cores=found.cpu_cores,
+            physical_memory=found.physical_memory_bytes,
+            free_memory=found.free_memory_bytes,
+            managed_memory=managed,
+        ),
+        # A Python process has no heap of a fixed size: all that is not managed is the tasks'.
+        "memory_configuration": models.MemoryConfiguration(
+            framework_heap=0,
+            task_heap=max(0, limit - managed),
+            framework_off_heap=0,
+            task_off_heap=0,
+            network_memory=0,
+            managed_memory=managed,
+            jvm_metaspace=0,
+            jvm_overhead=0,
+            total_flink_memory=limit,
+            total_process_memory=limit,
+        ),
+    }
+
+
+def _resource(found: TaskManagerInfo, slots: int) -> models.ResourceInfo:
+    limit = 0 if found.memory is None else found.memory.limit_bytes
+    share = slots / max(1, found.slot_count)
+    return models.ResourceInfo(
+        cpu_cores=found.cpu_cores * share,
+        task_heap_memory=int((limit - found.managed_memory_bytes) * share) // _MEGABYTE,
+        task_off_heap_memory=0,
+        managed_memory=int(found.managed_memory_bytes * share) // _MEGABYTE,
+        network_memory=0,
+    )
+
+
+def _memory(metrics: Mapping[str, float]) -> models.TaskManagerMetrics:
+    def value(name: str) -> int:
+        return int(metrics.get(name, 0))
+
+    heap, network = "Status.JVM.Memory.Heap", "Status.Shuffle.Netty"
+    return models.TaskManagerMetrics(
+        heap_used=value(f"{heap}.Used"),
+        heap_committed=value(f"{heap}.Committed"),
+        heap_max=value(f"{heap}.Max"),
+        non_heap_used=0,
+        non_heap_committed=0,
+        non_heap_max=0,
+        direct_count=0,
+        direct_used=0,
+        direct_max=0,
+        mapped_count=0,
+        mapped_used=0,
+        mapped_max=0,
+        netty_shuffle_memory_segments_available=value(f"{network}.AvailableMemorySegments"),
+        netty_shuffle_memory_segments_used=value(f"{network}.UsedMemorySegments"),
+        netty_shuffle_memory_segments_total=value(f"{network}.TotalMemorySegments"),
+        netty_shuffle_memory_available=value(f"{network}.AvailableMemory"),
+        netty_shuffle_memory_used=value(f"{network}.UsedMemory"),
+        netty_shuffle_memory_total=value(f"{network}.TotalMemory"),
+        garbage_collectors=[
+            models.GarbageCollectorInfo(
+                name="All",
+                count=value("Status.JVM.GarbageCollector.All.Count"),
+                time=value("Status.JVM.GarbageCollector.All.Time"),
+            )
+        ],
+    )

@@ -1,0 +1,251 @@
+"""Handlers of vertices and subtasks: attempts, times, TaskManagers, back pressure, watermarks, accumulators."""
+
+from typing import Final
+
+from headrace.core.ids import JobId, JobVertexId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.metrics import names
+from headrace.rest.handler_errors import NotFoundError
+from headrace.rest.handlers.parameters import AttemptNumber, Cluster, Job, SubtaskIndex, Vertex
+from headrace.rest.handlers.subtasks import (
+    AttemptLike,
+    aggregated,
+    attempt_of,
+    combined_io_metrics,
+    duration_ms,
+    end_ms,
+    group_times,
+    start_ms,
+    state_counts,
+    subtasks_by_task_manager,
+    vertex_status,
+)
+from headrace.rest.models import vertices as models
+from headrace.rest.models.cluster import MetricValue
+
+_LOW: Final = 0.10
+_HIGH: Final = 0.5
+_NO_WATERMARK: Final = -(1 << 63)
+
+
+async def vertex_details(cluster: Cluster, job: Job, vertex: Vertex) -> models.VertexDetails:
+    """Show a vertex with the current attempt of each subtask."""
+    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    return models.VertexDetails(
+        id=vertex.hex(),
+        name=found.name,
+        parallelism=found.parallelism,
+        max_parallelism=found.max_parallelism,
+        now=now_ms,
+        subtasks=[attempt_of(each.subtask_index, each, now_ms) for each in found.subtasks],
+        aggregated=aggregated(found.subtasks, now_ms),
+    )
+
+
+async def subtask_attempt(
+    cluster: Cluster, job: Job, vertex: Vertex, subtask_index: SubtaskIndex
+) -> models.Attempt:
+    """Show the current attempt of a subtask."""
+    subtask = await find_subtask(cluster, job, vertex, subtask_index)
+    return attempt_of(subtask_index, subtask, cluster.clock.now_ms())
+
+
+async def numbered_attempt(
+    cluster: Cluster,
+    job: Job,
+    vertex: Vertex,
+    subtask_index: SubtaskIndex,
+    attempt: AttemptNumber,
+) -> models.Attempt:
+    """Show one attempt of a subtask, also one that is over."""
+    subtask = await find_subtask(cluster, job, vertex, subtask_index)
+    return attempt_of(subtask_index, find_attempt(subtask, attempt), cluster.clock.now_ms())
+
+
+async def subtask_times(cluster: Cluster, job: Job, vertex: Vertex) -> models.SubtaskTimes:
+    """Show when the subtasks of a vertex entered their states."""
+    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    return models.SubtaskTimes(
+        id=vertex.hex(),
+        name=found.name,
+        now=now_ms,
+        subtasks=[
+            models.SubtaskTime(
+                subtask=each.subtask_index,
+                endpoint=each.endpoint or "(unassigned)",
+                duration=duration_ms(start_ms(each), end_ms(each), now_ms),
+                timestamps={
+                    state.name: each.timestamps_ms.get(state.name, 0) for state in ExecutionState
+                }
+                | {"RECONCILING": 0},
+            )
+            for each in found.subtasks
+        ],
+    )
+
+
+async def vertex_task_managers(
+    cluster: Cluster, job: Job, vertex: Vertex
+) -> models.VertexTaskManagers:
+    """Show a vertex by TaskManager."""
+    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    rows: list[models.VertexTaskManager] = []
+    for place, subtasks in subtasks_by_task_manager(found).items():
+        begin_ms, last_ms, duration = group_times(subtasks, now_ms)
+        rows.append(
+            models.VertexTaskManager(
+                endpoint=subtasks[0].endpoint or "(unassigned)",
+                taskmanager_id=place,
+                status=vertex_status(subtasks).name,
+                start_time=begin_ms,
+                end_time=last_ms,
+                duration=duration,
+                metrics=combined_io_metrics(subtasks),
+                status_counts=state_counts(subtasks),
+                aggregated=aggregated(subtasks, now_ms),
+            )
+        )
+    return models.VertexTaskManagers(
+        id=vertex.hex(), name=found.name, now=now_ms, taskmanagers=rows
+    )
+
+
+async def back_pressure(cluster: Cluster, job: Job, vertex: Vertex) -> models.BackPressure:
+    """Show which share of their time the subtasks of a vertex wait for room in their output."""
+    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    measured = [each for each in found.subtasks if names.BACK_PRESSURED_TIME.name in each.metrics]
+    rows = [_back_pressure(each) for each in measured]
+    level = back_pressure_level(max((row.ratio for row in rows), default=0.0))
+    return models.BackPressure(
+        status="ok" if rows else "deprecated",
+        backpressure_level=level,
+        backpressure_level_again=level,
+        end_timestamp=now_ms,
+        subtasks=rows,
+    )
+
+
+async def watermarks(cluster: Cluster, job: Job, vertex: Vertex) -> list[MetricValue]:
+    """List the watermark that each subtask of a vertex has received last; none for sources."""
+    found = await find_vertex(cluster, job, vertex)
+    plan = await cluster.plan(job)
+    if any(node.vertex_id == vertex and not node.inputs for node in plan.nodes):
+        return []
+    name = names.CURRENT_INPUT_WATERMARK.name
+    return [
+        MetricValue(
+            id=f"{each.subtask_index}.{name}",
+            value=str(int(each.metrics.get(name, _NO_WATERMARK))),
+        )
+        for each in found.subtasks
+    ]
+
+
+async def vertex_accumulators(
+    cluster: Cluster, job: Job, vertex: Vertex
+) -> models.VertexAccumulators:
+    """List the sums of a vertex: figures of its operators, summed over subtasks."""
+    found = await find_vertex(cluster, job, vertex)
+    return models.VertexAccumulators(
+        id=vertex.hex(), user_accumulators=_accumulators(found.metrics)
+    )
+
+
+async def subtasks_accumulators(
+    cluster: Cluster, job: Job, vertex: Vertex
+) -> models.SubtasksAccumulators:
+    """List the sums of each subtask of a vertex."""
+    found = await find_vertex(cluster, job, vertex)
+    return models.SubtasksAccumulators(
+        id=vertex.hex(),
+        parallelism=found.parallelism,
+        subtasks=[
+            models.SubtaskAccumulators(
+                subtask=each.subtask_index,
+                attempt=each.attempt_number,
+                endpoint=each.endpoint or "(unassigned)",
+                user_accumulators=_accumulators(each.metrics),
+            )
+            for each in found.subtasks
+        ],
+    )
+
+
+async def attempt_accumulators(
+    cluster: Cluster,
+    job: Job,
+    vertex: Vertex,
+    subtask_index: SubtaskIndex,
+    attempt: AttemptNumber,
+) -> models.AttemptAccumulators:
+    """List the sums of one attempt of a subtask."""
+    subtask = await find_subtask(cluster, job, vertex, subtask_index)
+    found = find_attempt(subtask, attempt)
+    return models.AttemptAccumulators(
+        subtask=subtask_index,
+        attempt=attempt,
+        id=f"{job.hex()}_{vertex.hex()}_{subtask_index}_{attempt}",
+        user_accumulators=_accumulators(found.metrics),
+    )
+
+
+def back_pressure_level(ratio: float) -> str:
+    """Return `ok`, `low` or `high`."""
+    if ratio <= _LOW:
+        return "ok"
+    return "low" if ratio <= _HIGH else "high"
+
+
+async def find_vertex(cluster: Cluster, job: JobId, vertex: JobVertexId) -> VertexDetails:
+    """Return a vertex of a job; UnknownJobError, NotFoundError."""
+    return vertex_of(await cluster.details(job), vertex)
+
+
+def vertex_of(details: JobDetails, vertex: JobVertexId) -> VertexDetails:
+    """Return a vertex of a job; NotFoundError."""
+    for each in details.vertices:
+        if each.vertex_id == vertex:
+            return each
+    raise NotFoundError(f"JobVertex {vertex.hex()} not found.")
+
+
+async def find_subtask(
+    cluster: Cluster, job: JobId, vertex: JobVertexId, subtask_index: int
+) -> SubtaskDetails:
+    """Return a subtask of a vertex; UnknownJobError, NotFoundError."""
+    found = await find_vertex(cluster, job, vertex)
+    if subtask_index >= len(found.subtasks):
+        raise NotFoundError(f"Invalid subtask index for vertex {vertex.hex()}")
+    return found.subtasks[subtask_index]
+
+
+def find_attempt(subtask: SubtaskDetails, number: int) -> AttemptLike:
+    """Return an attempt of a subtask; NotFoundError."""
+    for attempt in (subtask, *subtask.earlier_attempts):
+        if attempt.attempt_number == number:
+            return attempt
+    raise NotFoundError(f"Invalid attempt num {number}")
+
+
+def _back_pressure(subtask: SubtaskDetails) -> models.SubtaskBackPressure:
+    ratio = subtask.metrics.get(names.BACK_PRESSURED_TIME.name, 0) / 1000
+    level = back_pressure_level(ratio)
+    return models.SubtaskBackPressure(
+        subtask=subtask.subtask_index,
+        attempt_number=subtask.attempt_number,
+        backpressure_level=level,
+        backpressure_level_again=level,
+        ratio=ratio,
+        idle_ratio=subtask.metrics.get(names.IDLE_TIME.name, 0) / 1000,
+        busy_ratio=subtask.metrics.get(names.BUSY_TIME.name, 0) / 1000,
+    )
+
+
+def _accumulators(metrics: dict[str, float]) -> list[dict[str, str]]:
+    """Return the figures of operators, as a job's result has them."""
+    return [
+        {"name": name, "type": "DoubleCounter", "value": str(value)}
+        for name, value in sorted(metrics.items())
+        if "." in name
+    ]

@@ -1,0 +1,141 @@
+"""Shapes of the cluster as a whole: configuration of dashboards, overview, environment, threads, logs, errors."""
+
+from pydantic import Field
+
+from headrace.rest.models.spelling import CamelModel, KebabModel, SnakeModel, left_out
+
+
+class ErrorBody(SnakeModel):
+    """Body of every answer that is no success."""
+
+    errors: list[str]
+
+
+class Empty(SnakeModel):
+    """The two characters `{}`."""
+
+
+class Features(KebabModel):
+    """Pages that a dashboard shows."""
+
+    web_submit: bool
+    web_cancel: bool
+    web_rescale: bool
+    web_history: bool
+
+
+class DashboardConfiguration(KebabModel):
+    """Configuration that a dashboard asks for first."""
+
+    refresh_interval: int
+    timezone_name: str
+    timezone_offset: int
+    flink_version: str
+    flink_revision: str
+    features: Features
+
+
+class ClusterOverview(KebabModel):
+    """Numbers of the cluster's parts."""
+
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    flink_version: str
+    flink_commit: str
+
+
+class Setting(SnakeModel):
+    """One setting; the value of a secret one is `******`."""
+
+    key: str
+    value: str
+
+
+class InterpreterInfo(SnakeModel):
+    """The interpreter, in the place where Flink shows its JVM."""
+
+    version: str
+    arch: str
+    options: list[str]
+
+
+class EnvironmentInfo(SnakeModel):
+    """The driver's interpreter and its module path."""
+
+    jvm: InterpreterInfo
+    classpath: list[str]
+
+
+class LogFileInfo(SnakeModel):
+    """A file of the log folder; `size` in bytes."""
+
+    name: str
+    size: int
+    mtime: int
+
+
+class LogFileList(SnakeModel):
+    """All files of a log folder."""
+
+    logs: list[LogFileInfo]
+
+
+class ThreadDumpEntry(CamelModel):
+    """A thread with its stack as text."""
+
+    thread_name: str
+    stringified_thread_info: str
+
+
+class ThreadDump(CamelModel):
+    """All threads of a process."""
+
+    thread_infos: list[ThreadDumpEntry]
+
+
+class DataSet(CamelModel):
+    """A result that a job left to the cluster."""
+
+    id: str
+    is_complete: bool
+
+
+class DataSetList(CamelModel):
+    """All results that jobs left to the cluster."""
+
+    data_sets: list[DataSet]
+
+
+class MetricValue(SnakeModel):
+    """A metric; without a value in a list of names."""
+
+    id: str
+    value: str | None = left_out()
+
+
+class AggregatedMetric(SnakeModel):
+    """A metric combined over several jobs, subtasks or TaskManagers; `skew` in percent."""
+
+    id: str
+    min: float | None = left_out()
+    max: float | None = left_out()
+    avg: float | None = left_out()
+    sum: float | None = left_out()
+    skew: float | None = left_out()
+
+
+class TriggerAnswer(KebabModel):
+    """Name of an operation that goes on, to ask for its result with."""
+
+    request_id: str
+
+
+class SessionRequest(SnakeModel):
+    """The token, with which a browser signs in."""
+
+    token: str = Field(max_length=4096)

@@ -1,0 +1,241 @@
+"""Shapes of jobs: lists, details, plan, configuration, exceptions, results."""
+
+from pydantic import Field
+
+from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
+
+
+class JobIdWithStatus(SnakeModel):
+    """A job in the shortest list."""
+
+    id: str
+    status: str
+
+
+class JobIds(SnakeModel):
+    """All jobs."""
+
+    jobs: list[JobIdWithStatus]
+
+
+class JobDetails(KebabModel):
+    """A job in the list of a dashboard. `tasks`: number of subtasks by state in lower case, and their `total`."""
+
+    jid: str
+    name: str
+    job_type: str = Field(serialization_alias="jobType")
+    scheduler_type: str = Field(serialization_alias="schedulerType")
+    start_time: Milliseconds
+    end_time: Milliseconds
+    duration: int
+    state: str
+    last_modification: Milliseconds
+    tasks: dict[str, int]
+    pending_operators: int = 0
+
+
+class JobList(SnakeModel):
+    """Running and ended jobs."""
+
+    jobs: list[JobDetails]
+
+
+class IOMetrics(KebabModel):
+    """Traffic and time of a subtask or vertex. The flags are false until every subtask has reported."""
+
+    read_bytes: int
+    read_bytes_complete: bool
+    write_bytes: int
+    write_bytes_complete: bool
+    read_records: int
+    read_records_complete: bool
+    write_records: int
+    write_records_complete: bool
+    accumulated_backpressured_time: int
+    accumulated_idle_time: int
+    accumulated_busy_time: float | str
+
+
+class JobVertexInfo(SnakeModel):
+    """A vertex of a job's page. `tasks`: number of subtasks by state."""
+
+    id: str
+    slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
+    name: str
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    parallelism: int
+    status: str
+    start_time: Milliseconds = Field(serialization_alias="start-time")
+    end_time: Milliseconds = Field(serialization_alias="end-time")
+    duration: int
+    tasks: dict[str, int]
+    metrics: IOMetrics
+
+
+class PlanInput(SnakeModel):
+    """An edge of the plan. `num`: its place among the inputs of its consumer."""
+
+    num: int
+    id: str
+    ship_strategy: str
+    exchange: str
+
+
+class PlanNode(SnakeModel):
+    """A vertex of the plan. `description`: its operators, as lines of HTML."""
+
+    id: str
+    parallelism: int
+    operator: str = ""
+    operator_strategy: str = ""
+    description: str
+    inputs: list[PlanInput] | None = left_out()
+    optimizer_properties: dict[str, str] = Field(default_factory=dict)
+
+
+class Plan(SnakeModel):
+    """A job's graph, sinks first."""
+
+    jid: str
+    name: str
+    type: str
+    nodes: list[PlanNode]
+
+
+class JobPlanInfo(SnakeModel):
+    """A job's graph, by itself."""
+
+    plan: Plan
+
+
+class JobDetailsInfo(KebabModel):
+    """A job with its vertices, sources first. `timestamps` has every status, with 0 where it was never entered."""
+
+    jid: str
+    application_id: str
+    name: str
+    is_stoppable: bool = Field(default=False, serialization_alias="isStoppable")
+    state: str
+    job_type: str
+    scheduler_type: str = Field(serialization_alias="schedulerType")
+    start_time: Milliseconds
+    end_time: Milliseconds
+    duration: int
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
+    now: Milliseconds
+    timestamps: dict[str, Milliseconds]
+    vertices: list[JobVertexInfo]
+    status_counts: dict[str, int]
+    plan: Plan
+    pending_operators: int = 0
+
+
+class JobStatusInfo(SnakeModel):
+    """The status alone."""
+
+    status: str
+
+
+class FailureCause(KebabModel):
+    """An error as text; what Flink's Java client would deserialize is left out."""
+
+    class_name: str = Field(serialization_alias="class")
+    stack_trace: str
+
+
+class OperationStatus(SnakeModel):
+    """IN_PROGRESS or COMPLETED."""
+
+    id: str
+
+
+class JobResult(KebabModel):
+    """A job that has ended. `application_status`: SUCCEEDED, FAILED, CANCELED or UNKNOWN."""
+
+    id: str
+    name: str
+    application_status: str
+    accumulator_results: dict[str, str]
+    net_runtime: int
+    application_id: str
+    start_time: Milliseconds
+    end_time: Milliseconds
+    failure_cause: FailureCause | None = left_out()
+
+
+class JobExecutionResult(KebabModel):
+    """The result of a job once it has ended."""
+
+    status: OperationStatus
+    job_execution_result: JobResult | None = left_out()
+
+
+class ExecutionConfigInfo(KebabModel):
+    """Settings of a program that Flink shows on a job's page."""
+
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]
+
+
+class JobConfigInfo(KebabModel):
+    """A job's settings. `settings` is ours: all of them, secrets masked."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfigInfo
+    settings: dict[str, str]
+
+
+class ExceptionEntry(CamelModel):
+    """One failure. A failure of the job as a whole has no task."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: Milliseconds
+    failure_labels: dict[str, str] = Field(default_factory=dict)
+    task_name: str | None = left_out()
+    endpoint: str | None = left_out()
+    task_manager_id: str | None = left_out()
+
+
+class RootExceptionEntry(ExceptionEntry):
+    """A failure that something restarted for, and those that came with it."""
+
+    concurrent_exceptions: list[ExceptionEntry]
+
+
+class ExceptionHistory(SnakeModel):
+    """Failures, newest first. `truncated`: there were more."""
+
+    entries: list[RootExceptionEntry]
+    truncated: bool
+
+
+class JobExceptions(CamelModel):
+    """All failures that are remembered."""
+
+    exception_history: ExceptionHistory
+
+
+class AccumulatorInfo(SnakeModel):
+    """One sum that a job's functions publish."""
+
+    name: str
+    type: str
+    value: str
+
+
+class JobAccumulators(KebabModel):
+    """All sums that a job's functions publish."""
+
+    job_accumulators: list[AccumulatorInfo] = Field(default_factory=list)
+    user_task_accumulators: list[AccumulatorInfo]
+    serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
+
+
+class HeartbeatRequest(CamelModel):
+    """The moment until which an attached client wants its job to live."""
+
+    expired_timestamp: int

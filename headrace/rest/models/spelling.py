@@ -1,0 +1,45 @@
+"""Bases of the REST models: Flink spells JSON names in kebab, camel or snake case, each shape in one of them."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+NOT_A_NUMBER: Final = "NaN"
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+class KebabModel(BaseModel):
+    """A shape whose JSON names are like `start-time`."""
+
+    model_config = ConfigDict(alias_generator=_kebab, populate_by_name=True, extra="ignore")
+
+
+class CamelModel(BaseModel):
+    """A shape whose JSON names are like `startTime`."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+
+class SnakeModel(BaseModel):
+    """A shape whose JSON names are like `start_time`."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="ignore")
+
+
+def left_out() -> Any:
+    """Return the default of a field that is not there when it is None."""
+    return Field(default=None, exclude_if=_is_none)
+
+
+Milliseconds = Annotated[
+    int, Field(description="epoch milliseconds; -1: not yet, 0: never entered")
+]
+"""A moment."""

@@ -1,0 +1,166 @@
+"""Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs."""
+
+from pydantic import Field
+
+from headrace.rest.models.jobs import IOMetrics
+from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
+
+
+class Attempt(KebabModel):
+    """One attempt of a subtask. `status_duration`: milliseconds in each state before the end."""
+
+    subtask: int
+    status: str
+    attempt: int
+    endpoint: str
+    start_time: Milliseconds
+    # An older spelling, which clients of Flink 1 read.
+    start_time_again: Milliseconds = Field(serialization_alias="start_time")
+    end_time: Milliseconds
+    duration: int
+    metrics: IOMetrics
+    taskmanager_id: str
+    status_duration: dict[str, int]
+
+
+class Spread(SnakeModel):
+    """How a figure is spread over the subtasks."""
+
+    min: float
+    max: float
+    avg: float
+    sum: float
+    median: float
+    p25: float
+    p75: float
+    p95: float
+
+
+class Aggregated(KebabModel):
+    """Spreads of the I/O metrics and of the times in each state."""
+
+    metrics: dict[str, Spread]
+    status_duration: dict[str, Spread]
+
+
+class VertexDetails(CamelModel):
+    """A vertex with the current attempt of each of its subtasks."""
+
+    id: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    now: Milliseconds
+    subtasks: list[Attempt]
+    aggregated: Aggregated
+
+
+class SubtaskTime(SnakeModel):
+    """Moments at which a subtask's attempt entered its states."""
+
+    subtask: int
+    endpoint: str
+    duration: int
+    timestamps: dict[str, Milliseconds]
+
+
+class SubtaskTimes(SnakeModel):
+    """Moments of all subtasks of a vertex."""
+
+    id: str
+    name: str
+    now: Milliseconds
+    subtasks: list[SubtaskTime]
+
+
+class VertexTaskManager(KebabModel):
+    """The subtasks of a vertex on one TaskManager, together."""
+
+    endpoint: str
+    taskmanager_id: str
+    status: str
+    start_time: Milliseconds
+    end_time: Milliseconds
+    duration: int
+    metrics: IOMetrics
+    status_counts: dict[str, int]
+    aggregated: Aggregated
+
+
+class VertexTaskManagers(SnakeModel):
+    """A vertex by TaskManager."""
+
+    id: str
+    name: str
+    now: Milliseconds
+    taskmanagers: list[VertexTaskManager]
+
+
+class SubtaskBackPressure(CamelModel):
+    """Back pressure of one subtask; ratios are shares of time from 0 to 1."""
+
+    subtask: int
+    backpressure_level: str
+    backpressure_level_again: str = Field(serialization_alias="backpressure-level")
+    ratio: float
+    idle_ratio: float
+    busy_ratio: float
+    attempt_number: int | None = Field(default=None, serialization_alias="attempt-number")
+
+
+class BackPressure(SnakeModel):
+    """Back pressure of a vertex. `status`: `ok`, or `deprecated` while nothing was measured."""
+
+    status: str
+    backpressure_level: str = Field(serialization_alias="backpressureLevel")
+    backpressure_level_again: str = Field(serialization_alias="backpressure-level")
+    end_timestamp: Milliseconds = Field(serialization_alias="end-timestamp")
+    subtasks: list[SubtaskBackPressure]
+
+
+class FlameGraphNode(SnakeModel):
+    """A frame; `value`: number of samples that it was seen in."""
+
+    name: str
+    value: int
+    children: list["FlameGraphNode"]
+
+
+class FlameGraph(CamelModel):
+    """Samples of a vertex. `end_timestamp`: -1 the vertex has ended, -2 this is switched off, -3 no samples yet."""
+
+    end_timestamp: int
+    data: FlameGraphNode | None = left_out()
+
+
+class VertexAccumulators(KebabModel):
+    """Sums of a vertex."""
+
+    id: str
+    user_accumulators: list[dict[str, str]]
+
+
+class SubtaskAccumulators(KebabModel):
+    """Sums of one subtask."""
+
+    subtask: int
+    attempt: int
+    endpoint: str
+    user_accumulators: list[dict[str, str]]
+
+
+class SubtasksAccumulators(KebabModel):
+    """Sums of each subtask of a vertex."""
+
+    id: str
+    parallelism: int
+    subtasks: list[SubtaskAccumulators]
+
+
+class AttemptAccumulators(KebabModel):
+    """Sums of one attempt of a subtask."""
+
+    subtask: int
+    attempt: int
+    id: str
+    user_accumulators: list[dict[str, str]]

@@ -1,0 +1,84 @@
+"""Operations: what clients asked for and ask about later by a trigger id, such as savepoints.
+
+Source: Flink's AbstractAsynchronousOperationHandlers and CompletedOperationCache.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.core.clock import Clock
+from headrace.rest.handler_errors import UnavailableError
+
+_KEPT_MAX: Final = 1000
+
+
+@dataclass
+class _Operation:
+    task: asyncio.Task[Any]
+    completed_ms: float | None = None
+    is_told: bool = False
+
+
+class Operations:
+    """Operations by kind, job and trigger id; a result is kept for `store_ms` after its completion."""
+
+    def __init__(self, clock: Clock, store_ms: float) -> None:
+        self._clock: Final = clock
+        self._store_ms: Final = store_ms
+        self._operations: dict[tuple[str, str, str], _Operation] = {}
+        self._told: Final = asyncio.Event()
+
+    def start(
+        self,
+        kind: str,
+        subject: str,
+        trigger_id: str,
+        begin: Callable[[], Coroutine[Any, Any, Any]],
+    ) -> None:
+        """Begin an operation, unless one of this trigger id is known; UnavailableError where too many are."""
+        self._forget()
+        key = (kind, subject, trigger_id)
+        if key in self._operations:
+            return
+        if len(self._operations) >= _KEPT_MAX:
+            raise UnavailableError(
+                f"{_KEPT_MAX} operations are known; ask again when some are over"
+            )
+        operation = _Operation(asyncio.get_running_loop().create_task(begin()))
+        operation.task.add_done_callback(lambda _: self._completed(operation))
+        self._operations[key] = operation
+
+    def find(self, kind: str, subject: str, trigger_id: str) -> asyncio.Task[Any] | None:
+        """Return an operation, done or not, or None where none is known."""
+        self._forget()
+        operation = self._operations.get((kind, subject, trigger_id))
+        if operation is None:
+            return None
+        if operation.task.done():
+            operation.is_told = True
+            self._told.set()
+        return operation.task
+
+    async def all_told(self) -> None:
+        """Wait until somebody has asked for each result.
+
+        A job may end with its savepoint, and the cluster with its job: who asked for it is to learn where it is.
+        Source: Flink CompletedOperationCache.closeAsync.
+        """
+        while any(not operation.is_told for operation in self._operations.values()):
+            self._told.clear()
+            await self._told.wait()
+
+    def _completed(self, operation: _Operation) -> None:
+        operation.completed_ms = self._clock.monotonic_ms()
+        if not operation.task.cancelled():
+            # Looked at, also where nobody asks for it.
+            operation.task.exception()
+
+    def _forget(self) -> None:
+        oldest_ms = self._clock.monotonic_ms() - self._store_ms
+        for key, operation in list(self._operations.items()):
+            if operation.completed_ms is not None and operation.completed_ms <= oldest_ms:
+                del self._operations[key]

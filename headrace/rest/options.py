@@ -1,0 +1,96 @@
+"""Options of the REST endpoint. Keys and defaults are Flink's where the meaning is the same."""
+
+import enum
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption, SizeBytes
+
+
+class RestAuthentication(enum.Enum):
+    """Ways of proving that a request may be answered."""
+
+    TOKEN = "token"
+    NONE = "none"
+
+
+REST_ENABLED: Final = ConfigOption(
+    "rest.enabled",
+    bool,
+    True,
+    "Whether a cluster serves REST and the dashboard.",
+)
+REST_PORT: Final = ConfigOption(
+    "rest.port",
+    str,
+    "8081-8180",
+    "Port of the REST endpoint and the dashboard: a port, or a range or list of which the first free one is taken.",
+)
+REST_BIND_PORT: Final = ConfigOption[str | None](
+    "rest.bind-port",
+    str,
+    None,
+    "Port, range or list to listen at, where it is not `rest.port`.",
+)
+REST_BIND_ADDRESS: Final = ConfigOption(
+    "rest.bind-address",
+    str,
+    "127.0.0.1",
+    "Address at which the REST endpoint listens. Beyond this host it speaks TLS and asks for the token, always.",
+)
+REST_ADDRESS: Final = ConfigOption[str | None](
+    "rest.address",
+    str,
+    None,
+    "Name or address under which clients reach the REST endpoint. Unset: the one at which it listens.",
+)
+REST_AUTHENTICATION: Final = ConfigOption(
+    "rest.authentication",
+    RestAuthentication,
+    RestAuthentication.TOKEN,
+    "`token`: each request shows the token of the cluster, which is kept in a file that its owner alone may read. "
+    "`none`: whoever can connect may see and steer everything; on loopback only.",
+)
+REST_ALLOWED_HOSTS: Final = ConfigOption(
+    "headrace.rest.allowed-hosts",
+    str,
+    "",
+    "Names of this endpoint, comma-separated, that requests may have in their `Host` header beside its own addresses, "
+    "as behind a proxy.",
+)
+REST_MAX_CONTENT_LENGTH: Final = ConfigOption(
+    "rest.server.max-content-length",
+    SizeBytes,
+    SizeBytes(104857600),
+    "Bytes that the body of a request may have.",
+)
+DASHBOARD_DIRECTORY: Final = ConfigOption(
+    "headrace.rest.dashboard-directory",
+    str,
+    "",
+    "A folder whose files are served in the place of the dashboard, such as those of Flink's own web UI.",
+)
+ASYNC_STORE_DURATION: Final = ConfigOption(
+    "rest.async.store-duration",
+    timedelta,
+    timedelta(minutes=5),
+    "Time for which the result of a savepoint or checkpoint that was asked for is kept.",
+)
+WEB_REFRESH_INTERVAL: Final = ConfigOption(
+    "web.refresh-interval",
+    timedelta,
+    timedelta(seconds=3),
+    "Time for which an answer is given again before the cluster is asked anew; dashboards ask as often.",
+)
+WEB_CANCEL_ENABLE: Final = ConfigOption(
+    "web.cancel.enable",
+    bool,
+    True,
+    "Whether dashboards show how to cancel a job.",
+)
+WEB_ACCESS_CONTROL_ALLOW_ORIGIN: Final = ConfigOption(
+    "web.access-control-allow-origin",
+    str,
+    "",
+    "Origin whose pages may read answers. Empty: none but the dashboard itself.",
+)

@@ -1,0 +1,316 @@
+"""The routes of the REST API: one table of method, path, handler and answer.
+
+The server, the OpenAPI page, docs/generated/rest.md and the archive of ended jobs are made from it.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Response
+
+from headrace.rest.handlers import (
+    applications,
+    checkpoints,
+    cluster,
+    flame_graphs,
+    jobs,
+    metrics,
+    savepoints,
+    task_managers,
+    unsupported,
+    vertices,
+)
+from headrace.rest.models import applications as application_models
+from headrace.rest.models import checkpoints as checkpoint_models
+from headrace.rest.models import cluster as cluster_models
+from headrace.rest.models import jobs as job_models
+from headrace.rest.models import task_managers as task_manager_models
+from headrace.rest.models import vertices as vertex_models
+
+METRIC_LIST: Final = list[cluster_models.MetricValue]
+COMBINED_METRICS: Final = list[cluster_models.AggregatedMetric] | list[cluster_models.MetricValue]
+
+
+class Kept(enum.Enum):
+    """How long an answer may be given again."""
+
+    NOT = "never"
+    """It must be of now, or changes something."""
+    INTERVAL = "for the refresh interval"
+    """Dashboards poll it: it is written once per interval, however many ask."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route. `answer`: type of the body, None where the handler makes the whole response.
+
+    `is_archived`: an ended job answers it from its archive as well.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    answer: Any
+    status: int = 200
+    kept: Kept = Kept.NOT
+    is_archived: bool = False
+
+
+def _page(path: str, handler: Callable[..., Any], answer: Any, *, of_job: bool = False) -> Route:
+    """Return a route that dashboards poll."""
+    return Route("GET", path, handler, answer, kept=Kept.INTERVAL, is_archived=of_job)
+
+
+_JOB: Final = "/jobs/{jobid}"
+_VERTEX: Final = f"{_JOB}/vertices/{{vertexid}}"
+_SUBTASK: Final = f"{_VERTEX}/subtasks/{{subtaskindex}}"
+_APPLICATION: Final = "/applications/{applicationid}"
+_TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
+
+# A fixed path stands before those with parameters that would fit it.
+ROUTES: Final[tuple[Route, ...]] = (
+    # The cluster
+    Route("GET", "/config", cluster.configuration, cluster_models.DashboardConfiguration),
+    Route("GET", "/overview", cluster.overview, cluster_models.ClusterOverview),
+    Route("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
+    Route("POST", "/session", cluster.sign_in, None),
+    Route("DELETE", "/session", cluster.sign_out, None),
+    Route("GET", "/datasets", cluster.data_sets, cluster_models.DataSetList),
+    # The driver
+    Route("GET", "/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]),
+    Route(
+        "GET",
+        "/jobmanager/environment",
+        cluster.job_manager_environment,
+        cluster_models.EnvironmentInfo,
+    ),
+    _page("/jobmanager/metrics", metrics.job_manager_metrics, METRIC_LIST),
+    Route("GET", "/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
+    Route("GET", "/jobmanager/logs/{filename}", cluster.job_manager_log_file, None),
+    Route("GET", "/jobmanager/log", cluster.job_manager_log, None),
+    Route("GET", "/jobmanager/stdout", cluster.job_manager_stdout, None),
+    Route(
+        "GET", "/jobmanager/thread-dump", cluster.job_manager_thread_dump, cluster_models.ThreadDump
+    ),
+    # Jobs
+    Route("GET", "/jobs", jobs.list_job_ids, job_models.JobIds),
+    Route("GET", "/jobs/overview", jobs.list_jobs, job_models.JobList),
+    _page("/jobs/metrics", metrics.metrics_of_jobs, COMBINED_METRICS),
+    _page(_JOB, jobs.job_details, job_models.JobDetailsInfo, of_job=True),
+    Route("PATCH", _JOB, jobs.cancel_job, cluster_models.Empty, status=202),
+    Route("GET", f"{_JOB}/yarn-cancel", jobs.cancel_job, cluster_models.Empty, status=202),
+    Route("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo),
+    Route(
+        "GET", f"{_JOB}/execution-result", jobs.job_execution_result, job_models.JobExecutionResult
+    ),
+    _page(f"{_JOB}/plan", jobs.job_plan, job_models.JobPlanInfo, of_job=True),
+    _page(f"{_JOB}/config", jobs.job_config, job_models.JobConfigInfo, of_job=True),
+    _page(f"{_JOB}/exceptions", jobs.job_exceptions, job_models.JobExceptions, of_job=True),
+    _page(f"{_JOB}/accumulators", jobs.job_accumulators, job_models.JobAccumulators, of_job=True),
+    _page(f"{_JOB}/metrics", metrics.metrics_of_job, METRIC_LIST),
+    Route(
+        "GET", f"{_JOB}/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/jobmanager/environment",
+        cluster.job_manager_environment,
+        cluster_models.EnvironmentInfo,
+    ),
+    Route("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
+    Route("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),
+    Route("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, cluster_models.Empty),
+    Route(
+        "GET",
+        f"{_JOB}/resource-requirements",
+        unsupported.resource_requirements,
+        cluster_models.Empty,
+    ),
+    Route(
+        "PUT",
+        f"{_JOB}/resource-requirements",
+        unsupported.resource_requirements,
+        cluster_models.Empty,
+    ),
+    # Applications
+    Route(
+        "GET",
+        "/applications/overview",
+        applications.list_applications,
+        application_models.ApplicationList,
+    ),
+    Route(
+        "GET",
+        _APPLICATION,
+        applications.application_details,
+        application_models.ApplicationDetails,
+    ),
+    Route(
+        "POST",
+        f"{_APPLICATION}/cancel",
+        applications.cancel_application,
+        cluster_models.Empty,
+        status=202,
+    ),
+    Route(
+        "GET",
+        f"{_APPLICATION}/exceptions",
+        applications.application_exceptions,
+        job_models.JobExceptions,
+    ),
+    Route(
+        "GET",
+        f"{_APPLICATION}/jobmanager/config",
+        cluster.job_manager_config,
+        list[cluster_models.Setting],
+    ),
+    # Vertices and subtasks
+    _page(_VERTEX, vertices.vertex_details, vertex_models.VertexDetails, of_job=True),
+    _page(
+        f"{_VERTEX}/subtasktimes", vertices.subtask_times, vertex_models.SubtaskTimes, of_job=True
+    ),
+    _page(
+        f"{_VERTEX}/taskmanagers",
+        vertices.vertex_task_managers,
+        vertex_models.VertexTaskManagers,
+        of_job=True,
+    ),
+    _page(f"{_VERTEX}/backpressure", vertices.back_pressure, vertex_models.BackPressure),
+    _page(f"{_VERTEX}/watermarks", vertices.watermarks, METRIC_LIST),
+    _page(f"{_VERTEX}/metrics", metrics.metrics_of_vertex, METRIC_LIST),
+    _page(f"{_VERTEX}/jm-operator-metrics", metrics.metrics_of_coordinators, METRIC_LIST),
+    _page(
+        f"{_VERTEX}/accumulators",
+        vertices.vertex_accumulators,
+        vertex_models.VertexAccumulators,
+        of_job=True,
+    ),
+    Route(
+        "GET",
+        f"{_VERTEX}/flamegraph",
+        flame_graphs.vertex_flame_graph,
+        vertex_models.FlameGraph,
+    ),
+    _page(f"{_VERTEX}/subtasks/metrics", metrics.metrics_of_subtasks, COMBINED_METRICS),
+    _page(
+        f"{_VERTEX}/subtasks/accumulators",
+        vertices.subtasks_accumulators,
+        vertex_models.SubtasksAccumulators,
+        of_job=True,
+    ),
+    _page(_SUBTASK, vertices.subtask_attempt, vertex_models.Attempt, of_job=True),
+    _page(f"{_SUBTASK}/metrics", metrics.metrics_of_subtask, METRIC_LIST),
+    _page(
+        f"{_SUBTASK}/attempts/{{attempt}}",
+        vertices.numbered_attempt,
+        vertex_models.Attempt,
+        of_job=True,
+    ),
+    _page(
+        f"{_SUBTASK}/attempts/{{attempt}}/accumulators",
+        vertices.attempt_accumulators,
+        vertex_models.AttemptAccumulators,
+        of_job=True,
+    ),
+    # Checkpoints and savepoints
+    _page(
+        f"{_JOB}/checkpoints",
+        checkpoints.checkpoint_statistics,
+        checkpoint_models.CheckpointingStatistics,
+        of_job=True,
+    ),
+    _page(
+        f"{_JOB}/checkpoints/config",
+        checkpoints.checkpoint_config,
+        checkpoint_models.CheckpointConfig,
+        of_job=True,
+    ),
+    _page(
+        f"{_JOB}/checkpoints/details/{{checkpointid}}",
+        checkpoints.checkpoint_details,
+        checkpoint_models.Checkpoint,
+        of_job=True,
+    ),
+    _page(
+        f"{_JOB}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}",
+        checkpoints.vertex_checkpoint,
+        checkpoint_models.VertexCheckpoint,
+        of_job=True,
+    ),
+    Route(
+        "POST",
+        f"{_JOB}/checkpoints",
+        savepoints.trigger_checkpoint,
+        cluster_models.TriggerAnswer,
+        status=202,
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/checkpoints/{{triggerid}}",
+        savepoints.checkpoint_status,
+        checkpoint_models.CheckpointStatus,
+    ),
+    Route(
+        "POST",
+        f"{_JOB}/savepoints",
+        savepoints.trigger_savepoint,
+        cluster_models.TriggerAnswer,
+        status=202,
+    ),
+    Route(
+        "GET",
+        f"{_JOB}/savepoints/{{triggerid}}",
+        savepoints.savepoint_status,
+        checkpoint_models.SavepointStatus,
+    ),
+    Route(
+        "POST",
+        f"{_JOB}/stop",
+        savepoints.stop_with_savepoint,
+        cluster_models.TriggerAnswer,
+        status=202,
+    ),
+    Route(
+        "POST",
+        "/savepoint-disposal",
+        savepoints.dispose_savepoint,
+        cluster_models.TriggerAnswer,
+    ),
+    Route(
+        "GET",
+        "/savepoint-disposal/{triggerid}",
+        savepoints.disposal_status,
+        checkpoint_models.SavepointStatus,
+    ),
+    # TaskManagers
+    Route(
+        "GET",
+        "/taskmanagers",
+        task_managers.list_task_managers,
+        task_manager_models.TaskManagerList,
+    ),
+    _page("/taskmanagers/metrics", metrics.metrics_of_task_managers, COMBINED_METRICS),
+    _page(
+        _TASK_MANAGER, task_managers.task_manager_details, task_manager_models.TaskManagerDetails
+    ),
+    _page(f"{_TASK_MANAGER}/metrics", metrics.task_manager_metrics, METRIC_LIST),
+    Route(
+        "GET", f"{_TASK_MANAGER}/logs", task_managers.task_manager_logs, cluster_models.LogFileList
+    ),
+    Route("GET", f"{_TASK_MANAGER}/logs/{{filename}}", task_managers.task_manager_log_file, None),
+    Route("GET", f"{_TASK_MANAGER}/log", task_managers.task_manager_log, None),
+    Route("GET", f"{_TASK_MANAGER}/stdout", task_managers.task_manager_stdout, None),
+    Route(
+        "GET",
+        f"{_TASK_MANAGER}/thread-dump",
+        task_managers.task_manager_thread_dump,
+        cluster_models.ThreadDump,
+    ),
+)
+
+
+def response_class(route: Route) -> type[Response] | None:
+    """Return the class of answers whose body the handler makes itself."""
+    return Response if route.answer is None else None

@@ -1,0 +1,237 @@
+"""RestServer: the REST endpoint of a cluster, on a thread of its own beside the Dispatcher.
+
+It is bound before anything heavy is imported, so that the address is known at once; requests that come before the
+application is ready wait for it in the listening socket.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings, parse_ports
+from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.randomness import secret_token
+from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
+from headrace.core.threads import EventLoopThread
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.resource_manager import ResourceManagerGateway
+from headrace.rest.authentication import RestGuard, guard_of
+from headrace.rest.client_errors import ConnectionFileError
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.connections import (
+    ClusterConnection,
+    connections_folder,
+    remove_connection,
+    write_connection,
+    write_private_file,
+)
+from headrace.rest.operations import Operations
+from headrace.rest.options import (
+    ASYNC_STORE_DURATION,
+    REST_ADDRESS,
+    REST_AUTHENTICATION,
+    REST_BIND_ADDRESS,
+    REST_BIND_PORT,
+    REST_ENABLED,
+    REST_PORT,
+    RestAuthentication,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_BACKLOG: Final = 128
+_STOP_TIMEOUT_S: Final = 5.0
+_TELL_TIMEOUT_S: Final = 5.0
+"""Time in which clients that wait for a savepoint ask again."""
+_WITHOUT_FILE: Final = (
+    "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
+    "folder for it, and 'rest.enabled: false' does without"
+)
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """Parts of a cluster that the endpoint asks, and the loop on which it asks them."""
+
+    dispatcher: DispatcherGateway
+    resource_manager: ResourceManagerGateway
+    loop: asyncio.AbstractEventLoop
+
+
+class RestServer:
+    """One per cluster. The constructor binds; PortInUseError, ConfigurationError. `start` serves, `close` ends it.
+
+    `address` is where browsers and clients reach it.
+    """
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        settings: Settings,
+        clock: Clock,
+        *,
+        name: str,
+        identity: TlsIdentity | None = None,
+        log_folder: Path | None = None,
+    ) -> None:
+        bind_address = settings.get_option(REST_BIND_ADDRESS)
+        self._context: Final = _tls_context(bind_address, identity)
+        self._socket: Final = bind(settings, bind_address)
+        port: int = self._socket.getsockname()[1]
+        is_tls = self._context is not None
+        host = settings.get_option(REST_ADDRESS) or bind_address
+        shown = f"[{host}]" if ":" in host else host
+        self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
+        self._view: Final = ClusterView(
+            control.dispatcher, control.resource_manager, control.loop, settings, clock, log_folder
+        )
+        if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
+            _LOG.warning(
+                "%s is 'none': whoever can connect to %s from this host may see and steer everything",
+                REST_AUTHENTICATION.key,
+                self.address,
+            )
+        certificate = connections_folder() / f"{port}.pem" if is_tls else None
+        self._certificate: Final = certificate
+        try:
+            self._guard: Final[RestGuard] = guard_of(
+                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
+            )
+            self._connection: Final = write_connection(
+                ClusterConnection(
+                    self.address,
+                    self._guard.token,
+                    pid=os.getpid(),
+                    name=name,
+                    started=clock.now_ms(),
+                    ca_file=str(certificate or ""),
+                )
+            )
+            if identity is not None and certificate is not None:
+                write_private_file(certificate, identity.certificate)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._operations: Final = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
+        self._thread: Final = EventLoopThread("headrace-rest")
+        self._server: Any = None
+        self._ended: Final = threading.Event()
+
+    def start(self) -> None:
+        """Begin to serve; returns at once."""
+        future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
+        future.add_done_callback(lambda _: self._ended.set())
+
+    def close(self) -> None:
+        """End all connections and give the port back, once results that were asked for are told, or nobody comes."""
+        with contextlib.suppress(TimeoutError):
+            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
+        remove_connection(self._connection)
+        if self._certificate is not None:
+            self._certificate.unlink(missing_ok=True)
+        server = self._server
+        if server is not None:
+            server.should_exit = True
+            self._ended.wait(_STOP_TIMEOUT_S)
+        self._thread.stop()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        try:
+            # Imported late: this takes half a second, in which the cluster starts.
+            import uvicorn
+
+            from headrace.rest.app import create_app
+
+            config = uvicorn.Config(
+                create_app(self._view, self._guard, self._operations),  # pyright: ignore[reportArgumentType]
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                date_header=True,
+                timeout_graceful_shutdown=1,
+            )
+            config.load()
+            config.ssl = self._context
+            self._server = uvicorn.Server(config)
+            await self._server.serve(sockets=[self._socket])
+        except Exception:
+            _LOG.exception(
+                "the REST endpoint at %s has failed; jobs go on without it", self.address
+            )
+
+
+def start_rest_server(
+    control: ControlPlane,
+    settings: Settings,
+    clock: Clock,
+    *,
+    name: str,
+    identity: TlsIdentity | None = None,
+    log_folder: Path | None = None,
+) -> RestServer | None:
+    """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
+
+    ConfigurationError and PortInUseError where the options ask for something impossible.
+    """
+    if not settings.get_option(REST_ENABLED):
+        return None
+    try:
+        server = RestServer(
+            control, settings, clock, name=name, identity=identity, log_folder=log_folder
+        )
+    except (ConnectionFileError, OSError) as error:
+        _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)
+        return None
+    server.start()
+    _LOG.info("the dashboard is at %s", server.address)
+    return server
+
+
+def bind(settings: Settings, address: str) -> socket.socket:
+    """Return a listening socket at the first free port; PortInUseError where none is."""
+    option = REST_PORT if settings.get_option(REST_BIND_PORT) is None else REST_BIND_PORT
+    text = settings.get_option(REST_BIND_PORT) or settings.get_option(REST_PORT)
+    port = 0
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for port in parse_ports(option.key, text):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            raise ConfigurationError(
+                REST_BIND_ADDRESS.key, address, f"nothing can listen there: {error.strerror}"
+            ) from error
+        return listener
+    raise PortInUseError(address, port, option.key, text)
+
+
+def _tls_context(address: str, identity: TlsIdentity | None) -> ssl.SSLContext | None:
+    if is_loopback(address):
+        return None
+    if identity is None:
+        raise ConfigurationError(
+            REST_BIND_ADDRESS.key,
+            address,
+            "beyond this host REST speaks TLS, and this cluster has no certificate: bind to 127.0.0.1, or give one "
+            "with 'headrace.security.identity-file'",
+        )
+    context = server_context(identity)
+    # Browsers have no certificate of the cluster: the token says who they are.
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,48 @@
+"""StaticFiles: the dashboard's files, read once; a path is one of them or nothing."""
+
+import mimetypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request, Response
+
+_INDEX: Final = "index.html"
+_WITHOUT_DASHBOARD: Final = (
+    b"<!doctype html><title>Headrace</title><p>This build has no dashboard; REST answers below /overview, /jobs and "
+    b"so on."
+)
+
+
+class StaticFiles:
+    """All files below `folder`, by the path of their address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: Final = {"/": (_WITHOUT_DASHBOARD, "text/html")}
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix not in (".py", ".sha256"):
+                media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+                self._files[f"/{file.relative_to(folder).as_posix()}"] = (
+                    file.read_bytes(),
+                    media_type,
+                )
+        index = self._files.get(f"/{_INDEX}")
+        if index is not None:
+            self._files["/"] = index
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Return the paths of all files."""
+        return tuple(self._files)
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is a file."""
+        return path in self._files
+
+    async def answer(self, request: Request) -> Response:
+        """Return the file of the path."""
+        content, media_type = self._files[request.url.path]
+        # Names of built files hold a hash of their content; the page itself names them.
+        is_page = media_type == "text/html"
+        caching = "no-cache" if is_page else "max-age=31536000, immutable"
+        return Response(content, media_type=media_type, headers={"cache-control": caching})

@@ -1,0 +1,106 @@
+"""A REST server of this process before the sample cluster, asked over a real socket."""
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.threads import EventLoopThread
+from headrace.rest.server import ControlPlane, RestServer
+from tests.unit.rest.sample_cluster import SampleDispatcher, SampleResourceManager
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def errors(self) -> str:
+        return " | ".join(self.json["errors"])
+
+
+@dataclass
+class ServedCluster:
+    """The server, and what is behind it."""
+
+    server: RestServer
+    dispatcher: SampleDispatcher
+    resource_manager: SampleResourceManager
+    token: str
+
+    @property
+    def authority(self) -> str:
+        return self.server.address.partition("://")[2]
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request, with the token unless `headers` are given."""
+        sent = {"Authorization": f"Bearer {self.token}"} if headers is None else headers
+        content = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        if content is not None:
+            sent = {"Content-Type": "application/json"} | sent
+        connection = http.client.HTTPConnection(self.authority, timeout=30)
+        try:
+            connection.request(method, path, content, sent)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, response.read(), found)
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Answer:
+        return self.ask("GET", path)
+
+    def get_until(self, path: str, condition: Callable[[Any], bool]) -> Answer:
+        """Ask again and again until the answer is as it should be."""
+        for _ in range(2000):
+            answer = self.get(path)
+            if condition(answer.json):
+                return answer
+            threading.Event().wait(0.005)
+        raise AssertionError(f"{path} has not come to be as it should: {answer.body!r}")
+
+
+@contextmanager
+def served_cluster(
+    home: Path,
+    patch: pytest.MonkeyPatch,
+    settings: dict[str, str] | None = None,
+    log_folder: Path | None = None,
+) -> Iterator[ServedCluster]:
+    """Serve the sample cluster at any free port; connection files are below `home`."""
+    patch.setenv("HEADRACE_HOME", str(home))
+    control = EventLoopThread("sample control")
+    dispatcher, resource_manager = SampleDispatcher(), SampleResourceManager()
+    server = RestServer(
+        ControlPlane(dispatcher, resource_manager, control.loop),  # type: ignore[arg-type]
+        Settings({"rest.port": "0", **(settings or {})}),
+        SystemClock(),
+        name="sample",
+        log_folder=log_folder,
+    )
+    try:
+        server.start()
+        (file,) = (home / "clusters").glob("*.json")
+        token = json.loads(file.read_text()).get("token", "")
+        yield ServedCluster(server, dispatcher, resource_manager, token)
+    finally:
+        server.close()
+        control.stop()

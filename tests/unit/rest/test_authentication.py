@@ -1,0 +1,121 @@
+"""Which requests the REST endpoint answers, and which it refuses before it looks at them."""
+
+import pytest
+
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.rest.authentication import RequestHead, RestGuard, guard_of
+
+TOKEN = "a" * 64
+HOST = "127.0.0.1:8081"
+
+
+def guard(**changed: object) -> RestGuard:
+    arguments: dict[str, object] = {
+        "is_tls": False,
+        "port": 8081,
+        "max_content_length": 100,
+    } | changed
+    return RestGuard(TOKEN, ["127.0.0.1", "localhost", "[::1]"], **arguments)  # type: ignore[arg-type]
+
+
+def head(
+    method: str = "GET", path: str = "/jobs", *, page: bool = False, **headers: str
+) -> RequestHead:
+    given = {"host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return RequestHead(method, path, given, page)
+
+
+BEARER = f"Bearer {TOKEN}"
+
+
+def status(request: RequestHead, rules: RestGuard | None = None) -> int | None:
+    refusal = (rules or guard()).refuse(request)
+    return None if refusal is None else refusal.status
+
+
+def test_the_token_opens_every_route() -> None:
+    assert status(head(authorization=BEARER)) is None
+    assert status(head("DELETE", "/cluster", authorization=f"bearer  {TOKEN} ")) is None
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer", "Bearer " + "b" * 64, f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"],
+)
+def test_without_the_token_there_is_no_answer(authorization: str) -> None:
+    refusal = guard().refuse(head(authorization=authorization))
+    assert refusal is not None
+    assert refusal.status == 401
+    assert "connection file" in refusal.text
+    assert TOKEN not in refusal.text
+
+
+def test_the_page_and_its_sign_in_need_no_token() -> None:
+    assert status(head(path="/", page=True)) is None
+    assert status(head("POST", "/session")) is None
+    assert status(head("DELETE", "/session")) == 401
+    assert status(head("GET", "/session")) == 401
+
+
+def test_a_browser_that_has_signed_in_is_known_by_a_cookie_that_is_not_the_token() -> None:
+    cookie = guard().session_cookie()
+    assert TOKEN not in cookie
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert "Secure" in guard(is_tls=True).session_cookie()
+    value = cookie.partition(";")[0]
+    assert status(head(cookie=value)) is None
+    assert status(head(cookie=value + "0")) == 401
+    assert status(head(cookie=value), guard(port=8082)) == 401, "of another cluster on this host"
+    assert "Max-Age=0" in guard().session_cookie(is_over=True)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8081", "", "127.0.0.1.evil.example:8081"]
+)
+def test_another_name_for_this_host_is_refused_even_with_the_token(host: str) -> None:
+    assert status(head(authorization=BEARER, host=host)) == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:8081", "LOCALHOST", "[::1]:8081", "127.0.0.1"])
+def test_own_names_are_accepted(host: str) -> None:
+    assert status(head(authorization=BEARER, host=host)) is None
+
+
+def test_pages_of_other_origins_are_refused() -> None:
+    cookie = guard().session_cookie().partition(";")[0]
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", f"https://{HOST}"):
+        assert status(head("POST", "/jobs/x/stop", cookie=cookie, origin=origin)) == 403
+    assert status(head("POST", "/jobs/x/stop", cookie=cookie, origin=f"http://{HOST}")) is None
+    assert status(head(cookie=cookie, sec_fetch_site="cross-site")) == 403
+    assert status(head(path="/", page=True, sec_fetch_site="cross-site")) is None, (
+        "a link to the page"
+    )
+
+
+def test_an_origin_that_was_allowed_may_ask() -> None:
+    rules = guard(allowed_origin="https://ops.example")
+    assert status(head(authorization=BEARER, origin="https://ops.example"), rules) is None
+    assert (b"access-control-allow-origin", b"https://ops.example") in rules.response_headers()
+    assert not any(name.startswith(b"access-control") for name, _ in guard().response_headers())
+
+
+def test_a_body_that_says_it_is_too_long_is_refused() -> None:
+    assert status(head("POST", authorization=BEARER, content_length="101")) == 413
+    assert status(head("POST", authorization=BEARER, content_length="100")) is None
+
+
+def test_authentication_can_be_switched_off_on_loopback_alone() -> None:
+    settings = Settings({"rest.authentication": "none"})
+    open_guard = guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
+    assert (status(head(), open_guard), open_guard.token) == (None, "")
+    with pytest.raises(ConfigurationError, match="could steer the cluster"):
+        guard_of(settings, TOKEN, "0.0.0.0", 8081, is_tls=True)
+
+
+def test_names_behind_a_proxy_are_allowed_by_an_option() -> None:
+    settings = Settings({"headrace.rest.allowed-hosts": "streams.example, other.example"})
+    rules = guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
+    assert status(head(authorization=BEARER, host="streams.example"), rules) is None
+    assert status(head(authorization=BEARER, host="evil.example"), rules) == 403

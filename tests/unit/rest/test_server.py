@@ -1,0 +1,238 @@
+"""The REST server over a real socket: sign-in, refusals, operations, polling, start and end."""
+
+import http.client
+import json
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.rest.server import bind
+from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB
+from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
+
+JOB = f"/jobs/{RUNNING_JOB.hex()}"
+TRIGGER = "0123456789abcdef" * 2
+
+
+def test_the_token_lies_in_a_file_that_its_owner_alone_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        (file,) = (tmp_path / "clusters").glob("*.json")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        content = json.loads(file.read_text())
+        assert (content["address"], content["name"]) == (cluster.server.address, "sample")
+        assert cluster.get("/overview").status == 200
+    assert list((tmp_path / "clusters").glob("*.json")) == []
+
+
+def test_requests_without_the_token_from_elsewhere_or_for_another_host_are_refused(
+    cluster: ServedCluster,
+) -> None:
+    bearer = {"Authorization": f"Bearer {cluster.token}"}
+    assert cluster.ask("GET", "/jobs", headers={}).status == 401
+    assert cluster.ask("GET", "/jobs", headers={"Authorization": "Bearer x"}).status == 401
+    assert cluster.ask("GET", "/openapi.json", headers={}).status == 401
+    assert cluster.ask("GET", "/nowhere", headers={}).status == 401, "not even what there is"
+    assert cluster.ask("GET", "/jobs", headers=bearer | {"Host": "evil.example"}).status == 403
+    form = {"Origin": "http://evil.example", "Content-Type": "application/x-www-form-urlencoded"}
+    stopped = cluster.ask("POST", f"{JOB}/stop", b"drain=true", headers=bearer | form)
+    assert stopped.status == 403
+    assert cluster.dispatcher.savepoints == []
+
+
+def test_a_browser_signs_in_once_and_out_again(cluster: ServedCluster) -> None:
+    assert cluster.ask("POST", "/session", {"token": "wrong"}, headers={}).status == 401
+    signed_in = cluster.ask("POST", "/session", {"token": cluster.token}, headers={})
+    assert (signed_in.status, signed_in.json) == (200, {})
+    cookie = signed_in.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    known = {"Cookie": cookie.partition(";")[0]}
+    assert cluster.ask("GET", "/jobs", headers=known).status == 200
+    signed_out = cluster.ask("DELETE", "/session", headers=known)
+    assert "Max-Age=0" in signed_out.headers["set-cookie"]
+
+
+def test_answers_tell_browsers_to_be_careful(cluster: ServedCluster) -> None:
+    headers = cluster.get("/overview").headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "access-control-allow-origin" not in headers
+    assert headers["content-type"] == "application/json; charset=UTF-8"
+    assert "server" not in headers
+
+
+def done(cluster: ServedCluster, path: str) -> Answer:
+    return cluster.get_until(path, lambda found: found["status"]["id"] == "COMPLETED")
+
+
+def test_a_savepoint_is_begun_once_for_its_trigger_id_and_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        body = {"target-directory": "/savepoints", "triggerId": TRIGGER}
+        for _ in range(2):
+            answer = cluster.ask("POST", f"{JOB}/savepoints", body)
+            assert (answer.status, answer.json) == (202, {"request-id": TRIGGER})
+        found = done(cluster, f"{JOB}/savepoints/{TRIGGER}").json
+        assert found["operation"] == {"location": "file:/savepoints/savepoint-000102-0123456789ab"}
+        assert cluster.dispatcher.savepoints == [("savepoint", "/savepoints")]
+        assert cluster.dispatcher.cancelled == []
+
+
+def test_a_savepoint_that_cancels_does_so_once_it_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"execution.checkpointing.savepoint-dir": "/configured"}
+    with served_cluster(tmp_path, monkeypatch, settings) as cluster:
+        answer = cluster.ask("POST", f"{JOB}/savepoints", {"cancel-job": True})
+        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
+        assert cluster.dispatcher.savepoints == [("savepoint", "/configured")]
+        assert cluster.dispatcher.cancelled == [RUNNING_JOB]
+
+
+def test_a_stop_is_asked_about_as_a_savepoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "/s", "drain": True})
+        assert answer.status == 202
+        found = done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}").json
+        assert found["operation"]["location"].startswith("file:/s/")
+        assert cluster.dispatcher.savepoints == [("drain", "/s")]
+
+
+def test_without_a_folder_a_savepoint_is_refused_by_the_name_that_the_body_has(
+    cluster: ServedCluster,
+) -> None:
+    for path, name in (("savepoints", "target-directory"), ("stop", "targetDirectory")):
+        answer = cluster.ask("POST", f"{JOB}/{path}", b"")
+        assert answer.status == 400
+        assert f"Property [{name}] must be provided." in answer.errors
+
+
+def test_a_checkpoint_tells_its_id_and_a_failure_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", f"{JOB}/checkpoints", {"checkpointType": "FULL"})
+        assert answer.status == 202
+        found = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json
+        assert found["operation"] == {"checkpointId": 4}
+        assert (
+            cluster.ask("POST", f"{JOB}/checkpoints", {"checkpointType": "INCREMENTAL"}).status
+            == 400
+        )
+        cluster.dispatcher.failure = ValueError("the disk is full")
+        answer = cluster.ask("POST", f"{JOB}/checkpoints")
+        cause = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json["operation"]
+        assert cause == {
+            "failureCause": {"class": "ValueError", "stack-trace": "ValueError: the disk is full"}
+        }
+
+
+def test_what_is_no_savepoint_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", "/savepoint-disposal", {"savepoint-path": str(precious)})
+        assert answer.status == 200
+        found = done(cluster, f"/savepoint-disposal/{answer.json['request-id']}").json
+        reason = found["operation"]["failure-cause"]["stack-trace"]
+        assert reason.startswith(f"there is no completed checkpoint or savepoint at {precious}")
+        assert (precious / "file").exists()
+        assert cluster.get(f"/savepoint-disposal/{TRIGGER}").status == 404
+
+
+def test_a_job_is_cancelled_and_the_cluster_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        assert (cluster.ask("PATCH", f"{JOB}?mode=cancel").status) == 202
+        assert (cluster.ask("GET", f"{JOB}/yarn-cancel").json) == {}
+        assert cluster.dispatcher.cancelled == [RUNNING_JOB] * 2
+        assert cluster.ask("DELETE", "/cluster").json == {}
+        assert cluster.dispatcher.is_shut_down
+
+
+def test_pages_that_are_polled_ask_the_control_thread_once_per_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"web.refresh-interval": "1 h"}
+    with served_cluster(tmp_path, monkeypatch, settings) as cluster:
+        vertex = f"{JOB}/vertices/{COUNTER.hex()}"
+        for path in [JOB, vertex, f"{vertex}/backpressure", f"{vertex}/subtasktimes"] * 5:
+            assert cluster.get(path).status == 200
+        assert cluster.dispatcher.calls["request_job_details"] == 1
+        assert cluster.dispatcher.calls["request_job_plan"] == 1
+
+
+def test_an_error_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served_cluster(tmp_path, monkeypatch, {"web.refresh-interval": "1 h"}) as cluster:
+        cluster.dispatcher.failure = ValueError("for a moment")
+        answer = cluster.get(JOB)
+        assert (answer.status, answer.json["errors"][0]) == (500, "Internal server error.")
+        cluster.dispatcher.failure = None
+        assert cluster.get(JOB).status == 200
+
+
+def test_a_body_that_is_too_long_is_refused_also_where_it_does_not_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"rest.server.max-content-length": "1000"}
+    with served_cluster(tmp_path, monkeypatch, settings) as cluster:
+        assert cluster.ask("POST", f"{JOB}/stop", b" " * 1001).status == 413
+        connection = http.client.HTTPConnection(cluster.authority, timeout=30)
+        headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"}
+        chunks = iter([b" " * 600] * 2)
+        connection.request("POST", f"{JOB}/stop", chunks, headers, encode_chunked=True)
+        assert connection.getresponse().status == 413
+        connection.close()
+
+
+def test_a_flame_graph_is_taken_once_somebody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{JOB}/vertices/{COUNTER.hex()}/flamegraph"
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        assert cluster.get(path).json == {"endTimestamp": -3}
+        cluster.get_until(path, lambda found: "data" in found)
+        data = cluster.get(f"{path}?type=ON_CPU").json["data"]
+        assert (data["name"], data["children"][0]["name"]) == ("root", "program.f:7")
+        assert cluster.get(f"{path}?type=WALL").status == 400
+    off = {"rest.flamegraph.enabled": "false"}
+    with served_cluster(tmp_path / "other", monkeypatch, off) as cluster:
+        assert cluster.get(path).json == {"endTimestamp": -2}
+
+
+def test_the_first_free_port_of_a_range_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortInUseError, match=rf"{port}.*rest.port"):
+            bind(Settings({"rest.port": str(port)}), "127.0.0.1")
+        both = Settings({"rest.port": "1", "rest.bind-port": f"{port},0"})
+        with bind(both, "127.0.0.1") as listener:
+            assert listener.getsockname()[1] != port
+    with pytest.raises(ConfigurationError, match="nothing can listen there"):
+        bind(Settings({"rest.port": "0"}), "203.0.113.7")
+
+
+def test_beyond_this_host_there_is_no_rest_without_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="beyond this host REST speaks TLS"),
+        served_cluster(tmp_path, monkeypatch, {"rest.bind-address": "0.0.0.0"}),
+    ):
+        pass

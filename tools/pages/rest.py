@@ -1,0 +1,53 @@
+"""rest.md and openapi.json: the routes of the REST API, from the table that the server is made of."""
+
+import json
+from typing import Any, Final, get_args, get_origin
+
+from headrace.rest.app import openapi
+from headrace.rest.routes import ROUTES, Route
+from tools.pages.markdown import table
+
+_INTRODUCTION: Final = """\
+# REST routes
+
+The table of `headrace/rest/routes.py`. Paths, fields and errors are Flink's REST API v1; every path exists with the
+prefix `/v1` as well. Requests show the token of the cluster: `Authorization: Bearer <token>`; it is in the connection
+file that `headrace run` names. Answers that are "kept" are written once for each `web.refresh-interval`, however many
+ask. "archived" ones are answered for ended jobs too. [openapi.json](openapi.json) has all fields of all answers.
+"""
+
+
+def rest_page() -> str:
+    """Return one table of all routes."""
+    rows = [
+        (
+            f"{route.method} `{route.path}`",
+            (route.handler.__doc__ or "").partition("\n")[0],
+            _answer(route),
+            str(route.status),
+            "yes" if route.kept.name == "INTERVAL" else "",
+            "yes" if route.is_archived else "",
+        )
+        for route in ROUTES
+    ]
+    headings = ("route", "what it does", "answer", "status", "kept", "archived")
+    return "\n".join([_INTRODUCTION, *table(headings, rows), ""])
+
+
+def openapi_page() -> str:
+    """Return the OpenAPI description."""
+    return json.dumps(openapi(), indent=1, sort_keys=True) + "\n"
+
+
+def _answer(route: Route) -> str:
+    if route.answer is None:
+        return "text, or the page"
+    return _name(route.answer)
+
+
+def _name(answer: Any) -> str:
+    if get_origin(answer) is list:
+        return f"list of `{get_args(answer)[0].__name__}`"
+    if get_args(answer):
+        return " or ".join(_name(one) for one in get_args(answer))
+    return f"`{answer.__name__}`"
