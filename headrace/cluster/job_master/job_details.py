@@ -38,6 +38,7 @@ _EVERY_OPERATOR: Final = frozenset(
         names.SOURCE_IDLE_TIME,
         names.PENDING_RECORDS,
         names.NUM_RECORDS_SEND,
+        names.NUM_FIRED_TIMERS,
     )
 )
 """Metrics that the runtime has for operators of any program: no operator publishes them as a result."""
