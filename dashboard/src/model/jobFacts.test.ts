@@ -1,0 +1,26 @@
+import { describe, expect, it } from "vitest";
+
+import { checkpointFacts, sourceSubtasks } from "./jobFacts";
+
+describe("sourceSubtasks", () => {
+  it("puts watermarks, idle time and splits together by subtask, in order", () => {
+    const found = sourceSubtasks("v", [
+      { id: "1.Source__orders.currentOutputWatermark", value: "500" },
+      { id: "1.Map.currentOutputWatermark", value: "400" },
+      { id: "0.currentOutputWatermark", value: "-9223372036854775808" },
+      { id: "0.Source__orders.sourceIdleTime", value: "61000" },
+      { id: "1.Source__orders.split.orders-3.watermark.currentWatermark", value: "500" },
+      { id: "1.numRecordsOut", value: "12" },
+    ]);
+    expect(found).toEqual([
+      { vertexId: "v", subtask: 0, outputWatermark: Number("-9223372036854775808"), idleMs: 61000, splits: [] },
+      { vertexId: "v", subtask: 1, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
+    ]);
+  });
+});
+
+describe("checkpointFacts", () => {
+  it("is null where checkpointing is off", () => {
+    expect(checkpointFacts(null, 1000)).toBeNull();
+  });
+});
