@@ -11,6 +11,8 @@ export interface Column<R> {
   /** By what rows are sorted; a column without it is not sorted. */
   order?(row: R): number | string | null;
   numeric?: boolean;
+  /** Long texts, which may take several lines. */
+  wraps?: boolean;
 }
 
 const PAGE = 200;
@@ -68,7 +70,7 @@ export function DataTable<R>(props: {
             return (
               <tr key={key} class={props.current === key ? "current" : ""}>
                 {props.columns.map((column) => (
-                  <td key={column.title} class={column.numeric ? "number" : ""}>
+                  <td key={column.title} class={column.numeric ? "number" : column.wraps ? "" : "short"}>
                     {column.cell(row)}
                   </td>
                 ))}

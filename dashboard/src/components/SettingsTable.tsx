@@ -25,8 +25,8 @@ export function SettingsTable({ caption, settings }: { caption: string; settings
         sort={{ column: 0, descending: false }}
         empty={settings.length === 0 ? "None is set." : "No setting matches."}
         columns={[
-          { title: "key", cell: (each) => <code>{each.key}</code>, order: (each) => each.key },
-          { title: "value", cell: (each) => <code class="value">{each.value}</code>, order: (each) => each.value },
+          { title: "key", wraps: true, cell: (each) => <code>{each.key}</code>, order: (each) => each.key },
+          { title: "value", wraps: true, cell: (each) => <code class="value">{each.value}</code>, order: (each) => each.value },
         ]}
       />
     </div>

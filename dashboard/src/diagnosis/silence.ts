@@ -167,7 +167,7 @@ function silentSources(facts: SilenceFacts): Finding[] {
       finding(
         "idle-source",
         all ? "cause" : "hint",
-        all ? `${quoted(vertex)} reads nothing any more` : `${plural(silent.length, "subtask")} of ${quoted(vertex)} read nothing`,
+        all ? `${quoted(vertex)} reads nothing any more` : `${plural(silent.length, "subtask")} of ${quoted(vertex)} ${silent.length === 1 ? "reads" : "read"} nothing`,
         `Subtask ${longest.subtask} read its last record ${duration(longest.idleMs)} ago.`,
         {
           vertexId: vertex.id,

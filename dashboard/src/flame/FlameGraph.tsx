@@ -84,7 +84,7 @@ export function FlameGraph({ root }: { root: FlameNode }): JSX.Element {
         rowKey={(frame) => frame.name}
         sort={{ column: 1, descending: true }}
         columns={[
-          { title: "frame", cell: (frame) => <code>{frame.name}</code>, order: (frame) => frame.name },
+          { title: "frame", wraps: true, cell: (frame) => <code>{frame.name}</code>, order: (frame) => frame.name },
           {
             title: "in itself",
             cell: (frame) => `${count(frame.self)} (${percent(frame.self / (root.value || 1))})`,

@@ -12,6 +12,9 @@ import { edgePath, layoutGraph, VERTEX_HEIGHT, VERTEX_WIDTH, type PlacedEdge } f
 
 const ZOOM_MIN = 0.2;
 const ZOOM_MAX = 1.5;
+/** Height of a line of an edge's label, and about the width of a letter. */
+const LINE = 14;
+const LETTER = 6.6;
 
 export function JobGraph(props: {
   job: Job;
@@ -144,19 +147,20 @@ function Edge(props: {
   const live = edgeFigures(edge, props.edges, props.byId, props.now);
   const kind = live.waitMs >= 5 * BACK_PRESSURED_MS ? "high" : live.waitMs >= BACK_PRESSURED_MS ? "low" : "ok";
   const width = 1.5 + (live.rate === null || live.rate <= 0 ? 0 : Math.min(5, Math.log10(1 + live.rate)));
-  const texts = [
+  const lines = [
+    edge.ship,
     live.rate === null ? null : `${short(live.rate)} rec/s`,
     kind === "ok" ? null : `waits ${Math.round(live.waitMs)} ms/s`,
     live.eventTime,
   ].filter((text) => text !== null);
+  const labelWidth = 12 + LETTER * Math.max(...lines.map((line) => line.length));
+  const top = edge.label.y - (LINE * lines.length + 6) / 2;
   return (
     <g class={`edge ${kind}`}>
       <path d={edgePath(edge.points)} style={{ strokeWidth: `${width}px` }} marker-end="url(#arrow)" />
-      <text x={edge.label.x} y={edge.label.y - 8 * texts.length} text-anchor="middle" class="ship">
-        {edge.ship}
-      </text>
-      {texts.map((text, index) => (
-        <text key={index} x={edge.label.x} y={edge.label.y + 6 + 14 * (index - (texts.length - 1) / 2)} text-anchor="middle">
+      <rect x={edge.label.x - labelWidth / 2} y={top} width={labelWidth} height={LINE * lines.length + 6} rx="5" />
+      {lines.map((text, index) => (
+        <text key={index} x={edge.label.x} y={top + LINE * (index + 1)} text-anchor="middle" class={index === 0 ? "ship" : ""}>
           {text}
         </text>
       ))}

@@ -13,10 +13,11 @@ describe("format", () => {
   });
 
   it("writes durations with two units at most", () => {
-    expect([0, 999, 1500, 61_000, 3_660_000, 90_000_000].map(duration)).toEqual([
+    expect([0, 999, 1500, 60_000, 61_000, 3_660_000, 90_000_000].map(duration)).toEqual([
       "0 ms",
       "999 ms",
       "1.5 s",
+      "1 min",
       "1 min 1 s",
       "1 h 1 min",
       "1 d 1 h",

@@ -58,9 +58,13 @@ export function duration(ms: number | null | undefined): string {
   const whole = Math.floor(seconds);
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
   if (days > 0) {
-    return `${days} d ${hours} h`;
+    return units(days, "d", hours, "h");
   }
-  return hours > 0 ? `${hours} h ${minutes} min` : `${minutes} min ${whole % 60} s`;
+  return hours > 0 ? units(hours, "h", minutes, "min") : units(minutes, "min", whole % 60, "s");
+}
+
+function units(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 }
 
 export function percent(ratio: number | null | undefined): string {

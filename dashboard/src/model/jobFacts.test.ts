@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { checkpointFacts, sourceSubtasks } from "./jobFacts";
+import { checkpointFacts, sourceSubtasks, wholeLife } from "./jobFacts";
 
 describe("sourceSubtasks", () => {
   it("puts watermarks, idle time and splits together by subtask, in order", () => {
@@ -16,6 +16,21 @@ describe("sourceSubtasks", () => {
       { vertexId: "v", subtask: 0, outputWatermark: Number("-9223372036854775808"), idleMs: 61000, splits: [] },
       { vertexId: "v", subtask: 1, outputWatermark: 400, idleMs: null, splits: [{ id: "orders-3", watermark: 500 }] },
     ]);
+  });
+});
+
+describe("wholeLife", () => {
+  const metrics = { "read-bytes": 0, "write-bytes": 0, "read-records": 0, "write-records": 0 };
+
+  it("shares the time of an ended vertex between work and waits", () => {
+    const times = { "accumulated-busy-time": 600, "accumulated-backpressured-time": 100, "accumulated-idle-time": 300 };
+    const found = wholeLife({ ...metrics, ...times });
+    expect([found.busy.max, found.backPressured.max, found.idle.avg]).toEqual([600, 100, 300]);
+  });
+
+  it("knows nothing where nothing was measured", () => {
+    const times = { "accumulated-busy-time": "NaN" as const, "accumulated-backpressured-time": 0, "accumulated-idle-time": 0 };
+    expect(wholeLife({ ...metrics, ...times }).busy.max).toBeNull();
   });
 });
 

@@ -3,7 +3,15 @@
 import * as api from "../api";
 import { UNKNOWN, type CheckpointPhases, type Spread, type SubtaskFacts, type VertexFacts } from "../diagnosis/facts";
 import type { CheckpointFacts, SourceSubtask } from "../diagnosis/silence";
-import type { AggregatedMetric, CheckpointingStatistics, Job, JobVertex, MetricValue } from "../types";
+import {
+  TERMINAL,
+  type AggregatedMetric,
+  type CheckpointingStatistics,
+  type IOMetrics,
+  type Job,
+  type JobVertex,
+  type MetricValue,
+} from "../types";
 import { number } from "./format";
 import { inTurns } from "./Poller";
 
@@ -66,6 +74,7 @@ export function vertexFacts(job: Job, live: ReadonlyMap<string, LiveFigures>): V
     recordsOut: UNKNOWN,
     watermark: UNKNOWN,
   };
+  const ended = TERMINAL.includes(job.state);
   return job.vertices.map((vertex: JobVertex) => ({
     id: vertex.id,
     name: vertex.name,
@@ -77,8 +86,23 @@ export function vertexFacts(job: Job, live: ReadonlyMap<string, LiveFigures>): V
     readRecords: vertex.metrics["read-records"],
     writeRecords: vertex.metrics["write-records"],
     subtasks: [],
-    ...(live.get(vertex.id) ?? nothing),
+    ...(live.get(vertex.id) ?? (ended ? { ...nothing, ...wholeLife(vertex.metrics) } : nothing)),
   }));
+}
+
+/** How the tasks of a vertex that has ended spent their time, from beginning to end. */
+export function wholeLife(metrics: IOMetrics): Pick<VertexFacts, "busy" | "backPressured" | "idle"> {
+  const [busy, backPressured, idle] = [
+    number(metrics["accumulated-busy-time"]) ?? 0,
+    metrics["accumulated-backpressured-time"],
+    metrics["accumulated-idle-time"],
+  ];
+  const total = busy + backPressured + idle;
+  const of = (part: number): Spread => {
+    const ms = total > 0 ? (part / total) * 1000 : null;
+    return { min: ms, max: ms, avg: ms, sum: null };
+  };
+  return { busy: of(busy), backPressured: of(backPressured), idle: of(idle) };
 }
 
 /** Adds the subtasks of those vertices that may be the slow ones: busy, waiting, or next to one that waits. */

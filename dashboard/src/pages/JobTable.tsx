@@ -20,7 +20,7 @@ export function JobTable(props: { caption: string; jobs: readonly JobDetails[]; 
       empty={props.empty}
       columns={[
         {
-          title: "job",
+          title: "job", wraps: true,
           cell: (job) => (
             <a href={link(["job", job.jid, "overview"])}>
               <strong>{job.name}</strong> <span class="quiet-text">{job.jid.slice(0, 8)}</span>

@@ -49,7 +49,7 @@ export function GraphPage({ job, route }: JobProps): JSX.Element {
           current={selected}
           columns={[
             {
-              title: "vertex",
+              title: "vertex", wraps: true,
               cell: (vertex) => <a href={link(["job", job.jid, "overview"], { vertex: vertex.id })}>{vertex.name}</a>,
               order: (vertex) => vertex.name,
             },
@@ -92,9 +92,9 @@ export function GraphPage({ job, route }: JobProps): JSX.Element {
             rows={users}
             rowKey={(row) => row.name}
             columns={[
-              { title: "name", cell: (row) => row.name, order: (row) => row.name },
+              { title: "name", wraps: true, cell: (row) => row.name, order: (row) => row.name },
               { title: "type", cell: (row) => row.type },
-              { title: "value", cell: (row) => row.value },
+              { title: "value", wraps: true, cell: (row) => row.value },
             ]}
           />
         </Panel>

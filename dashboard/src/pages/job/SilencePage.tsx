@@ -77,7 +77,7 @@ export function SilencePage({ job }: JobProps): JSX.Element {
             rowKey={(row) => watermarkKey(row.vertexId, row.subtask)}
             sort={{ column: 2, descending: false }}
             columns={[
-              { title: "source", cell: (row) => names.get(row.vertexId) ?? row.vertexId, order: (row) => names.get(row.vertexId) ?? "" },
+              { title: "source", wraps: true, cell: (row) => names.get(row.vertexId) ?? row.vertexId, order: (row) => names.get(row.vertexId) ?? "" },
               { title: "subtask", cell: (row) => row.subtask, order: (row) => row.subtask, numeric: true },
               { title: "watermark", cell: (row) => watermark(row.outputWatermark), order: (row) => row.outputWatermark },
               {
@@ -89,7 +89,7 @@ export function SilencePage({ job }: JobProps): JSX.Element {
               },
               { title: "last record", cell: (row) => (row.idleMs === null ? "–" : `${duration(row.idleMs)} ago`), order: (row) => row.idleMs },
               {
-                title: "splits",
+                title: "splits", wraps: true,
                 cell: (row) => row.splits.map((split) => `${split.id}: ${watermark(split.watermark)}`).join("; ") || "–",
               },
             ]}

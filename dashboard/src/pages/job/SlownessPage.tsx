@@ -68,7 +68,7 @@ export function SlownessPage({ job }: JobProps): JSX.Element {
         {found.evidence.length === 0 ? null : <h3>What shows it</h3>}
         <ul class="evidence">
           {found.evidence.map((each, index) => (
-            <li key={index} class={each.kind}>
+            <li key={index}>
               {each.text}
             </li>
           ))}

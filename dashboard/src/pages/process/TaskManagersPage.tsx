@@ -24,8 +24,8 @@ export function TaskManagersPage(): JSX.Element {
             rowKey={(row) => row.id}
             empty="No TaskManager is registered: they come with the first job."
             columns={[
-              { title: "TaskManager", cell: (row) => <a href={link(["task-manager", row.id])}>{row.id}</a>, order: (row) => row.id },
-              { title: "address", cell: (row) => row.path, order: (row) => row.path },
+              { title: "TaskManager", wraps: true, cell: (row) => <a href={link(["task-manager", row.id])}>{row.id}</a>, order: (row) => row.id },
+              { title: "address", wraps: true, cell: (row) => row.path, order: (row) => row.path },
               {
                 title: "slots in use",
                 cell: (row) => {
