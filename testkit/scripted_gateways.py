@@ -17,15 +17,18 @@ from headrace.checkpoint.handles import (
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.threads import ThreadIds
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
+from headrace.metrics.groups import samples_of
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.endpoint import FencedRpcEndpoint, RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 from headrace.task.chain.queryable_state import StateRead
 from headrace.task.environment import TaskListener
+from headrace.task.metrics import TaskSamples
 from testkit.simulation.virtual_loop import VirtualLoop
 
 
@@ -119,6 +122,7 @@ class ScriptedTask:
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
         self.state_reads: list[StateRead] = []
+        self.thread_ids: ThreadIds | None = None
         self.checkpoint_calls: list[tuple[str, int]] = []
         self.checkpoint_options: dict[int, CheckpointOptions] = {}
         self._listener = listener
@@ -181,6 +185,9 @@ class ScriptedTask:
 
     def metrics_snapshot(self) -> dict[str, float]:
         return dict(self.metrics)
+
+    def metric_samples(self) -> TaskSamples:
+        return TaskSamples(samples_of(self.metrics), {})
 
 
 @dataclass

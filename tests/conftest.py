@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_HOME: Final = "headrace-home"
 _TEMPORARY_FILES: Final = pytest.StashKey[Path]()
 
 
@@ -62,6 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.chmod(folder, 0o711)
     config.stash[_TEMPORARY_FILES] = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # Where clusters write how they are reached; drivers that a test kills leave theirs there.
+    os.environ["HEADRACE_HOME"] = str(Path(folder, _HOME))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,7 +76,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     folder = session.config.stash.get(_TEMPORARY_FILES, None)
     if folder is None:
         return
-    left = sorted(file.name for file in folder.iterdir())
+    left = sorted(file.name for file in folder.iterdir() if file.name != _HOME)
     shutil.rmtree(folder, ignore_errors=True)
     if left and session.config.getoption("--leave-nothing"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BASE: Final = "requirements/base.txt"
 DEV: Final = "requirements/dev.txt"
 DOCS: Final = "requirements/docs.txt"
-EXTRAS: Final = ("dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb")
+EXTRAS: Final = ("dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb", "metrics")
 _COMPILE: Final = (
     "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--no-emit-index-url",
     "--no-header", "--no-annotate", "--generate-hashes",

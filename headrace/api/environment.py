@@ -7,7 +7,13 @@ from typing import Any, Final, NoReturn
 from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
 from headrace.api.client.job_client import JobClient, JobExecutionResult
-from headrace.api.executors import PipelineExecutor, executor_for, job_submitted, known_parallelism
+from headrace.api.executors import (
+    PipelineExecutor,
+    executor_for,
+    job_planned,
+    job_submitted,
+    known_parallelism,
+)
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
@@ -255,6 +261,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         _tell_of_no_sink(said)
         self._cached_streams.look(executor)
         graph = self._stream_graph(job_name, executor.default_parallelism())
+        job_planned(graph, settings)
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)

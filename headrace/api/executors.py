@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.core.ids import ClusterDataSetId
     from headrace.gateways.messages import DataSetInfo
     from headrace.graph.job_graph import JobGraph
+    from headrace.graph.stream_graph import StreamGraph
 
 ENTRY_POINT_GROUP: Final = "headrace.executors"
 TARGET: Final = ConfigOption(
@@ -63,6 +64,7 @@ class _Registry:
     def __init__(self) -> None:
         self.active: PipelineExecutor | None = None
         self.on_submitted: Callable[[JobClient], None] | None = None
+        self.on_planned: Callable[[StreamGraph, Settings], None] | None = None
         self.made: dict[str, PipelineExecutor] = {}
         self.default_settings: dict[str, str] = {}
         # Two threads of a program may submit their first jobs at once, and must find the same executor.
@@ -73,13 +75,16 @@ _registry: Final = _Registry()
 
 
 def set_active_executor(
-    executor: PipelineExecutor | None, on_submitted: "Callable[[JobClient], None] | None" = None
+    executor: PipelineExecutor | None,
+    on_submitted: "Callable[[JobClient], None] | None" = None,
+    on_planned: "Callable[[StreamGraph, Settings], None] | None" = None,
 ) -> None:
     """Run every job of this process on `executor` from now on; None goes back to look-up by name.
 
-    `on_submitted` is called with each job that is submitted then.
+    `on_submitted` is called with each job that is submitted then, `on_planned` with each plan before that.
     """
     _registry.active, _registry.on_submitted = executor, on_submitted
+    _registry.on_planned = on_planned
 
 
 def active_executor() -> PipelineExecutor | None:
@@ -91,6 +96,12 @@ def job_submitted(client: "JobClient") -> None:
     """Tell the listener of `set_active_executor`, if there is one, that a job was submitted."""
     if _registry.on_submitted is not None:
         _registry.on_submitted(client)
+
+
+def job_planned(graph: "StreamGraph", settings: Settings) -> None:
+    """Tell the listener of `set_active_executor`, if there is one, that a job is about to be submitted."""
+    if _registry.on_planned is not None:
+        _registry.on_planned(graph, settings)
 
 
 def set_default_settings(settings: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
 """`headrace`: the command line. Each command is a file of this folder, imported only when it runs."""
 
-import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -8,17 +8,53 @@ from typing import Final
 import click
 
 from headrace import __version__
-from headrace.cli.logs import EXIT_INTERRUPTED, report_failure, report_usage
+from headrace.cli.command_table import CommandTable, Entry
+from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, report_failure, report_usage
 
 COMMANDS: Final = {
-    "checkpoint": "headrace.cli.checkpoint:checkpoint",
-    "options": "headrace.cli.options:options",
-    "run": "headrace.cli.run:run",
-    "savepoint": "headrace.cli.checkpoint:savepoint",
-    "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
-    "trace": "headrace.cli.trace:trace",
-    "warm-up": "headrace.cli.warm_up:warm_up",
+    "cancel": Entry("headrace.cli.jobs.cancel:cancel", "Cancel a job."),
+    "checkpoint": Entry(
+        "headrace.cli.jobs.checkpoint:checkpoint",
+        "Take a checkpoint of a job, or look at checkpoints in files.",
+    ),
+    "completion": Entry(
+        "headrace.cli.completion:completion", "Print the script with which a shell completes lines."
+    ),
+    "exceptions": Entry(
+        "headrace.cli.jobs.exceptions:exceptions", "Show why a job failed or restarted."
+    ),
+    "flamegraph": Entry(
+        "headrace.cli.jobs.flamegraph:flamegraph", "Draw what the threads of a vertex do."
+    ),
+    "info": Entry("headrace.cli.info:info", "Print the plan of a program as JSON."),
+    "job": Entry("headrace.cli.main:job", "The commands for jobs, by a word in front."),
+    "list": Entry("headrace.cli.jobs.list_jobs:list_jobs", "List the jobs of a cluster."),
+    "logs": Entry("headrace.cli.jobs.logs:logs", "Print a log of a cluster."),
+    "metrics": Entry("headrace.cli.jobs.metrics:metrics", "Print metrics."),
+    "open": Entry(
+        "headrace.cli.jobs.open_dashboard:open_dashboard", "Open the dashboard in a browser."
+    ),
+    "options": Entry("headrace.cli.options:options", "List the settings that -D takes."),
+    "rescale-info": Entry(
+        "headrace.cli.jobs.rescale_info:rescale_info", "Show how a job may be rescaled, and was."
+    ),
+    "run": Entry("headrace.cli.run:run", "Run a program."),
+    "savepoint": Entry(
+        "headrace.cli.jobs.savepoint:savepoint",
+        "Take a savepoint of a job, or look at savepoints in files.",
+    ),
+    "shuffle-service": Entry(
+        "headrace.cli.shuffle_service:shuffle_service", "Run a remote shuffle service."
+    ),
+    "stop": Entry("headrace.cli.jobs.stop:stop", "Stop a job with a savepoint."),
+    "top": Entry("headrace.cli.jobs.top:top", "Watch a job."),
+    "trace": Entry("headrace.cli.trace:trace", "Show parts of Headrace at work, step by step."),
+    "warm-up": Entry("headrace.cli.warm_up:warm_up", "Make Spark start faster on this machine."),
 }
+_JOB_COMMANDS: Final = (
+    "cancel", "checkpoint", "exceptions", "flamegraph", "list", "logs", "metrics", "open", "rescale-info", "savepoint",
+    "stop", "top",
+)  # fmt: skip
 
 _HELP: Final = """\
 Flink's streaming runtime in Python, hosted on Spark.
@@ -37,41 +73,44 @@ Try it:
   headrace options checkpointing                     search the settings
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
+  headrace list                                      the jobs that run on this machine
+  headrace top                                       watch the one that runs
+  headrace exceptions JOB_ID                         why it failed, the line of your program first
+  headrace savepoint JOB_ID /data/savepoints         and go on from there later: headrace run -s
+  headrace stop JOB_ID                               end it with a savepoint
   headrace checkpoint list /data/checkpoints         the checkpoints in a folder
+  source <(headrace completion bash)                 have the shell complete commands and job ids
   headrace trace exchange                            credits and frames between two tasks, step by step
   headrace warm-up                                   once: makes later starts of Spark faster
 
 Ctrl-C cancels the job, stops the workers and ends Spark. SIGTERM does the same, but keeps the job's checkpoints.
 
 \b
-Exit codes: 0 finished, 1 a job or the program failed, or a job was left running, 2 wrong usage, 130 interrupted,
-143 terminated.
+Exit codes: 0 finished, 1 a job, the program or a command failed, or a job was left running, 2 wrong usage (1, as
+Flink's, where a command asks a cluster), 130 interrupted, 143 terminated.
 """
 
 
-class _Commands(click.Group):
-    """Finds commands by name and imports them late, so that `headrace --help` does not load Spark."""
+_JOB_HELP: Final = """\
+Commands for jobs, with a word in front: `headrace job list` is `headrace list`.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name.endswith(".py"):
-            ctx.fail(f"'{cmd_name}' is not a command: run a program with 'headrace run {cmd_name}'")
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), name)
+\b
+Try it:
+  headrace job list
+  headrace job cancel 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
+"""
+job = CommandTable("job", table={name: COMMANDS[name] for name in _JOB_COMMANDS}, help=_JOB_HELP)
 
 
-@click.group(
-    cls=_Commands,
-    help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+cli = click.version_option(__version__, "-v", "--version", prog_name="headrace")(
+    CommandTable(
+        "headrace",
+        table=COMMANDS,
+        help=_HELP,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
 )
-@click.version_option(__version__, prog_name="headrace")
-def cli() -> None:
-    """The group of all commands."""
+"""The group of all commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -87,6 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read it has seen enough, as `head` has; the interpreter would complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILED
     except Exception as error:
         code = report_failure(error)
     sys.exit(code if isinstance(code, int) else 0)

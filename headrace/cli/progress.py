@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -17,12 +16,13 @@ from rich.live import Live
 from rich.table import Table
 
 from headrace.api.client.job_client import JobClient
+from headrace.cli.figures import rate_text, share_text, shorten, watermark_text
 from headrace.core.clock import SystemClock
-from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.threads import start_thread
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
-from headrace.metrics.names import MetricName
+from headrace.metrics.metric_name import MetricName
 
 # The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
 _WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)
@@ -141,25 +141,6 @@ def _watermark(subtask: SubtaskDetails) -> int | None:
     return None
 
 
-def watermark_text(watermark_ms: int | None) -> str:
-    """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
-    if watermark_ms is None:
-        return "-"
-    # Metrics are floats: the largest watermark comes back a little smaller or larger.
-    if watermark_ms >= MAX_WATERMARK - 1024:
-        return "end"
-    return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def rate_text(records_per_second: float) -> str:
-    """Return a rate people can read: `950`, `12.3 k`, `1.20 M`."""
-    if records_per_second >= 1e6:
-        return f"{records_per_second / 1e6:.2f} M"
-    if records_per_second >= 1e4:
-        return f"{records_per_second / 1e3:.1f} k"
-    return f"{records_per_second:.0f}"
-
-
 def plain_line(view: JobView) -> str:
     """Return one line for logs and pipes."""
     parts = [_plain_part(vertex) for vertex in view.vertices]
@@ -176,16 +157,6 @@ def _plain_part(vertex: VertexView) -> str:
     if vertex.late_records:
         text += f" late {rate_text(vertex.late_records)}"
     return text
-
-
-def share_text(share: float | None) -> str:
-    """Return a share of time in percent, or nothing where there is none."""
-    return "" if share is None else f"{share:.0%}"
-
-
-def shorten(text: str, length: int) -> str:
-    """Cut `text` to `length` characters, with an ellipsis where something is missing."""
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 TERMINAL_INTERVAL_S: Final = 0.5

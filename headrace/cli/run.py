@@ -182,7 +182,7 @@ def run(
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)
-    _provide_python_files(settings)
+    provide_python_files(settings)
     set_default_settings(settings)
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
@@ -192,7 +192,7 @@ def run(
     forget_jobs()
     take_back = end_in_order_when_terminated()
     try:
-        with _program_environment(program, arguments), _program_sessions(settings):
+        with program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted()
         return _with_left_jobs(0)
@@ -259,7 +259,7 @@ def _with_left_jobs(code: int) -> int:
     return code
 
 
-def _provide_python_files(settings: dict[str, str]) -> None:
+def provide_python_files(settings: dict[str, str]) -> None:
     """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
     # Imported late: the help texts do not need Spark.
     from headrace.core.process.interpreter import put_on_path
@@ -283,7 +283,7 @@ def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[None, None, None]:
+def program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[None, None, None]:
     """`sys.argv` and the import path as `python program.py` would have them."""
     previous_argv, previous_path = sys.argv, list(sys.path)
     sys.argv = [str(program), *arguments]

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
+from headrace.cluster.cluster_metrics import ClusterMetrics
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
@@ -41,6 +42,9 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
+from headrace.metrics.process_metrics import ProcessWatcher
+from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import EndpointFailedError
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
@@ -56,6 +60,9 @@ NO_TIMEOUT_MS: Final = 21_474_835_000.0
 """Timeout of callers in this process, who wait for a job's result as long as it takes."""
 _CLOSE_TIMEOUT_S: Final = 60.0
 _ASK_TIMEOUT_S: Final = 30.0
+
+DRIVER_NAME: Final = "jobmanager"
+"""The driver's name in its metrics."""
 
 WorkerNames = Callable[[int], str]
 
@@ -79,10 +86,13 @@ class Cluster:
     """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
 
     Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
-    and closed here; without one results stay on their TaskManagers.
+    and closed here; without one results stay on their TaskManagers. `log_folder` is where the processes of this host
+    write their logs, if they do.
 
     Where one of the three fails, the cluster fails: jobs end with the cause and none is taken any more. What still
     runs answers questions until the owner closes the cluster.
+
+    `registry` has the reporters of the driver, if there are any; the cluster starts them. `host` is told with metrics.
     """
 
     def __init__(
@@ -96,12 +106,17 @@ class Cluster:
         run_blocking: BlockingRunner = run_in_thread,
         scratch: Path | None = None,
         shuffle_master: ShuffleMaster | None = None,
+        log_folder: Path | None = None,
+        registry: MetricRegistry | None = None,
+        host: str = "",
     ) -> None:
+        self.log_folder: Final = log_folder
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
         """The error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
+        self._registry: Final = registry or MetricRegistry(rpc_service.settings, rpc_service.clock)
         self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
         self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
         leader_election = EmbeddedLeaderElection(rpc_service.random)
@@ -113,6 +128,8 @@ class Cluster:
             versions=software_versions(),
             worker_name=worker_name,
             on_host_failed=self._host_failed,
+            run_blocking=run_blocking,
+            log_folder=log_folder,
         )
         self.dispatcher: Final = Dispatcher(
             rpc_service,
@@ -124,9 +141,16 @@ class Cluster:
                 blob_server=self.blob_server.self_gateway(BlobServerGateway),
                 shuffle_master=self._shuffle_master,
                 run_blocking=run_blocking,
+                report_span=self._registry.report_span if self._registry.is_read else None,
             ),
             leader_election=leader_election,
             on_shut_down=on_shut_down,
+        )
+        self._metrics: Final = ClusterMetrics(
+            self._registry,
+            self.dispatcher,
+            self.resource_manager.self_gateway(ResourceManagerGateway),
+            host,
         )
 
     def start(self) -> None:
@@ -134,6 +158,8 @@ class Cluster:
         for endpoint in self._endpoints():
             endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
             endpoint.start()
+        self._registry.start()
+        self._metrics.start()
 
     async def leave_host(self, error: BaseException) -> None:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
@@ -144,17 +170,23 @@ class Cluster:
     async def close(self) -> None:
         """Cancel all jobs, then stop all workers. What does not end in order keeps nothing else from its end."""
         self._is_closing = True
+        await self._metrics.close()
         for part in (*reversed(self._endpoints()), self._shuffle_master):
             try:
                 await part.close()
             except Exception:
                 _LOG.exception("%r failed while it was closed", part)
+        self._metrics.refresh_jobs()
 
     def failed(self, error: BaseException) -> None:
         """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""
         if self._is_closing or self.failure is not None:
             return
         self._fail(ClusterFailedError(error))
+
+    def close_reporters(self) -> None:
+        """Report metrics for the last time. May take seconds: not on the loop."""
+        self._registry.close()
 
     def _endpoints(self) -> tuple[RpcEndpoint, ...]:
         return (self.blob_server, self.resource_manager, self.dispatcher)
@@ -186,7 +218,8 @@ class ClusterHandle:
 
     `dispatcher` and `resource_manager` are called on `loop`. `output_address` is where TaskManagers send what
     is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
-    the cluster: whoever holds the handle closes it.
+    the cluster: whoever holds the handle closes it. `log_folder` is the folder with the log files of the driver and of
+    TaskManagers of its host, or None where nobody writes any.
     """
 
     def __init__(
@@ -199,11 +232,15 @@ class ClusterHandle:
         self._control: Final = control
         self._output: Final = output
         self.output_address: Final = "" if output is None else output.address
+        self.log_folder: Final = cluster.log_folder
         self._rpc_service: Final = rpc_service
         self._cluster: Final = cluster
         self._is_closed = False
         # Guards `_is_closed`: two threads may close, one of them in an exit hook.
         self._lock: Final = threading.Lock()
+        self._watcher: Final = ProcessWatcher(
+            rpc_service.clock, control.loop.call_soon_threadsafe
+        ).start()
         self.is_shutting_down: Final = threading.Event()
         control.on_fatal_error = rpc_service.fatal_error
         self.loop: Final[asyncio.AbstractEventLoop] = control.loop
@@ -272,7 +309,9 @@ class ClusterHandle:
         except TimeoutError:
             _LOG.error("the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
         finally:
+            self._watcher.stop()
             self._control.stop()
+            self._cluster.close_reporters()
 
     async def _close(self) -> None:
         await self._cluster.close()
@@ -286,7 +325,7 @@ class ClusterEntrypoint:
     """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
-    printed in TaskManagers, on a thread of its own.
+    printed in TaskManagers, on a thread of its own. `log_folder` is where the processes of this host write their logs.
     """
 
     def __init__(
@@ -304,7 +343,9 @@ class ClusterEntrypoint:
         tls: TlsIdentity | None = None,
         scratch: Path | None = None,
         show_output: Callable[[bytes], None] | None = None,
+        log_folder: Path | None = None,
     ) -> None:
+        self._log_folder: Final = log_folder
         self._show_output: Final = show_output
         self._settings: Final = settings
         self._driver: Final = driver
@@ -341,6 +382,7 @@ class ClusterEntrypoint:
             server_ssl=None if self._tls is None else server_context(self._tls),
             client_ssl=None if self._tls is None else client_context(self._tls),
         )
+        registry = create_metric_registry(self._settings, self._clock, DRIVER_NAME)
         await rpc_service.start()
         shuffle_master = load_shuffle_service_factory(self._settings).create_shuffle_master(
             ShuffleMasterContext(
@@ -360,6 +402,9 @@ class ClusterEntrypoint:
             on_shut_down=lambda: handle.is_shutting_down.set(),
             scratch=self._scratch,
             shuffle_master=shuffle_master,
+            log_folder=self._log_folder,
+            registry=registry,
+            host=self._advertised_host,
         )
         show = self._show_output
         output = None if show is None else OutputReceiver(rpc_service, run_in_thread, show)

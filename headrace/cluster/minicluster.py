@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headrace.cluster.entrypoint import Cluster, ClusterHandle
+from headrace.cluster.entrypoint import DRIVER_NAME, Cluster, ClusterHandle
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
@@ -35,6 +35,7 @@ from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.messages import ResourceProfile
 from headrace.graph.job_graph import JobGraph
+from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 
@@ -78,7 +79,11 @@ class MiniCluster:
     def start(self) -> None:
         """Start the control plane."""
         control = EventLoopThread("headrace-minicluster")
-        self._handle = control.run(self._start(control))
+        try:
+            self._handle = control.run(self._start(control))
+        except BaseException:
+            control.stop()
+            raise
 
     def close(self) -> None:
         """Cancel all jobs and end everything; idempotent."""
@@ -122,6 +127,8 @@ class MiniCluster:
             worker_name=worker_names("mini"),
             on_shut_down=lambda: handle.is_shutting_down.set(),
             shuffle_master=shuffle_master,
+            registry=create_metric_registry(self._settings, clock, DRIVER_NAME),
+            host="localhost",
         )
         self._driver.open(rpc_service, cluster)
         handle = ClusterHandle(control, rpc_service, cluster)

@@ -50,6 +50,9 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: BlobError, CheckpointFailedError, CoordinatorBusyError, DuplicateJobSubmissionError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
++- rest.client_errors: RestError
++- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
++- core.process.log_files: LogFileNotFoundError
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError

@@ -19,10 +19,14 @@ _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]+)=([^&;#\s]*)")
 
 
 class DiscreetFormatter(logging.Formatter):
-    """Formats lines of a log, and hides passwords of URIs in them."""
+    """Formats lines of a log, and hides passwords of URIs in them. Without a `date_format` lines have date and time."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+    def __init__(
+        self,
+        line_format: str = "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        date_format: str | None = "%H:%M:%S",
+    ) -> None:
+        super().__init__(line_format, date_format)
 
     def format(self, record: logging.LogRecord) -> str:
         return shown_uri(super().format(record))

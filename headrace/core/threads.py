@@ -11,6 +11,8 @@ import logging
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Protocol, TypeVar, cast
 
 T = TypeVar("T")
@@ -27,6 +29,25 @@ class BlockingRunner(Protocol):
     def __call__(self, name: str, body: Callable[[], T], /) -> Awaitable[T]:
         """Return the result of `body`, or raise its error. `name` is for people."""
         ...
+
+
+@dataclass(frozen=True)
+class ThreadIds:
+    """Names of a thread: the interpreter's, by which its frames are found, and the kernel's, by which its clock is."""
+
+    ident: int
+    native_id: int
+
+
+def own_thread_ids() -> ThreadIds:
+    """Return the names of the calling thread."""
+    return ThreadIds(threading.get_ident(), threading.get_native_id())
+
+
+def current_frames() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread, by its name in the interpreter; the threads go on meanwhile."""
+    # The standard library's own way to them, underscored since they are for people who debug.
+    return sys._current_frames()  # pyright: ignore[reportPrivateUsage]
 
 
 def share_interpreter() -> None:

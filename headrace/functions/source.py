@@ -103,6 +103,13 @@ class SourceReader(ABC):
         """
         raise NotImplementedError
 
+    def pending_record_count(self) -> int | None:
+        """Return how many records wait in the source's system for this subtask; None where that is not known.
+
+        Called by any thread: for metrics alone, so that a figure of the last second is good enough.
+        """
+        return None
+
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the source's coordinator."""
         raise AssertionError(f"{type(self).__name__} has no coordinator")

@@ -6,7 +6,12 @@ import msgspec
 
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import CollectedResults, JobDetails
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.job_master import CollectedResults, JobConfiguration, JobDetails
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -16,14 +21,25 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JobPlan
 
 
 class JobOverview(msgspec.Struct, frozen=True):
-    """One job in a list."""
+    """One job in a list. `end_ms` is -1 while it has not ended; `tasks` counts its subtasks by state.
+
+    `last_modification_ms`: when the job ended, or else one of its subtasks last changed its state. `max_parallelism`:
+    the job's setting, -1 where it has none.
+    """
 
     job_id: JobId
     name: str
     status: JobStatus
+    start_ms: int = 0
+    end_ms: int = -1
+    last_modification_ms: int = 0
+    job_type: str = "STREAMING"
+    tasks: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    max_parallelism: int = -1
 
 
 class JobResult(msgspec.Struct, frozen=True):
@@ -81,8 +97,39 @@ class DispatcherGateway(Protocol):
         """Answer with the job's status when it has ended, at the latest after `wait_max_ms`."""
         ...
 
-    async def request_job_details(self, job_id: JobId) -> JobDetails:
-        """Return the job with its vertices and metrics."""
+    async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
+        """Return the job with its vertices, and metrics that are at most so old, see JobMasterGateway.
+
+        Whoever asks often lets them be some seconds old: all TaskManagers are asked no more often than that.
+        """
+        ...
+
+    async def request_job_plan(self, job_id: JobId) -> JobPlan:
+        """Return the job's vertices and what joins them."""
+        ...
+
+    async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
+        """Return the job's settings over the cluster's."""
+        ...
+
+    async def request_accumulators(
+        self, job_id: JobId, metrics_age_max_ms: int = 0
+    ) -> dict[str, float]:
+        """Return the accumulators of JobResult as they stand."""
+        ...
+
+    async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
+        """Return counts, a summary, and the newest checkpoints and savepoints."""
+        ...
+
+    async def request_checkpoint_details(
+        self, job_id: JobId, checkpoint_id: int
+    ) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not among those that are remembered."""
+        ...
+
+    async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
+        """Return how the job takes checkpoints."""
         ...
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:

@@ -11,6 +11,8 @@ HeadraceError
 +- SlotOccupiedError              a TaskManager does not give a slot
 +- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
 +- UnknownAttemptError            the JobMaster knows no such attempt (any more)
++- UnknownTaskManagerError        the ResourceManager knows no such TaskManager (any more)
++- StackSamplerBusyError          a TaskManager samples as many vertices as it may already
 +- CoordinatorBusyError           an operator's coordinator is full for the moment
 +- CheckpointFailedError          a checkpoint or savepoint that was asked for came to nothing
 +- BlobError                      a big payload did not get to where it must be
@@ -73,6 +75,27 @@ class UnknownAttemptError(HeadraceError):
     def __init__(self, attempt_id: str) -> None:
         super().__init__(f"the JobMaster does not run attempt {attempt_id} (any more)")
         self.attempt_id = attempt_id
+
+
+class UnknownTaskManagerError(HeadraceError):
+    """No TaskManager of this id is registered, nor remembered where those that ended would do."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, resource_id: str) -> None:
+        super().__init__(f"there is no TaskManager {resource_id} on this cluster")
+        self.resource_id = resource_id
+
+
+class StackSamplerBusyError(HeadraceError):
+    """A TaskManager samples the stacks of several vertices already: ask again when they are done."""
+
+    def __init__(self, resource_id: str, sampling_count: int) -> None:
+        super().__init__(
+            f"TaskManager {resource_id} takes stack samples for {sampling_count} others already: ask again later"
+        )
+        self.resource_id = resource_id
+        self.sampling_count = sampling_count
 
 
 class CoordinatorBusyError(HeadraceError):

@@ -25,6 +25,12 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointCounts,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -37,16 +43,7 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-
-
-class CheckpointCounts(msgspec.Struct, frozen=True):
-    """Since the JobMaster started; savepoints included."""
-
-    triggered: int = 0
-    in_progress: int = 0
-    completed: int = 0
-    failed: int = 0
-    restored: int = 0
+from headrace.graph.job_plan import JobPlan
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
@@ -109,12 +106,13 @@ class CheckpointOverview(msgspec.Struct, frozen=True):
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
-    """A failure. `task` and `resource_id` are empty where the job failed as a whole."""
+    """A failure. `task`, `resource_id` and `endpoint` (`host:port`) are empty where the job failed as a whole."""
 
     error: ErrorInfo
     timestamp_ms: int
     task: str = ""
     resource_id: ResourceId | None = None
+    endpoint: str = ""
 
 
 class RootExceptionInfo(msgspec.Struct, frozen=True):
@@ -145,14 +143,37 @@ class TaskManagerRegistered(msgspec.Struct, frozen=True, tag="registered"):
 TaskManagerRegistrationResponse = TaskManagerRegistered | RegistrationRefused | RegistrationRejected
 
 
+class AttemptDetails(msgspec.Struct, frozen=True):
+    """An earlier attempt of a subtask, which has ended; fields as those of SubtaskDetails.
+
+    `metrics`: only records, bytes, and the times since its start for which it was busy, idle and back-pressured.
+    """
+
+    attempt_number: int
+    state: ExecutionState
+    resource_id: ResourceId | None
+    endpoint: str
+    timestamps_ms: dict[str, int]
+    metrics: dict[str, float]
+    error: ErrorInfo | None = None
+
+
 class SubtaskDetails(msgspec.Struct, frozen=True):
-    """One subtask's current attempt."""
+    """One subtask's current attempt, and those before it, newest last.
+
+    `endpoint`: `host:port` of its TaskManager, empty before it has a slot. `timestamps_ms` maps each state that was
+    reached to its wall-clock time.
+    """
 
     subtask_index: int
     attempt_number: int
     state: ExecutionState
     resource_id: ResourceId | None
     metrics: dict[str, float]
+    endpoint: str = ""
+    timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    error: ErrorInfo | None = None
+    earlier_attempts: tuple[AttemptDetails, ...] = ()
 
     def __repr__(self) -> str:
         place = "" if self.resource_id is None else f" on {self.resource_id}"
@@ -170,6 +191,8 @@ class VertexDetails(msgspec.Struct, frozen=True):
     parallelism: int
     subtasks: tuple[SubtaskDetails, ...]
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    max_parallelism: int = -1
+    slot_sharing_group: str = ""
 
     def __repr__(self) -> str:
         counts = Counter(subtask.state.name for subtask in self.subtasks)
@@ -187,7 +210,8 @@ class JobNotice(msgspec.Struct, frozen=True):
 class JobDetails(msgspec.Struct, frozen=True):
     """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time.
 
-    `exceptions` and `notices`: the newest ones, oldest first.
+    `exceptions` and `notices`: the newest ones, oldest first; `exceptions_truncated`: there were older exceptions.
+    `max_parallelism`: the job's setting, -1 where it has none.
     """
 
     job_id: JobId
@@ -200,6 +224,10 @@ class JobDetails(msgspec.Struct, frozen=True):
     checkpoints: CheckpointOverview = CheckpointOverview()
     exceptions: tuple[RootExceptionInfo, ...] = ()
     notices: tuple[JobNotice, ...] = ()
+    max_parallelism: int = -1
+    job_type: str = "STREAMING"
+    exceptions_truncated: bool = False
+    restart_count: int = 0
 
     def __repr__(self) -> str:
         """A line for notebooks, which show the last value of a cell: every figure is in the fields."""
@@ -210,6 +238,20 @@ class JobDetails(msgspec.Struct, frozen=True):
         if self.failure is not None:
             parts.append(f"failure={_begin_of(self.failure.text)!r}")
         return f"JobDetails({', '.join(parts)})"
+
+
+class JobConfiguration(msgspec.Struct, frozen=True):
+    """A job's settings over the cluster's, as people may see them: values that are secret are masked.
+
+    `restart_strategy`: a sentence, Flink's. `parallelism`: the job's default, or its vertices' greatest where it has
+    none. `user_parameters`: its global job parameters.
+    """
+
+    settings: dict[str, str]
+    restart_strategy: str
+    parallelism: int
+    object_reuse: bool
+    user_parameters: dict[str, str]
 
 
 def _begin_of(text: str) -> str:
@@ -329,8 +371,32 @@ class JobMasterGateway(Protocol):
         """Return collected records from `offset` on; those before it are forgotten."""
         ...
 
-    async def request_job_details(self) -> JobDetails:
-        """Return the job's state with fresh task metrics."""
+    async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
+        """Return the job's state with task metrics that are at most so old, or `metrics.fetcher.update-interval`."""
+        ...
+
+    async def request_job_plan(self) -> JobPlan:
+        """Return the job's vertices and what joins them."""
+        ...
+
+    async def request_job_configuration(self) -> JobConfiguration:
+        """Return the job's settings over the cluster's."""
+        ...
+
+    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
+        """Return what JobResult says at the end, from task metrics that are at most so old."""
+        ...
+
+    async def request_checkpoint_statistics(self) -> CheckpointStatistics:
+        """Return counts, a summary, and the newest checkpoints and savepoints."""
+        ...
+
+    async def request_checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not among those that are remembered."""
+        ...
+
+    async def request_checkpoint_configuration(self) -> CheckpointConfiguration:
+        """Return how the job takes checkpoints."""
         ...
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:

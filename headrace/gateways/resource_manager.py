@@ -10,10 +10,14 @@ from headrace.core.ids import (
     InstanceId,
     JobId,
     JobMasterId,
+    JobVertexId,
     ResourceId,
     ResourceManagerId,
     SlotId,
 )
+from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.messages import (
     Acknowledge,
@@ -25,6 +29,17 @@ from headrace.gateways.messages import (
     ResourceProfile,
     SlotReport,
 )
+
+
+class HardwareDescription(msgspec.Struct, frozen=True):
+    """Resources of a TaskManager: cores that it may use, memory of its machine, and memory set apart for operators.
+
+    Source: Flink HardwareDescription.
+    """
+
+    cpu_cores: float = 0.0
+    physical_memory_bytes: int = 0
+    managed_memory_bytes: int = 0
 
 
 class TaskExecutorRegistration(msgspec.Struct, frozen=True):
@@ -41,6 +56,7 @@ class TaskExecutorRegistration(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     pid: int
     attempt_number: int = 0
+    hardware: HardwareDescription = HardwareDescription()
 
 
 class TaskExecutorRegistered(msgspec.Struct, frozen=True, tag="registered"):
@@ -78,8 +94,20 @@ class ResourceRequirements(msgspec.Struct, frozen=True):
     requirements: tuple[ResourceRequirement, ...]
 
 
+class SlotInfo(msgspec.Struct, frozen=True):
+    """One slot of a TaskManager; ids are None where it is free."""
+
+    slot_id: SlotId
+    allocation_id: AllocationId | None = None
+    job_id: JobId | None = None
+
+
 class TaskManagerInfo(msgspec.Struct, frozen=True):
-    """One registered TaskManager, for people."""
+    """One registered TaskManager, for people.
+
+    `last_heartbeat_ms` is wall-clock time; `data_port` that of the data plane, on `host`. `free_memory_bytes` is what
+    is left of its budget, `memory`, or 0 where it was not measured.
+    """
 
     resource_id: ResourceId
     address: str
@@ -88,14 +116,34 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     free_slot_count: int
     pid: int
     memory: MemoryUsage | None = None
+    last_heartbeat_ms: int = 0
+    data_port: int = 0
+    host: str = ""
+    cpu_cores: float = 0.0
+    physical_memory_bytes: int = 0
+    free_memory_bytes: int = 0
+    managed_memory_bytes: int = 0
+    slots: tuple[SlotInfo, ...] = ()
+
+
+class EndedTaskManager(msgspec.Struct, frozen=True):
+    """A TaskManager that was registered and is gone: as it was last, when its end was noticed, and why it ended."""
+
+    info: TaskManagerInfo
+    ended_ms: int
+    cause: str
 
 
 class ResourceOverview(msgspec.Struct, frozen=True):
-    """The ResourceManager's view; `explanation` says which slots are missing and why, or is empty."""
+    """The ResourceManager's view; `explanation` says which slots are missing and why, or is empty.
+
+    `ended_task_managers` are the last ones that ended, newest first.
+    """
 
     task_managers: tuple[TaskManagerInfo, ...]
     pending_worker_count: int
     explanation: str = ""
+    ended_task_managers: tuple[EndedTaskManager, ...] = ()
 
 
 class ResourceManagerGateway(Protocol):
@@ -141,6 +189,50 @@ class ResourceManagerGateway(Protocol):
 
     async def request_resource_overview(self) -> ResourceOverview:
         """Return registered, pending and missing slots."""
+        ...
+
+    async def request_task_manager_details(self, resource_id: ResourceId) -> TaskManagerInfo:
+        """Return the information on one registered TaskManager. UnknownTaskManagerError."""
+        ...
+
+    async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
+        """Return the log files of a TaskManager, newest first. UnknownTaskManagerError.
+
+        Those of one that has ended, or does not answer, are looked for in the driver's log folder.
+        """
+        ...
+
+    async def read_task_manager_log_file(
+        self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
+    ) -> LogPiece:
+        """Return part of a log file as TaskExecutorGateway.read_log_file; UnknownTaskManagerError, too.
+
+        Those of a TaskManager that has ended, or does not answer, are looked for in the driver's log folder.
+        """
+        ...
+
+    async def request_task_manager_thread_dump(
+        self, resource_id: ResourceId
+    ) -> tuple[ThreadInfo, ...]:
+        """Return what every thread of a TaskManager does now. UnknownTaskManagerError where it is not registered."""
+        ...
+
+    async def request_vertex_stack_samples(
+        self,
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        """Return samples as TaskExecutorGateway.request_stack_samples, of all TaskManagers with slots of the job.
+
+        A TaskManager that does not answer is left out. Callers wait longer than the sampling takes.
+        """
+
+    async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        """Return what the TaskManager says of its process, see TaskExecutorGateway. UnknownTaskManagerError."""
         ...
 
     async def report_cluster_partitions(

@@ -16,12 +16,16 @@ from headrace.core.ids import (
     ExecutionAttemptId,
     JobId,
     JobMasterId,
+    JobVertexId,
     OperatorId,
     ResourceId,
     ResourceManagerId,
     ResultPartitionId,
     SlotId,
 )
+from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
@@ -212,6 +216,41 @@ class TaskExecutorGateway(Protocol):
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """Return the metrics of the job's tasks here, now."""
+        ...
+
+    async def request_log_files(self) -> tuple[LogFile, ...]:
+        """Return the log files of this TaskManager, newest first; none where it writes none."""
+        ...
+
+    async def read_log_file(self, name: str, offset: int, max_bytes: int) -> LogPiece:
+        """Return part of a log file of this TaskManager, at most a mebibyte. LogFileNotFoundError.
+
+        A negative `offset` counts from the end.
+        """
+        ...
+
+    async def request_thread_dump(self) -> tuple[ThreadInfo, ...]:
+        """Return what every thread of the process does now."""
+        ...
+
+    async def request_stack_samples(
+        self,
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        """Sample the stacks of the vertex's subtasks here, or of one of them, `sample_count` times each.
+
+        Answered `sample_count` times `delay_ms` later, or after a minute with what there is by then, so that callers
+        wait longer than that; at once where no such subtask runs. StackSamplerBusyError.
+        """
+        ...
+
+    async def request_process_metrics(self) -> dict[str, float]:
+        """Return the metrics of the process by their full names (`Status.JVM.CPU.Load`), now."""
         ...
 
     def disconnect_job_master(

@@ -16,8 +16,8 @@ DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
 """Prefix of global job parameters, each of which is one setting."""
 
-FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX)
-"""Prefixes of keys that Headrace does not declare: those of Spark and of the program."""
+FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX, "metrics.reporter.")
+"""Prefixes of keys that no option declares: those of Spark, of the program, and of reporters, which check their own."""
 
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",

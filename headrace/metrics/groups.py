@@ -1,7 +1,8 @@
 """MetricGroup: the tree in which metrics hang, one group per job, task, operator and user-made sub-group."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from headrace.core.clock import Clock, SystemClock
@@ -15,11 +16,36 @@ from headrace.metrics.instruments import (
     Number,
     RateOf,
 )
-from headrace.metrics.names import MetricName
+from headrace.metrics.metric_name import MetricKind, MetricName
 
 M = TypeVar("M", bound=Metric)
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """One value as it was read. `path`: the sub-groups between the group that was read and the metric.
+
+    `keys`: of `path` without the values of key/value groups, which stand in `variables` by their keys. `kind` is that
+    of the instrument: one that gives several values has a sample for each.
+    """
+
+    name: str
+    value: Number
+    kind: MetricKind
+    path: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def samples_of(values: Mapping[str, Number]) -> list[MetricSample]:
+    """Return samples of metrics of the runtime: the parts of a dotted name but the last one are groups."""
+    found: list[MetricSample] = []
+    for name, value in values.items():
+        *path, last = name.split(".")
+        found.append(MetricSample(last, value, MetricKind.GAUGE, tuple(path), tuple(path)))
+    return found
 
 
 class MetricGroup:
@@ -34,8 +60,11 @@ class MetricGroup:
         clock: Clock | None = None,
         scope: tuple[str, ...] = (),
         variables: Mapping[str, str] | None = None,
+        *,
+        is_value: bool = False,
     ) -> None:
         self._clock: Clock = clock or SystemClock()
+        self._is_value: Final = is_value
         self.scope: Final = scope
         self.variables: Final = dict(variables or {})
         self._groups: dict[str, MetricGroup] = {}
@@ -44,7 +73,7 @@ class MetricGroup:
     def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
         """Return the sub-group `name`, or, with `extra`, the one of key `name` and value `extra`."""
         if extra is not None:
-            return self._group(name, {})._group(extra, {f"<{name}>": extra})
+            return self._group(name, {})._group(extra, {f"<{name}>": extra}, is_value=True)
         return self._group(name, {})
 
     def counter(self, name: str | MetricName) -> Counter:
@@ -91,6 +120,29 @@ class MetricGroup:
                 values[f"{prefix}.{key}"] = value
         return values
 
+    def samples(self) -> Iterator[MetricSample]:
+        """Yield all values below here, with the sub-groups that they stand in; callable from any thread."""
+        yield from self._samples((), (), {})
+
+    def own_samples(self) -> Iterator[MetricSample]:
+        """Yield the values of this group's own metrics, without those of sub-groups; callable from any thread."""
+        for name, metric in list(self._metrics.items()):
+            for full_name, value in metric.snapshot(name).items():
+                yield MetricSample(full_name, value, metric.kind)
+
+    def _samples(
+        self, path: tuple[str, ...], keys: tuple[str, ...], variables: Mapping[str, str]
+    ) -> Iterator[MetricSample]:
+        for name, metric in list(self._metrics.items()):
+            for full_name, value in metric.snapshot(name).items():
+                yield MetricSample(full_name, value, metric.kind, path, keys, variables)
+        for name, group in list(self._groups.items()):
+            if group._is_value:
+                own = {**variables, path[-1]: name}
+                yield from group._samples((*path, name), keys, own)
+            else:
+                yield from group._samples((*path, name), (*keys, name), variables)
+
     def own_snapshot(self) -> dict[str, Number]:
         """Return the values of this group's own metrics, without those of sub-groups; callable from any thread."""
         values: dict[str, Number] = {}
@@ -98,10 +150,15 @@ class MetricGroup:
             values.update(metric.snapshot(name))
         return values
 
-    def _group(self, name: str, variables: Mapping[str, str]) -> "MetricGroup":
+    def _group(
+        self, name: str, variables: Mapping[str, str], *, is_value: bool = False
+    ) -> "MetricGroup":
         if name not in self._groups:
             self._groups[name] = MetricGroup(
-                self._clock, (*self.scope, name), {**self.variables, **variables}
+                self._clock,
+                (*self.scope, name),
+                {**self.variables, **variables},
+                is_value=is_value,
             )
         return self._groups[name]
 

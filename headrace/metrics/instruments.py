@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from headrace.core.clock import Clock
+from headrace.metrics.metric_name import MetricKind
 
 Number = int | float
 
@@ -20,6 +21,8 @@ _NS_PER_SECOND: Final = 1_000_000_000
 class Metric(ABC):
     """Base of all instruments."""
 
+    kind: ClassVar[MetricKind]
+
     @abstractmethod
     def snapshot(self, name: str) -> dict[str, Number]:
         """Return the values by their full names, which begin with `name`; empty where there is nothing to say."""
@@ -27,6 +30,8 @@ class Metric(ABC):
 
 class Counter(Metric):
     """A number of events, or of things that come and go."""
+
+    kind = MetricKind.COUNTER
 
     def __init__(self) -> None:
         self._count = 0
@@ -46,6 +51,8 @@ class Counter(Metric):
 
 class Gauge(Metric):
     """A value that is read from a callable."""
+
+    kind = MetricKind.GAUGE
 
     def __init__(self, read: Callable[[], Number]) -> None:
         self._read = read
@@ -67,6 +74,8 @@ class Meter(Metric):
     The span begins at the last reading that is at least so long ago, so readings that are further apart than the
     span give the rate between them. Source: Flink MeterView.
     """
+
+    kind = MetricKind.METER
 
     def __init__(self, clock: Clock, time_span_in_seconds: int = 60) -> None:
         self._clock = clock
@@ -116,6 +125,8 @@ class RateOf(Meter):
 class Distribution(Metric):
     """Sum, count, least and greatest of integers."""
 
+    kind = MetricKind.HISTOGRAM
+
     def __init__(self) -> None:
         self._sum = 0
         self._count = 0
@@ -141,6 +152,8 @@ class Histogram(Metric):
     Another thread that reads meanwhile may get values of two different moments.
     Source: Flink DescriptiveStatisticsHistogram; quantiles as Percentile of Apache Commons Math places them.
     """
+
+    kind = MetricKind.HISTOGRAM
 
     def __init__(self, size: int) -> None:
         assert size > 0

@@ -6,13 +6,14 @@ Source: Flink LatencyStats, MetricOptions.
 """
 
 import enum
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.elements import LatencyMarker
 from headrace.core.ids import OperatorId
-from headrace.metrics.groups import MetricGroup
+from headrace.metrics.groups import MetricGroup, MetricSample
 from headrace.metrics.instruments import Histogram, Number
 from headrace.metrics.names import LATENCY
 
@@ -75,6 +76,14 @@ class LatencyStats:
         """Return the latencies of all operators below a task's group, by the names they have there. Any thread."""
         values = group.add_group(_GROUP).snapshot()
         return {f"{_GROUP}.{name}": value for name, value in values.items()}
+
+    @staticmethod
+    def samples_of(group: MetricGroup) -> list[MetricSample]:
+        """Return the same as samples below a task's group."""
+        return [
+            replace(sample, path=(_GROUP, *sample.path), keys=(_GROUP, *sample.keys))
+            for sample in group.add_group(_GROUP).samples()
+        ]
 
     def _key_of(self, marker: LatencyMarker) -> tuple[OperatorId, int] | OperatorId | None:
         match self._granularity:

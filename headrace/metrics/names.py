@@ -5,69 +5,22 @@ it. `combine_metrics` makes values of a vertex from those of its subtasks. Only 
 the endings that instruments add tell minima, maxima and quantiles; everything else is summed.
 """
 
-import enum
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from headrace.metrics.cluster_names import CLUSTER_METRIC_NAMES
+from headrace.metrics.groups import MetricSample
+from headrace.metrics.metric_name import (
+    Combination,
+    MetricKind,
+    MetricName,
+    MetricScope,
+    MetricTable,
+)
 
-class MetricKind(enum.Enum):
-    """Kinds of instruments that measure a metric."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    METER = "meter"
-    HISTOGRAM = "histogram"
-
-
-class MetricScope(enum.Enum):
-    """Scopes to which metrics belong."""
-
-    TASK_MANAGER = "TaskManager"
-    TASK = "task"
-    OPERATOR = "operator"
-
-
-class Combination(enum.Enum):
-    """Ways of combining the values of several subtasks into the value of their vertex."""
-
-    SUM = "sum"
-    MAX = "max"
-    MIN = "min"
-    AVERAGE = "average"
-
-
-@dataclass(frozen=True)
-class MetricName:
-    """One row of the table. `unit` is empty for plain counts; `combination` is None where nothing is combined."""
-
-    name: str
-    kind: MetricKind
-    unit: str
-    scope: MetricScope
-    meaning: str
-    combination: Combination | None
-
-
-_TABLE: list[MetricName] = []
-
-
-def _row(
-    name: str,
-    kind: MetricKind,
-    unit: str,
-    scope: MetricScope,
-    meaning: str,
-    combination: Combination | None = None,
-) -> MetricName:
-    if kind in (MetricKind.COUNTER, MetricKind.METER):
-        # Counts and rates add up, whatever they count; everything else says how.
-        combination = Combination.SUM
-    row = MetricName(name, kind, unit, scope, meaning, combination)
-    _TABLE.append(row)
-    return row
-
-
+_table: Final = MetricTable()
+_row = _table.row
 _C, _G, _M, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.METER, MetricKind.HISTOGRAM
 _TASK, _OPERATOR, _TM = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.TASK_MANAGER
 _SUM, _MAX = Combination.SUM, Combination.MAX
@@ -83,10 +36,22 @@ NUM_BYTES_IN_PER_SECOND = _row("numBytesInPerSecond", _M, "bytes/s", _TASK, "Byt
 NUM_BYTES_OUT_PER_SECOND = _row("numBytesOutPerSecond", _M, "bytes/s", _TASK, "Bytes sent.")
 NUM_BYTES_IN_LOCAL = _row("numBytesInLocal", _C, "bytes", _TASK, "Bytes from this process.")
 NUM_BYTES_IN_REMOTE = _row("numBytesInRemote", _C, "bytes", _TASK, "Bytes from other processes.")
+NUM_BYTES_IN_LOCAL_PER_SECOND = _row(
+    "numBytesInLocalPerSecond", _M, "bytes/s", _TASK, "Bytes from this process."
+)
+NUM_BYTES_IN_REMOTE_PER_SECOND = _row(
+    "numBytesInRemotePerSecond", _M, "bytes/s", _TASK, "Bytes from other processes."
+)
 NUM_BUFFERS_IN = _row("numBuffersIn", _C, "", _TASK, "Batches received.")
 NUM_BUFFERS_IN_PER_SECOND = _row("numBuffersInPerSecond", _M, "1/s", _TASK, "Batches received.")
 NUM_BUFFERS_IN_LOCAL = _row("numBuffersInLocal", _C, "", _TASK, "Batches from this process.")
 NUM_BUFFERS_IN_REMOTE = _row("numBuffersInRemote", _C, "", _TASK, "Batches from other processes.")
+NUM_BUFFERS_IN_LOCAL_PER_SECOND = _row(
+    "numBuffersInLocalPerSecond", _M, "1/s", _TASK, "Batches from this process."
+)
+NUM_BUFFERS_IN_REMOTE_PER_SECOND = _row(
+    "numBuffersInRemotePerSecond", _M, "1/s", _TASK, "Batches from other processes."
+)
 NUM_BUFFERS_OUT = _row("numBuffersOut", _C, "", _TASK, "Batches sent.")
 NUM_BUFFERS_OUT_PER_SECOND = _row("numBuffersOutPerSecond", _M, "1/s", _TASK, "Batches sent.")
 # How a task spends its time: the first three sum to 1000.
@@ -146,6 +111,33 @@ ACCUMULATE_BACK_PRESSURED_TIME = _row(
 )
 MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
 MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.", _SUM)
+MAILBOX_LATENCY = _row(
+    "mailboxLatencyMs",
+    _H,
+    "ms",
+    _TASK,
+    "Time a mail waits, of one that is put in at each reading of the metrics.",
+    _AVERAGE,
+)
+INITIALIZATION_TIME = _row(
+    "initializationTime", _G, "ms", _TASK, "Time in which its operators were opened.", _MAX
+)
+CHECKPOINT_ALIGNMENT_TIME = _row(
+    "checkpointAlignmentTime",
+    _G,
+    "ns",
+    _TASK,
+    "From the first to the last barrier of the last checkpoint.",
+    _MAX,
+)
+CHECKPOINT_START_DELAY = _row(
+    "checkpointStartDelayNanos",
+    _G,
+    "ns",
+    _TASK,
+    "From the trigger of the last checkpoint to its first barrier here.",
+    _MAX,
+)
 # Event time.
 CURRENT_INPUT_WATERMARK = _row(
     "currentInputWatermark", _G, "epoch ms", _TASK, "Last watermark received.", _MIN
@@ -165,6 +157,27 @@ NUM_RECORDS_AHEAD_OF_TIME = _row(
     "",
     _OPERATOR,
     "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
+)
+NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink was given.")
+NUM_RECORDS_SEND_PER_SECOND = _row("numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "The same.")
+PENDING_RECORDS = _row(
+    "pendingRecords",
+    _G,
+    "",
+    _OPERATOR,
+    "Records that wait in the source's system, where the connector knows.",
+    _SUM,
+)
+CURRENT_EMIT_EVENT_TIME_LAG = _row(
+    "currentEmitEventTimeLag",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Age of the newest event time in the last batch of a source, when it left.",
+    _MAX,
+)
+SOURCE_IDLE_TIME = _row(
+    "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source gave its last record.", _MIN
 )
 LATENCY = _row(
     "latency",
@@ -276,18 +289,29 @@ USED_MEMORY = _row("UsedMemory", _G, "bytes", _TM, "Network memory in use.")
 REQUESTED_MEMORY_USAGE = _row(
     "RequestedMemoryUsage", _G, "%", _TM, "Network memory asked for by all pools, of what there is."
 )
-METRIC_NAMES: Final[tuple[MetricName, ...]] = tuple(_TABLE)
-"""All rows, in the order of this file."""
+METRIC_NAMES: Final[tuple[MetricName, ...]] = (*_table.rows(), *CLUSTER_METRIC_NAMES)
+"""All rows: those of this file, then those of processes, of the cluster and of jobs."""
 _MOMENTARY: Final = frozenset(row.name for row in METRIC_NAMES if row.unit.endswith("/s"))
+
+
+def is_momentary(name: str) -> bool:
+    """Return whether a metric is a rate or a state of the moment, which means nothing once its task has ended."""
+    return name in _MOMENTARY or name == IS_BACK_PRESSURED.name
 
 
 def without_rates(values: Mapping[str, float]) -> dict[str, float]:
     """Return the last snapshot of a task that has ended, without rates and states of the moment."""
     return {
-        name: value
-        for name, value in values.items()
-        if name.rpartition(".")[2] not in _MOMENTARY and name != IS_BACK_PRESSURED.name
+        name: value for name, value in values.items() if not is_momentary(name.rpartition(".")[2])
     }
+
+
+_KINDS: Final = {row.name: row.kind for row in METRIC_NAMES}
+
+
+def kind_of(sample: MetricSample) -> MetricKind:
+    """Return the kind that the table states: counts of gates and writers are read as gauges. Else the instrument's."""
+    return _KINDS.get(sample.name, sample.kind)
 
 
 _RULES: Final = {row.name: row.combination for row in METRIC_NAMES}
@@ -313,21 +337,36 @@ def combination_of(name: str) -> Combination:
 
 
 def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return one snapshot for several; a name that some of them lack is combined over those that have it."""
-    collected: dict[str, list[float]] = {}
+    """Return one snapshot for several; a name that some of them lack is combined over those that have it.
+
+    Subtasks of a vertex have the same names as a rule: their snapshots are combined column by column.
+    """
+    alike: dict[tuple[str, ...], list[Iterable[float]]] = {}
     for snapshot in snapshots:
-        for name, value in snapshot.items():
-            collected.setdefault(name, []).append(value)
-    return {name: _combine(combination_of(name), values) for name, values in collected.items()}
+        alike.setdefault(tuple(snapshot), []).append(snapshot.values())
+    if len(alike) == 1:
+        ((names, rows),) = alike.items()
+        columns = zip(names, _combiners(names), zip(*rows, strict=True), strict=True)
+        return {name: combine(column) for name, combine, column in columns}
+    collected: dict[str, list[float]] = {}
+    for names, rows in alike.items():
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            collected.setdefault(name, []).extend(column)
+    return {name: _COMBINERS[combination_of(name)](values) for name, values in collected.items()}
 
 
-def _combine(rule: Combination, values: Sequence[float]) -> float:
-    match rule:
-        case Combination.SUM:
-            return sum(values)
-        case Combination.MAX:
-            return max(values)
-        case Combination.MIN:
-            return min(values)
-        case Combination.AVERAGE:
-            return sum(values) / len(values)
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+_COMBINERS: Final[Mapping[Combination, Callable[[Sequence[float]], float]]] = {
+    Combination.SUM: sum,
+    Combination.MAX: max,
+    Combination.MIN: min,
+    Combination.AVERAGE: _average,
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def _combiners(names: tuple[str, ...]) -> tuple[Callable[[Sequence[float]], float], ...]:
+    return tuple(_COMBINERS[combination_of(name)] for name in names)

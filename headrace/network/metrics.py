@@ -52,6 +52,19 @@ def register_task_metrics(
 def _register_inputs(group: MetricGroup, gates: Sequence[SingleInputGate]) -> None:
     group.rate(names.NUM_BYTES_IN_PER_SECOND, lambda: sum(gate.bytes_in for gate in gates))
     group.rate(names.NUM_BUFFERS_IN_PER_SECOND, lambda: sum(gate.buffers_in for gate in gates))
+    for name, read in (
+        (names.NUM_BYTES_IN_LOCAL_PER_SECOND, lambda: sum(gate.bytes_in_local for gate in gates)),
+        (names.NUM_BYTES_IN_REMOTE_PER_SECOND, lambda: sum(gate.bytes_in_remote for gate in gates)),
+        (
+            names.NUM_BUFFERS_IN_LOCAL_PER_SECOND,
+            lambda: sum(gate.buffers_in_local for gate in gates),
+        ),
+        (
+            names.NUM_BUFFERS_IN_REMOTE_PER_SECOND,
+            lambda: sum(gate.buffers_in_remote for gate in gates),
+        ),
+    ):
+        group.rate(name, read)
     group.gauge(names.NUM_BYTES_IN, lambda: sum(gate.bytes_in for gate in gates))
     group.gauge(names.NUM_BYTES_IN_LOCAL, lambda: sum(gate.bytes_in_local for gate in gates))
     group.gauge(names.NUM_BYTES_IN_REMOTE, lambda: sum(gate.bytes_in_remote for gate in gates))

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +17,11 @@ from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.rest.authentication import Application, GuardedApplication, RestGuard
 from headrace.rest.cluster_view import ClusterView, Snapshots
-from headrace.rest.errors import RestError, internal_error
 from headrace.rest.flame_graphs import FlameGraphs
+from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
-from headrace.rest.options import ASYNC_STORE_DURATION
+from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.routes import ROUTES, Kept, Route
 from headrace.rest.static_files import StaticFiles
 
@@ -32,21 +32,22 @@ _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 
 def create_app(
-    cluster: ClusterView, guard: RestGuard, routes: tuple[Route, ...] = ROUTES
+    cluster: ClusterView,
+    guard: RestGuard,
+    operations: Operations,
+    routes: tuple[Route, ...] = ROUTES,
 ) -> Application:
     """Return the application behind its guard."""
     app = _routed(routes)
     app.state.cluster = cluster
     app.state.guard = guard
-    app.state.operations = Operations(
-        cluster.clock, cluster.settings.duration_ms(ASYNC_STORE_DURATION)
-    )
+    app.state.operations = operations
     app.state.flame_graphs = FlameGraphs(cluster.settings, cluster.clock, cluster.stack_samples)
     app.state.answers = Snapshots(cluster.clock)
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(RequestValidationError, _unparsable)
     app.add_exception_handler(Exception, _failed)
-    files = StaticFiles(_DASHBOARD)
+    files = StaticFiles(Path(cluster.settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
     return GuardedApplication(app, guard, files.has)
@@ -117,7 +118,7 @@ def _answering(route: Route) -> Callable[..., Awaitable[Response]]:
 class _KeptRoute(APIRoute):
     """A route whose answers are written once per refresh interval. Errors are not kept."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler that looks for a kept answer first."""
         write = super().get_route_handler()
 
@@ -151,7 +152,7 @@ class _UnkeptAnswer(Exception):
 
 def _error_answer(error: BaseException) -> Response:
     """Return what is answered where a handler has failed."""
-    if isinstance(error, RestError):
+    if isinstance(error, HandlerError):
         return _errors(error.status, *error.texts)
     if isinstance(error, UnknownJobError):
         return _errors(404, f"Job {error.job_id} not found")

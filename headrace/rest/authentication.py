@@ -5,6 +5,7 @@ host must be one of ours, a foreign origin is refused, and the cookie is never s
 with other users whoever can connect must know the token, which only the owner of the connection file can read.
 """
 
+import contextlib
 import hmac
 import http.cookies
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -123,7 +124,8 @@ class RestGuard:
             (b"referrer-policy", b"no-referrer"),
             (
                 b"content-security-policy",
-                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
+                b"frame-ancestors 'none'",
             ),
         ]
         if self._allowed_origin:
@@ -235,6 +237,8 @@ class GuardedApplication:
             scope["method"] in ("GET", "HEAD") and self._is_page(scope["path"]),
         )
 
+        body = _BoundedBody(receive, self._guard.max_content_length)
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *self._guard.response_headers()]
@@ -244,10 +248,15 @@ class GuardedApplication:
         if refusal is not None:
             await _answer(refusal, send_with_headers)
             return
-        bounded = _BoundedBody(receive, self._guard.max_content_length)
-        try:
-            await self._application(scope, bounded, send_with_headers)
-        except _BodyTooLongError:
+
+        async def send_unless_too_long(message: Message) -> None:
+            if not body.is_too_long:
+                await send_with_headers(message)
+
+        # The application would answer that it cannot read the body.
+        with contextlib.suppress(_BodyTooLongError):
+            await self._application(scope, body, send_unless_too_long)
+        if body.is_too_long:
             await _answer(Refusal(413, too_long(self._guard.max_content_length)), send_with_headers)
 
 
@@ -261,12 +270,14 @@ class _BoundedBody:
     def __init__(self, receive: Receive, size_max: int) -> None:
         self._receive: Final = receive
         self._left = size_max
+        self.is_too_long = False
 
     async def __call__(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:
+                self.is_too_long = True
                 raise _BodyTooLongError
         return message
 

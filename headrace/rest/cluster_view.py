@@ -21,6 +21,7 @@ from headrace.gateways.checkpoint_statistics import (
 )
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview
 from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.gateways.job_metrics import cluster_metrics
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
     ResourceOverview,
@@ -28,8 +29,8 @@ from headrace.gateways.resource_manager import (
 )
 from headrace.graph.job_plan import JobPlan
 from headrace.metrics.process_metrics import process_metrics
-from headrace.rest.errors import UnavailableError
 from headrace.rest.flame_graphs import Place
+from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 
 T = TypeVar("T")
@@ -151,15 +152,9 @@ class ClusterView:
 
     async def job_manager_metrics(self) -> Mapping[str, float]:
         """Return metrics of this process and of the cluster."""
-        jobs, resources = await self.jobs(), await self.resources()
-        free = sum(each.free_slot_count for each in resources.task_managers)
-        return {
-            **process_metrics(),
-            "numRegisteredTaskManagers": len(resources.task_managers),
-            "numRunningJobs": sum(not job.status.is_globally_terminal_state() for job in jobs),
-            "taskSlotsAvailable": free,
-            "taskSlotsTotal": sum(each.slot_count for each in resources.task_managers),
-        }
+        jobs = await self.jobs()
+        running_count = sum(not job.status.is_globally_terminal_state() for job in jobs)
+        return process_metrics() | cluster_metrics(await self.resources(), running_count)
 
     async def _kept(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.clock import Clock
-from headrace.rest.errors import UnavailableError
+from headrace.rest.handler_errors import UnavailableError
 
 _KEPT_MAX: Final = 1000
 
@@ -18,6 +18,7 @@ _KEPT_MAX: Final = 1000
 class _Operation:
     task: asyncio.Task[Any]
     completed_ms: float | None = None
+    is_told: bool = False
 
 
 class Operations:
@@ -27,6 +28,7 @@ class Operations:
         self._clock: Final = clock
         self._store_ms: Final = store_ms
         self._operations: dict[tuple[str, str, str], _Operation] = {}
+        self._told: Final = asyncio.Event()
 
     def start(
         self,
@@ -52,7 +54,22 @@ class Operations:
         """Return an operation, done or not, or None where none is known."""
         self._forget()
         operation = self._operations.get((kind, subject, trigger_id))
-        return None if operation is None else operation.task
+        if operation is None:
+            return None
+        if operation.task.done():
+            operation.is_told = True
+            self._told.set()
+        return operation.task
+
+    async def all_told(self) -> None:
+        """Wait until somebody has asked for each result.
+
+        A job may end with its savepoint, and the cluster with its job: who asked for it is to learn where it is.
+        Source: Flink CompletedOperationCache.closeAsync.
+        """
+        while any(not operation.is_told for operation in self._operations.values()):
+            self._told.clear()
+            await self._told.wait()
 
     def _completed(self, operation: _Operation) -> None:
         operation.completed_ms = self._clock.monotonic_ms()

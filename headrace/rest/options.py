@@ -64,6 +64,12 @@ REST_MAX_CONTENT_LENGTH: Final = ConfigOption(
     SizeBytes(104857600),
     "Bytes that the body of a request may have.",
 )
+DASHBOARD_DIRECTORY: Final = ConfigOption(
+    "headrace.rest.dashboard-directory",
+    str,
+    "",
+    "A folder whose files are served in the place of the dashboard, such as those of Flink's own web UI.",
+)
 ASYNC_STORE_DURATION: Final = ConfigOption(
     "rest.async.store-duration",
     timedelta,

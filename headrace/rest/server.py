@@ -29,11 +29,14 @@ from headrace.rest.client_errors import ConnectionFileError
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.connections import (
     ClusterConnection,
-    certificate_file,
+    connections_folder,
     remove_connection,
     write_connection,
+    write_private_file,
 )
+from headrace.rest.operations import Operations
 from headrace.rest.options import (
+    ASYNC_STORE_DURATION,
     REST_ADDRESS,
     REST_AUTHENTICATION,
     REST_BIND_ADDRESS,
@@ -46,6 +49,8 @@ from headrace.rest.options import (
 _LOG: Final = logging.getLogger(__name__)
 _BACKLOG: Final = 128
 _STOP_TIMEOUT_S: Final = 5.0
+_TELL_TIMEOUT_S: Final = 5.0
+"""Time in which clients that wait for a savepoint ask again."""
 _WITHOUT_FILE: Final = (
     "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
     "folder for it, and 'rest.enabled: false' does without"
@@ -82,13 +87,6 @@ class RestServer:
         self._socket: Final = bind(settings, bind_address)
         port: int = self._socket.getsockname()[1]
         is_tls = self._context is not None
-        try:
-            self._guard: Final[RestGuard] = guard_of(
-                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
-            )
-        except BaseException:
-            self._socket.close()
-            raise
         host = settings.get_option(REST_ADDRESS) or bind_address
         shown = f"[{host}]" if ":" in host else host
         self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
@@ -101,19 +99,28 @@ class RestServer:
                 REST_AUTHENTICATION.key,
                 self.address,
             )
-        ca_file = ""
-        if identity is not None and is_tls:
-            ca_file = str(certificate_file(port, identity.certificate))
-        self._connection: Final = write_connection(
-            ClusterConnection(
-                self.address,
-                self._guard.token,
-                pid=os.getpid(),
-                name=name,
-                started=clock.now_ms(),
-                ca_file=ca_file,
+        certificate = connections_folder() / f"{port}.pem" if is_tls else None
+        self._certificate: Final = certificate
+        try:
+            self._guard: Final[RestGuard] = guard_of(
+                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
             )
-        )
+            self._connection: Final = write_connection(
+                ClusterConnection(
+                    self.address,
+                    self._guard.token,
+                    pid=os.getpid(),
+                    name=name,
+                    started=clock.now_ms(),
+                    ca_file=str(certificate or ""),
+                )
+            )
+            if identity is not None and certificate is not None:
+                write_private_file(certificate, identity.certificate)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._operations: Final = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._ended: Final = threading.Event()
@@ -124,8 +131,12 @@ class RestServer:
         future.add_done_callback(lambda _: self._ended.set())
 
     def close(self) -> None:
-        """End all connections and give the port back."""
+        """End all connections and give the port back, once results that were asked for are told, or nobody comes."""
+        with contextlib.suppress(TimeoutError):
+            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
         remove_connection(self._connection)
+        if self._certificate is not None:
+            self._certificate.unlink(missing_ok=True)
         server = self._server
         if server is not None:
             server.should_exit = True
@@ -142,7 +153,7 @@ class RestServer:
             from headrace.rest.app import create_app
 
             config = uvicorn.Config(
-                create_app(self._view, self._guard),  # pyright: ignore[reportArgumentType]
+                create_app(self._view, self._guard, self._operations),  # pyright: ignore[reportArgumentType]
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -21,6 +21,10 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
+from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, private_folder
+from headrace.core.process.log_options import LOG_DIR
+from headrace.core.process.logger_tap import HEADRACE_TAP
+from headrace.core.process.process_log import ProcessLog
 from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
@@ -84,6 +88,8 @@ class SparkHost:
             raise ConfigurationError(CPU_CORES.key, cores, "a TaskManager takes 0 cores or more")
         self._settings = settings
         self._clock = SystemClock()
+        # Before Spark is started, which takes long.
+        log_folder = named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
@@ -96,8 +102,10 @@ class SparkHost:
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
         self._shipped = ShippedFiles(are_seen=self._kind.is_local)
+        self._log_folder = log_folder or private_folder(self._scratch / "logs")
+        self._log = ProcessLog(self._log_folder, JOB_MANAGER, settings)
         self._output: OutputPipe | None = None
-        self._standard_output = StandardOutput()
+        self._standard_output = StandardOutput(self._log.write_printed)
         self._handle: ClusterHandle | None = None
         self._rest: RestServer | None = None
         self._driver: SparkResourceDriver | None = None
@@ -144,12 +152,14 @@ class SparkHost:
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""
         silence_py4j()
+        HEADRACE_TAP.add(self._log.handler, self._log.level)
+        _LOG.info("log files of the cluster are in %s", self._log_folder)
         if needs_tls(self._settings, self._addresses.advertised):
             self._tls = cluster_identity(self._settings, self._clock.now_ms())
         self._wait_for_executors()
         self.provide(python_files(self._settings))
         if self._kind.is_local:
-            self._output = OutputPipe(self._scratch / "output")
+            self._output = OutputPipe(self._scratch / "output", self._log.write_printed)
         jobs = SparkWorkerJobs(
             self.session.context,
             self._body_of,
@@ -176,13 +186,14 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
+            log_folder=self._log_folder,
         )
         self._handle = handle = entrypoint.start()
         self._rest = start_rest_server(
             ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
             self._settings,
             self._clock,
-            name=self.session.context.appName,
+            name=self.session.context.appName or "headrace",
             identity=self._tls,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
@@ -237,6 +248,8 @@ class SparkHost:
                 if self._output is not None:
                     self._output.close()
             finally:
+                HEADRACE_TAP.remove(self._log.handler)
+                self._log.close()
                 shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _wait_for_executors(self) -> None:
@@ -266,12 +279,18 @@ class SparkHost:
         spec = WorkerSpec(
             configuration,
             self._addresses.advertised,
-            logging.getLogger("headrace").getEffectiveLevel(),
+            HEADRACE_TAP.shown_level("headrace"),
             str(self._output.path) if self._output is not None else "",
             handle.output_address,
             program_log_levels(),
+            self._worker_log_folder(),
         )
         return functools.partial(run_worker, spec)
+
+    def _worker_log_folder(self) -> str:
+        """The driver's folder where workers see it, or one of that name on their hosts; else empty: their own."""
+        is_named = bool(self._settings.get_option(LOG_DIR))
+        return str(self._log_folder) if self._kind.is_local or is_named else ""
 
 
 def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:

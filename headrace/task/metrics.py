@@ -5,11 +5,16 @@ Source: Flink TaskIOMetricGroup; formulas as in the network reference, back pres
 """
 
 import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.ids import OperatorId
 from headrace.metrics import names
+from headrace.metrics.groups import MetricSample
+from headrace.metrics.instruments import Histogram
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -156,6 +161,39 @@ class EdgeTimes:
         """Return the total time that output `index` held the task up between batches. Any thread."""
         current_ns = self._clock.monotonic_ns() - self._since_ns if index == self._blamed else 0
         return (self._totals_ns[index] + current_ns) / _NS_PER_MS
+
+
+class MailboxLatency:
+    """Measures how long a mail waits: one is put in at each reading of the metrics, if none is out. Any thread.
+
+    Source: Flink MailboxMetricsController.
+    """
+
+    def __init__(self, clock: Clock, put: Callable[[Callable[[], None]], object]) -> None:
+        self._clock: Final = clock
+        self._put: Final = put
+        self._is_out = False
+
+    def measure(self, histogram: Histogram) -> None:
+        """Put a mail in; `histogram` gets its time once it is run."""
+        if self._is_out:
+            return
+        self._is_out = True
+        put_ms = self._clock.monotonic_ms()
+
+        def arrived() -> None:
+            histogram.update(round(self._clock.monotonic_ms() - put_ms))
+            self._is_out = False
+
+        self._put(arrived)
+
+
+@dataclass(frozen=True)
+class TaskSamples:
+    """The metrics of one task as samples: its own, and those of each operator."""
+
+    own: Sequence[MetricSample]
+    operators: Mapping[OperatorId, Sequence[MetricSample]]
 
 
 class TaskCounters:

@@ -45,6 +45,8 @@ from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.user_payloads import create_writers, find_modules, load_specs, load_types
 from headrace.task.watchdog import TaskWatchdog
 
+_NS_PER_MS: Final = 1_000_000
+
 
 class EndOfTask:
     """Decides when a subtask may end. Mailbox thread only; consumers acknowledge from any thread."""
@@ -161,6 +163,7 @@ class StreamTask(ABC):
         self._mailbox: Final = mailbox
         self._timers: Final = timers
         self._hard_back_pressured_ns = 0
+        self._barrier_times = BarrierTimes()
         self._has_ended = False
         self._stop_mode: StopMode | None = None
         self._stop_barrier: CheckpointBarrier | None = None
@@ -276,6 +279,12 @@ class StreamTask(ABC):
         register_debloating_metrics(group, self._debloating)
         group.rate(names.NUM_RECORDS_IN_PER_SECOND, lambda: counters.records_in)
         group.rate(names.NUM_RECORDS_OUT_PER_SECOND, lambda: counters.records_out)
+        group.gauge(
+            names.CHECKPOINT_ALIGNMENT_TIME, lambda: self._barrier_times.alignment_ms * _NS_PER_MS
+        )
+        group.gauge(
+            names.CHECKPOINT_START_DELAY, lambda: self._barrier_times.start_delay_ms * _NS_PER_MS
+        )
         group.rate(names.MAILBOX_MAILS_PER_SECOND, lambda: self._mailbox.taken_count)
         for index, writer in enumerate(self._writers):
 
@@ -330,6 +339,7 @@ class StreamTask(ABC):
 
     def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
         """Take part in a checkpoint: all data before the barrier has been processed."""
+        self._barrier_times = times
         if self.checkpoints.take(barrier, times):
             self._ending.checkpoint_taken(barrier.checkpoint_id)
             if barrier.options.kind.is_synchronous:

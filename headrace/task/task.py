@@ -20,15 +20,23 @@ from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.threads import ThreadIds, own_thread_ids
 from headrace.graph.job_graph import VertexPayloads
 from headrace.metrics import names
+from headrace.metrics.groups import samples_of
+from headrace.metrics.latency import LatencyStats
 from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVerdict
 from headrace.task.chain.queryable_state import StateRead
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_stream_tasks import create_stream_task
 from headrace.task.mailbox import Mailbox, MailboxTimers
+from headrace.task.metrics import MailboxLatency, TaskSamples
 from headrace.task.stream_task import Progress, StreamTask
 from headrace.task.task_runner import Step, TaskRunner
+
+_MAILBOX_LATENCIES: Final = 60
+"""Mails whose latency is remembered: of ten minutes, as metrics are read each ten seconds."""
+_NS_PER_MS: Final = 1_000_000
 
 
 class Task:
@@ -52,7 +60,12 @@ class Task:
         self._early_events: list[tuple[OperatorId, bytes]] = []
         self.mailbox: Final = Mailbox()
         self._timers: Final = MailboxTimers(environment.clock)
+        self._mailbox_latency: Final = MailboxLatency(environment.clock, self.mailbox.put)
+        self._mailbox_latencies: Final = environment.metrics.histogram(
+            names.MAILBOX_LATENCY, _MAILBOX_LATENCIES
+        )
         self._stream_task: StreamTask | None = None
+        self._thread_ids: ThreadIds | None = None
         # Guards `_state` and `_external_error` only: cancel comes from the control thread.
         self._lock: Final = threading.Lock()
         self._state = ExecutionState.CREATED
@@ -70,6 +83,11 @@ class Task:
     def state(self) -> ExecutionState:
         """Current state."""
         return self._state
+
+    @property
+    def thread_ids(self) -> ThreadIds | None:
+        """Return the names of the thread that runs the task's loop, or None before its first step. Any thread."""
+        return self._thread_ids
 
     def start(self) -> None:
         """Start the task's loop."""
@@ -190,14 +208,34 @@ class Task:
 
         May be called from any thread, also after the end.
         """
+        self._mailbox_latency.measure(self._mailbox_latencies)
         # What was registered around the task, of its gates and writers; its sub-groups are the operators.
         values = dict(self._environment.metrics.own_snapshot())
-        values[names.MAILBOX_QUEUE_SIZE.name] = self.mailbox.size
+        values.update(self._snapshot())
+        stream_task = self._stream_task
+        if stream_task is not None:
+            values.update(stream_task.chain.metrics_snapshot())
+        return values
+
+    def metric_samples(self) -> TaskSamples:
+        """Return the same metrics with the operators and sub-groups that they belong to."""
+        self._mailbox_latency.measure(self._mailbox_latencies)
+        group, stream_task = self._environment.metrics, self._stream_task
+        own = [
+            *group.own_samples(),
+            *samples_of(self._snapshot()),
+            *LatencyStats.samples_of(group),
+        ]
+        operators = {} if stream_task is None else stream_task.chain.metric_samples()
+        return TaskSamples(own, operators)
+
+    def _snapshot(self) -> dict[str, float]:
+        """Return what the task counts beside its group."""
+        values: dict[str, float] = {names.MAILBOX_QUEUE_SIZE.name: self.mailbox.size}
         stream_task = self._stream_task
         if stream_task is not None:
             values.update(stream_task.counters.snapshot())
             values.update(stream_task.times.snapshot())
-            values.update(stream_task.chain.metrics_snapshot())
         return values
 
     def delay_to_next_timer_ms(self) -> float | None:
@@ -213,6 +251,7 @@ class Task:
             return Step.DONE
 
     def _deploy(self) -> Step:
+        self._thread_ids = own_thread_ids()
         self._reach(ExecutionState.DEPLOYING)
         self._work = self._initialize
         return Step.AGAIN
@@ -230,11 +269,14 @@ class Task:
         )
         del payloads
         self._reach(ExecutionState.INITIALIZING)
+        begun_ns = self._environment.clock.monotonic_ns()
         self._stream_task.open()
         if self._environment.restore is not None:
             reach(Failpoint.RESTORE_DONE)
         for gate_input in self._environment.inputs:
             gate_input.gate.request_partitions()
+        took_ms = (self._environment.clock.monotonic_ns() - begun_ns) / _NS_PER_MS
+        self._environment.metrics.gauge(names.INITIALIZATION_TIME, lambda: took_ms)
         self._reach(ExecutionState.RUNNING)
         for operator_id, payload in self._early_events:
             self._stream_task.deliver_event(operator_id, payload)

@@ -6,13 +6,19 @@ from headrace.api.client.job_client import JobClient
 from headrace.api.executors import set_active_executor
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.minicluster import MiniCluster
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
 from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from headrace.rest.options import REST_ENABLED
+from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 
 
 class MiniClusterExecutor:
     """Implements PipelineExecutor. As a context manager it is the active executor of the process.
+
+    REST is served where the settings say `rest.enabled`.
 
     with MiniClusterExecutor(slot_count=2):
         env.execute()
@@ -27,6 +33,8 @@ class MiniClusterExecutor:
         settings: Mapping[str, str] | None = None,
         coordinator_factories: CoordinatorFactories | None = None,
     ) -> None:
+        self._settings = dict(settings or {})
+        self._rest: RestServer | None = None
         self.cluster = MiniCluster(
             task_manager_count=slot_count,
             settings=settings,
@@ -35,12 +43,26 @@ class MiniClusterExecutor:
 
     def __enter__(self) -> "MiniClusterExecutor":
         self.cluster.start()
+        # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
+        if REST_ENABLED.key in self._settings:
+            handle = self.cluster.handle
+            self._rest = start_rest_server(
+                ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
+                Settings(self._settings),
+                SystemClock(),
+                name=self.name,
+            )
         set_active_executor(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         set_active_executor(None)
         self.close()
+
+    @property
+    def rest_address(self) -> str:
+        """Return where REST is served, empty where it is not."""
+        return "" if self._rest is None else self._rest.address
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         handle = self.cluster.submit(job_graph)
@@ -60,4 +82,7 @@ class MiniClusterExecutor:
         self.cluster.handle.release_data_set(data_set)
 
     def close(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.close()
         self.cluster.close()

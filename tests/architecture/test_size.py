@@ -12,23 +12,23 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
-    "cli": (12, 1_350),
-    "cluster": (112, 10_650),
+    "cli": (36, 3_150),
+    "cluster": (125, 12_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
-    "core": (46, 4_350),
+    "core": (56, 4_950),
     "datastream": (40, 400),
     "functions": (26, 2_850),
-    "gateways": (10, 650),
-    "graph": (11, 1_300),
+    "gateways": (11, 1_000),
+    "graph": (11, 1_400),
     "headrace": (3, 50),
     "metrics": (7, 550),
     "network": (87, 9_500),
     "operators": (47, 5_150),
-    "rest": (1, 0),
+    "rest": (50, 4_500),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (35, 3_350),
+    "spark": (35, 3_450),
     "state": (29, 3_600),
     "state_processor": (14, 1_950),
     "table": (8, 50),
@@ -37,7 +37,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (685, 67_000)
+WHEEL_CEILING: Final = (760, 76_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

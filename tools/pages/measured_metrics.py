@@ -1,18 +1,22 @@
 """Metrics that are measured, asked of the runtime itself: of a small job on a MiniCluster and of a TaskManager."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.gateways.job_metrics import cluster_metrics, job_metrics
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.task_executor.task_manager_runner import (
     LocalTaskManager,
     TaskManagerConfiguration,
 )
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
@@ -21,9 +25,12 @@ from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.job_master import JobDetails
+from headrace.gateways.resource_manager import ResourceOverview
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import names
+from headrace.metrics.cluster_names import CONTROL_THREAD_LAG
 from headrace.metrics.latency import LATENCY_INTERVAL
+from headrace.metrics.process_metrics import ProcessWatcher
 from headrace.network.flow.buffer_debloater import DEBLOAT_ENABLED
 from headrace.network.flow.latency_governor import LATENCY_TARGET
 from headrace.network.metrics import DETAILED_METRICS
@@ -39,10 +46,10 @@ _POLL_S: Final = 0.05
 
 @dataclass(frozen=True)
 class MeasuredMetrics:
-    """Names as in the table: of tasks and operators that clients can read, and of the process that nobody asks for."""
+    """Names as in the table: of tasks and operators that a job's details have, and of what else reporters tell."""
 
     reported: frozenset[str]
-    in_process: frozenset[str]
+    by_reporters: frozenset[str]
 
 
 class _NumberAsTime(TimestampAssigner):
@@ -52,11 +59,18 @@ class _NumberAsTime(TimestampAssigner):
 
 def measured_metrics() -> MeasuredMetrics:
     """Run the job and read what is there."""
-    return MeasuredMetrics(_reported(), _in_process())
+    details = _details()
+    return MeasuredMetrics(
+        _names(name for vertex in details.vertices for name in vertex.metrics),
+        _names(_of_task_manager())
+        | _of_task_manager().keys()
+        | cluster_metrics(ResourceOverview((), 0), 0).keys()
+        | job_metrics(details, 0).keys(),
+    )
 
 
-def _reported() -> frozenset[str]:
-    """Everything that the tasks of a windowed job report while it runs, source to sink; then it is cancelled."""
+def _details() -> JobDetails:
+    """Return the details of a windowed job that has taken a checkpoint, while it runs; then it is cancelled."""
     random = SeededRandom(_JOB_NAME)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
@@ -76,6 +90,7 @@ def _reported() -> frozenset[str]:
             DEBLOAT_ENABLED.key: "true",
             LATENCY_TARGET.key: "50 ms",
             LATENCY_INTERVAL.key: "1 ms",
+            CHECKPOINTING_INTERVAL.key: "20 ms",
         }
     )
     graph = generate_job_graph(env.get_stream_graph(_JOB_NAME), JobId.generate(random), settings)
@@ -85,11 +100,11 @@ def _reported() -> frozenset[str]:
         handle.call(handle.dispatcher.cancel_job(graph.job_id))
         cluster.await_result(graph.job_id)
     forget_output(_JOB_NAME)
-    return _names(name for vertex in details.vertices for name in vertex.metrics)
+    return details
 
 
 async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> JobDetails:
-    """Ask until the last vertex has received records, so that all operators are open, and every vertex was asked.
+    """Ask until the last vertex has received records and a checkpoint is complete, and every vertex was asked.
 
     TaskManagers answer at different moments: what one of them says of a watermark may be older than another's records.
     """
@@ -100,12 +115,13 @@ async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> Jo
         is_known = names.NUM_RECORDS_OUT.name in metrics[0] and all(
             names.CURRENT_INPUT_WATERMARK.name in found for found in metrics[1:]
         )
-        if is_known and metrics[-1].get(names.NUM_RECORDS_IN.name, 0) > 0:
+        has_checkpoint = details.checkpoints.latest_completed is not None
+        if is_known and has_checkpoint and metrics[-1].get(names.NUM_RECORDS_IN.name, 0) > 0:
             return details
         await asyncio.sleep(_POLL_S)
 
 
-def _in_process() -> frozenset[str]:
+def _of_task_manager() -> dict[str, float]:
     configuration = TaskManagerConfiguration(
         resource_id=ResourceId("metrics"),
         resource_manager_address="",
@@ -113,7 +129,14 @@ def _in_process() -> frozenset[str]:
         secret=bytes(32),
         settings={},
     )
-    return _names(LocalTaskManager(configuration).metrics.snapshot())
+    task_manager = LocalTaskManager(configuration)
+    watcher = ProcessWatcher(SystemClock(), lambda call: call()).start()
+    try:
+        while CONTROL_THREAD_LAG.name not in (found := task_manager.process_metrics()):
+            time.sleep(_POLL_S)
+    finally:
+        watcher.stop()
+    return found
 
 
 def _names(snapshot: Iterable[str]) -> frozenset[str]:

@@ -2,12 +2,12 @@
 
 from typing import Final
 
+from headrace.metrics.metric_name import MetricName, MetricScope
 from headrace.metrics.names import (
     METRIC_NAMES,
     NUM_LATE_RECORDS_DIVERTED,
     NUM_RECORDS_AHEAD_OF_TIME,
-    MetricName,
-    MetricScope,
+    PENDING_RECORDS,
 )
 from tools.pages.markdown import table
 from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
@@ -15,22 +15,26 @@ from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
 _INTRODUCTION: Final = """\
 # Metrics
 
-The table of `headrace/metrics/names.py`. Names and meanings are Flink's. "combined" says how the values of
-a vertex's subtasks become the vertex's own. "measured" is asked of a job while it runs, when this page is made,
-with debloating, a latency target, latency markers and detailed metrics on: "yes" is what clients can read of a job's
-details, under the plain name for a task and as `<operator>.<metric>` for an operator; "where asked for" is there too,
-in jobs with the side output or the option that asks for it; "in its process" is measured by each TaskManager but sent
-to nobody. Metrics that user functions register come beside these, as `<operator>.<metric>`.
+The tables of `headrace/metrics/names.py` and `headrace/metrics/cluster_names.py`. Names and meanings are Flink's.
+"combined" says how the values of a vertex's subtasks become the vertex's own. "measured" is asked of a job while it
+runs, when this page is made, with debloating, a latency target, latency markers and detailed metrics on: "yes" is what
+clients can read of a job's details, under the plain name for a task and as `<operator>.<metric>` for an operator;
+"where asked for" is there too, in jobs with the side output, the option or the connector that it needs; "of its own"
+belongs to a process, the cluster or a job and is no part of a job's details. [Reporters](../metrics_reporters.md) send
+all of them. Metrics that user functions register come beside these, as `<operator>.<metric>`.
 """
 
 _TITLES: Final = {
     MetricScope.TASK: "Of a task (one subtask of a vertex)",
     MetricScope.OPERATOR: "Of an operator",
-    MetricScope.TASK_MANAGER: "Of a TaskManager",
+    MetricScope.TASK_MANAGER: "Of a TaskManager, below `Status.Shuffle.Netty`",
+    MetricScope.PROCESS: "Of a process: a TaskManager or the driver",
+    MetricScope.JOB: "Of a job",
+    MetricScope.CLUSTER: "Of the cluster",
 }
 
-_WHERE_ASKED_FOR: Final = (NUM_LATE_RECORDS_DIVERTED, NUM_RECORDS_AHEAD_OF_TIME)
-"""These need a side output for late records, or a limit for how far event time runs ahead."""
+_WHERE_ASKED_FOR: Final = (NUM_LATE_RECORDS_DIVERTED, NUM_RECORDS_AHEAD_OF_TIME, PENDING_RECORDS)
+"""These need a side output for late records, a limit for how far event time runs ahead, or a connector that knows."""
 
 
 def metrics_page() -> str:
@@ -60,5 +64,5 @@ def _where(metric: MetricName, measured: MeasuredMetrics) -> str:
         return "yes"
     if metric in _WHERE_ASKED_FOR:
         return "where asked for"
-    assert metric.name in measured.in_process, f"nobody measures {metric.name}"
-    return "in its process"
+    assert metric.name in measured.by_reporters, f"nobody measures {metric.name}"
+    return "of its own"

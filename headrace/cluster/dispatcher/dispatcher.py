@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
+from headrace.cluster.dispatcher.lost_job import archive_lost_job
 from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
@@ -16,6 +17,11 @@ from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId
 from headrace.core.lifecycle import JobStatus
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
@@ -23,7 +29,13 @@ from headrace.gateways.errors import (
     NothingCollectedError,
     UnknownJobError,
 )
-from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
+from headrace.gateways.job_master import (
+    CollectedResults,
+    JobConfiguration,
+    JobDetails,
+    JobMasterGateway,
+)
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     OperatorDescription,
@@ -32,6 +44,7 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_graph import JobGraph, blob_keys
+from headrace.graph.job_plan import JobPlan
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
 from headrace.rpc.proxies import gateway_address, with_timeout
@@ -53,9 +66,10 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
 
 @dataclass(frozen=True)
 class _RunningJob:
-    """A job that has not ended. `ended` is completed with its result."""
+    """A job that has not ended, and when it was submitted (wall clock). `ended` is completed with its result."""
 
     graph: JobGraph
+    submitted_ms: int
     job_master: JobMaster
     gateway: JobMasterGateway
     ended: asyncio.Future[JobResult]
@@ -134,6 +148,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         )
         self._jobs[job_id] = _RunningJob(
             graph,
+            self.clock.now_ms(),
             job_master,
             job_master.self_gateway(JobMasterGateway),
             self.rpc_service.loop.create_future(),
@@ -153,15 +168,19 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs, running ones first."""
-        running = [
-            JobOverview(job_id, job.graph.name, job.job_master.status)
-            for job_id, job in self._jobs.items()
-        ]
-        ended = [
-            JobOverview(job.details.job_id, job.details.name, job.details.status)
-            for job in self._archive.jobs()
-        ]
-        return (*running, *ended)
+        running = [job.job_master.overview for job in self._jobs.values()]
+        return (*running, *(job.overview for job in self._archive.jobs()))
+
+    def job_metrics(self) -> Iterator[JobMetrics]:
+        """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
+        for job in self._jobs.values():
+            yield job.job_master.metrics
+        now_ms = self.clock.now_ms()
+        for archived in self._archive.jobs():
+            details = archived.details
+            yield JobMetrics(
+                details.job_id, details.name, job_metrics(details, now_ms), has_ended=True
+            )
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         return await self._ask_job(
@@ -201,9 +220,55 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             await asyncio.wait([job.ended], timeout=wait_max_ms / 1000)
         return await self.request_job_status(job_id)
 
-    async def request_job_details(self, job_id: JobId) -> JobDetails:
+    async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
         return await self._ask_job(
-            job_id, lambda running: running.request_job_details(), lambda ended: ended.details
+            job_id,
+            lambda running: running.request_job_details(metrics_age_max_ms),
+            lambda ended: ended.details,
+        )
+
+    async def request_job_plan(self, job_id: JobId) -> JobPlan:
+        return await self._ask_job(
+            job_id, lambda running: running.request_job_plan(), lambda ended: ended.plan
+        )
+
+    async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
+        return await self._ask_job(
+            job_id,
+            lambda running: running.request_job_configuration(),
+            lambda ended: ended.configuration,
+        )
+
+    async def request_accumulators(
+        self, job_id: JobId, metrics_age_max_ms: int = 0
+    ) -> dict[str, float]:
+        return await self._ask_job(
+            job_id,
+            lambda running: running.request_accumulators(metrics_age_max_ms),
+            lambda ended: ended.result.accumulators,
+        )
+
+    async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
+        return await self._ask_job(
+            job_id,
+            lambda running: running.request_checkpoint_statistics(),
+            lambda ended: ended.checkpoints.statistics,
+        )
+
+    async def request_checkpoint_details(
+        self, job_id: JobId, checkpoint_id: int
+    ) -> CheckpointDetails | None:
+        return await self._ask_job(
+            job_id,
+            lambda running: running.request_checkpoint_details(checkpoint_id),
+            lambda ended: ended.checkpoints.find(checkpoint_id),
+        )
+
+    async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
+        return await self._ask_job(
+            job_id,
+            lambda running: running.request_checkpoint_configuration(),
+            lambda ended: ended.checkpoints.configuration,
         )
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
@@ -331,10 +396,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             return
         error = termination.exception() or RuntimeError("the JobMaster was closed")
         info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
-        details = JobDetails(job_id, job.graph.name, JobStatus.FAILED, {}, (), info)
-        result = JobResult(job_id, job.graph.name, JobStatus.FAILED, 0, {}, info)
         self._release_blobs(job.graph)
-        self._job_ended(ArchivedJob(details, result, {}))
+        now_ms = self.clock.now_ms()
+        self._job_ended(archive_lost_job(job.graph, self.settings, info, job.submitted_ms, now_ms))
 
 
 def _waiting(gateway: JobMasterGateway) -> JobMasterGateway:

@@ -11,8 +11,14 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import Collect
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import JobId, OperatorId
-from headrace.gateways.dispatcher import JobResult
-from headrace.gateways.job_master import CollectedResults, JobDetails
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.job_master import CollectedResults, JobConfiguration, JobDetails
+from headrace.graph.job_plan import JobPlan
 
 ARCHIVE_CAPACITY: Final = ConfigOption(
     "jobstore.max-capacity",
@@ -53,13 +59,33 @@ class ArchiveLimits:
         )
 
 
+class ArchivedCheckpoints(msgspec.Struct, frozen=True):
+    """Checkpoints of a job that has ended; `details` of those that its JobMaster remembered."""
+
+    statistics: CheckpointStatistics
+    configuration: CheckpointConfiguration
+    details: tuple[CheckpointDetails, ...] = ()
+
+    def find(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        found = (each for each in self.details if each.checkpoint.checkpoint_id == checkpoint_id)
+        return next(found, None)
+
+
 @dataclass(frozen=True)
 class ArchivedJob:
-    """One job that has ended. `collected` are its collect sinks; what the client has not fetched yet waits there."""
+    """One job that has ended. `collected` are its collect sinks; what the client has not fetched yet waits there.
+
+    All other fields answer what its JobMaster would have answered.
+    """
 
     details: JobDetails
     result: JobResult
     collected: Mapping[OperatorId, CollectCoordinator]
+    overview: JobOverview
+    plan: JobPlan
+    configuration: JobConfiguration
+    checkpoints: ArchivedCheckpoints
 
     def fetch(self, operator_id: OperatorId, offset: int, max_piece_count: int) -> CollectedResults:
         """Collected records from `offset` on; KeyError for an operator that collects nothing."""
@@ -74,7 +100,15 @@ class _Entry:
     described_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        described = (self.job.details, self.job.result)
+        job = self.job
+        described = (
+            job.details,
+            job.result,
+            job.overview,
+            job.plan,
+            job.configuration,
+            job.checkpoints,
+        )
         object.__setattr__(self, "described_bytes", len(msgspec.msgpack.encode(described)))
 
     @property

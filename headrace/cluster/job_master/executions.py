@@ -5,6 +5,7 @@ Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 
 import enum
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot
+from headrace.core.config import ConfigOption
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -20,12 +22,35 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, check_execution_transition
+from headrace.gateways.job_master import AttemptDetails
 from headrace.gateways.messages import ErrorInfo, ExecutionReport
 from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.job_graph import JobGraph
+from headrace.metrics import names
+
+ATTEMPTS_HISTORY_SIZE: Final = ConfigOption(
+    "jobmanager.execution.attempts-history-size", int, 16,
+    "How many earlier attempts of each subtask are remembered; fewer in jobs of more than a thousand subtasks, of "
+    "which 20000 are remembered altogether.",
+)  # fmt: skip
+ATTEMPTS_MAX: Final = 20_000
+"""Number of earlier attempts that are remembered of all subtasks of a job together."""
 
 _S = ExecutionState
 _NAMED_TASKS_MAX: Final = 4
+_KEPT_METRICS: Final = tuple(
+    row.name
+    for row in (
+        names.NUM_RECORDS_IN,
+        names.NUM_RECORDS_OUT,
+        names.NUM_BYTES_IN,
+        names.NUM_BYTES_OUT,
+        names.ACCUMULATE_BUSY_TIME,
+        names.ACCUMULATE_IDLE_TIME,
+        names.ACCUMULATE_BACK_PRESSURED_TIME,
+    )
+)
+"""Metrics of earlier attempts that are remembered."""
 
 
 class ReportVerdict(enum.Enum):
@@ -36,13 +61,45 @@ class ReportVerdict(enum.Enum):
     UNKNOWN_ATTEMPT = "UNKNOWN_ATTEMPT"
 
 
+class StateCounts:
+    """Counts the current attempts of a job by their state, as they change; `changed_ms` is when one last did."""
+
+    def __init__(self) -> None:
+        self._counts: Final = Counter[ExecutionState]()
+        self.changed_ms = 0
+
+    def add(self, state: ExecutionState, now_ms: int) -> None:
+        """Count a new attempt."""
+        self._counts[state] += 1
+        self.changed_ms = now_ms
+
+    def remove(self, state: ExecutionState) -> None:
+        """Count an attempt no more: another one follows it."""
+        self._counts[state] -= 1
+
+    def moved(self, before: ExecutionState, after: ExecutionState, now_ms: int) -> None:
+        """Count an attempt by its new state."""
+        self._counts[before] -= 1
+        self._counts[after] += 1
+        self.changed_ms = now_ms
+
+    @property
+    def by_name(self) -> dict[str, int]:
+        """Return the counts of all states, those that no attempt is in included."""
+        return {state.name: self._counts[state] for state in ExecutionState}
+
+
 @dataclass
 class Execution:
-    """One attempt. `timestamps_ms` maps each state that was reached to its wall-clock time."""
+    """One attempt. `timestamps_ms` maps each state that was reached to its wall-clock time.
+
+    `endpoint`: `host:port` of its slot's TaskManager, empty before it has a slot. `counts`: those of its job.
+    """
 
     attempt_id: ExecutionAttemptId
     state: ExecutionState = ExecutionState.CREATED
     slot: PhysicalSlot | None = None
+    endpoint: str = ""
     error: ErrorInfo | None = None
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     timestamps_ms: dict[ExecutionState, int] = field(default_factory=dict[ExecutionState, int])
@@ -52,12 +109,37 @@ class Execution:
     was_cancelled: bool = False
     # Between the submit request and its answer the TaskManager may not know the task yet.
     is_submit_pending: bool = False
+    counts: StateCounts = field(default_factory=StateCounts, repr=False)
 
     def become(self, state: ExecutionState, now_ms: int) -> None:
         """Change state; IllegalTransitionError where the table does not allow it."""
         check_execution_transition(self.state, state)
+        self.counts.moved(self.state, state, now_ms)
         self.state = state
         self.timestamps_ms.setdefault(state, now_ms)
+
+    @property
+    def resource_id(self) -> ResourceId | None:
+        """Return the TaskManager that it runs on, ran on, or will run on; None before it has a slot."""
+        return None if self.slot is None else self.slot.resource_id
+
+    @property
+    def named_timestamps_ms(self) -> dict[str, int]:
+        """Return the times of the states that were reached, by their names."""
+        return {state.name: time_ms for state, time_ms in self.timestamps_ms.items()}
+
+    def as_earlier_attempt(self) -> AttemptDetails:
+        """Return the part of it that is remembered once another attempt follows."""
+        metrics = self.metrics
+        return AttemptDetails(
+            self.attempt_id.attempt_number,
+            self.state,
+            self.resource_id,
+            self.endpoint,
+            self.named_timestamps_ms,
+            {name: metrics[name] for name in _KEPT_METRICS if name in metrics},
+            self.error,
+        )
 
     @property
     def is_deployed(self) -> bool:
@@ -66,11 +148,16 @@ class Execution:
 
 
 class Executions:
-    """The current attempt of every subtask of a job, in topological order."""
+    """The current attempt of every subtask of a job, in topological order, and so many earlier ones of each."""
 
-    def __init__(self, graph: JobGraph, now_ms: int) -> None:
+    def __init__(self, graph: JobGraph, now_ms: int, attempts_history_size: int = 16) -> None:
         self._graph = graph
         self._current: dict[ExecutionVertexId, Execution] = {}
+        self._earlier: dict[ExecutionVertexId, deque[AttemptDetails]] = {}
+        subtask_count = sum(vertex.parallelism for vertex in graph.vertices)
+        self._earlier_max: Final = min(attempts_history_size, ATTEMPTS_MAX // max(1, subtask_count))
+        self.counts: Final = StateCounts()
+        """Counts of the current attempts, to be read only."""
         for vertex in graph.vertices:
             for subtask_index in range(vertex.parallelism):
                 subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
@@ -97,9 +184,20 @@ class Executions:
             if subtask not in subtasks:
                 continue
             assert execution.state.is_terminal or execution.state is _S.CREATED
+            self._remember(subtask, execution)
+            self.counts.remove(execution.state)
             number = execution.attempt_id.attempt_number + 1
             self._current[subtask] = self._new(subtask, number, now_ms)
         self._observe()
+
+    def earlier_attempts(self, subtask: ExecutionVertexId) -> tuple[AttemptDetails, ...]:
+        """Return the attempts before the current one that are remembered, newest last."""
+        return tuple(self._earlier.get(subtask, ()))
+
+    def _remember(self, subtask: ExecutionVertexId, execution: Execution) -> None:
+        if subtask not in self._earlier:
+            self._earlier[subtask] = deque(maxlen=self._earlier_max)
+        self._earlier[subtask].append(execution.as_earlier_attempt())
 
     def report(self, report: ExecutionReport, now_ms: int) -> ReportVerdict:
         """Apply what a TaskManager reported.
@@ -147,7 +245,7 @@ class Executions:
 
     def on_task_manager(self, resource_id: ResourceId) -> list[Execution]:
         """Executions that run, or may run, on a TaskManager."""
-        return [e for e in self if e.is_deployed and _place(e) == resource_id]
+        return [e for e in self if e.is_deployed and e.resource_id == resource_id]
 
     def with_tasks(self, error: ErrorInfo, lost: Sequence[Execution]) -> ErrorInfo:
         """Name the tasks that ran where it happened in the error's first line: one of them may be why."""
@@ -222,7 +320,8 @@ class Executions:
 
     def _new(self, subtask: ExecutionVertexId, attempt_number: int, now_ms: int) -> Execution:
         attempt_id = ExecutionAttemptId(self._graph.job_id, subtask, attempt_number)
-        return Execution(attempt_id, timestamps_ms={_S.CREATED: now_ms})
+        self.counts.add(_S.CREATED, now_ms)
+        return Execution(attempt_id, timestamps_ms={_S.CREATED: now_ms}, counts=self.counts)
 
 
 class Conjunction:
@@ -244,10 +343,6 @@ class Conjunction:
         while self._known_count < len(attempts) and self._is_met(attempts[self._known_count]):
             self._known_count += 1
         return self._known_count == len(attempts)
-
-
-def _place(execution: Execution) -> ResourceId | None:
-    return None if execution.slot is None else execution.slot.resource_id
 
 
 _REPORTABLE = {

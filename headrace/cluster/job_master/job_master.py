@@ -33,8 +33,9 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
-from headrace.cluster.job_master.job_details import describe_job, result_of
+from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.cluster.job_master.job_spans import JobSpans, ReportSpan
 from headrace.cluster.job_master.results.partition_tracker import (
     RELEASE_DURING_JOB,
     PartitionTracker,
@@ -57,14 +58,22 @@ from headrace.core.ids import (
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
+    JobConfiguration,
     JobDetails,
     JobMasterGateway,
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -77,6 +86,7 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JobPlan
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
@@ -91,7 +101,8 @@ _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
 class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
-    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread.
+    `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
+    takes spans of checkpoints and restarts, if anybody reports them.
     """
 
     resource_manager_address: str
@@ -100,6 +111,7 @@ class JobManagerSharedServices:
     blob_server: BlobServerGateway
     shuffle_master: ShuffleMaster
     run_blocking: BlockingRunner = run_in_thread
+    report_span: ReportSpan | None = None
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
@@ -129,6 +141,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
         )
         scheduler = self._scheduler
+        self._spans: Final = JobSpans(
+            graph.job_id,
+            graph.name,
+            scheduler.executions.subtasks,
+            self.clock,
+            services.report_span,
+        )
         self.task_managers: Final = self._open_task_managers(scheduler, settings, services)
         """TaskManagers that work for the job; used on the main thread only."""
         self._resource_manager: Final = self._open_resource_manager(scheduler, services)
@@ -161,10 +180,14 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
             services.run_blocking,
             self._notices,
+            self._spans.checkpoint_ended,
         )
         scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
             scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
+        )
+        self._information: Final = JobInformation(
+            scheduler, self._checkpointing, self._notices, rpc_service.settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
@@ -341,14 +364,31 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     # Clients
 
-    async def request_job_details(self) -> JobDetails:
-        await self.task_managers.refresh_metrics()
+    async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
+        await self.task_managers.refresh_metrics(metrics_age_max_ms)
         explanation = ""
         if self._scheduler.is_waiting_for_slots:
             explanation = await self._resource_manager.explain()
-        return describe_job(
-            self._scheduler, self._checkpointing.overview, self._notices.told, explanation
-        )
+        return self._information.details(explanation)
+
+    async def request_job_plan(self) -> JobPlan:
+        return self._information.plan
+
+    async def request_job_configuration(self) -> JobConfiguration:
+        return self._information.configuration
+
+    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
+        await self.task_managers.refresh_metrics(metrics_age_max_ms)
+        return self._information.accumulators
+
+    async def request_checkpoint_statistics(self) -> CheckpointStatistics:
+        return self._information.checkpoint_statistics
+
+    async def request_checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        return self._information.checkpoint_details(checkpoint_id)
+
+    async def request_checkpoint_configuration(self) -> CheckpointConfiguration:
+        return self._information.checkpoint_configuration
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
         return self._state_locator.operators()
@@ -391,10 +431,32 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """The job's status, for the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
 
+    @property
+    def overview(self) -> JobOverview:
+        """The job's line in a list, for the Dispatcher, which runs on the same thread."""
+        return self._information.overview
+
+    @property
+    def metrics(self) -> JobMetrics:
+        """Return the job's own metrics, for the Dispatcher, which runs on the same thread."""
+        graph, scheduler = self._graph, self._scheduler
+        details = JobDetails(
+            graph.job_id,
+            graph.name,
+            scheduler.status,
+            dict(scheduler.status_timestamps_ms),
+            # Metrics of tasks are their TaskManagers' to report.
+            (),
+            checkpoints=self._checkpointing.overview,
+            restart_count=scheduler.history.restart_count,
+        )
+        return JobMetrics(graph.job_id, graph.name, job_metrics(details, self.clock.now_ms()))
+
     # What the scheduler tells, and what fails the job
 
     def _execution_changed(self, execution: Execution) -> None:
         self._coordination.execution_changed(execution)
+        self._spans.execution_changed(execution)
         if execution.state.is_terminal:
             is_failure = execution.state is not ExecutionState.FINISHED
             self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
@@ -406,6 +468,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self.spawn(self._end(), "end of the job")
 
     def _tell_restart(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        self._spans.restarts(first_line(cause.error), restart_count)
         newest_id = self._checkpointing.newest_id
         self._notices.tell(
             "restarts",
@@ -439,10 +502,4 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._registrar.close()
         await release_blobs(self._graph, self._blob_server)
         collected = self._coordination.coordinators.collect_coordinators()
-        self._on_ended(
-            ArchivedJob(
-                describe_job(self._scheduler, self._checkpointing.overview, self._notices.told),
-                result_of(self._scheduler),
-                collected,
-            )
-        )
+        self._on_ended(self._information.archive(collected))

@@ -35,6 +35,12 @@ START_WORKER_RETRY_INTERVAL: Final = ConfigOption(
     timedelta(seconds=3),
     "How long requests pause after too many workers failed to start.",
 )
+ENDED_TASK_MANAGERS_MAX: Final = ConfigOption(
+    "headrace.resourcemanager.ended-task-managers",
+    int,
+    100,
+    "TaskManagers that have ended whose facts and log files are kept; files of those that ended before are deleted.",
+)
 JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",
     timedelta,

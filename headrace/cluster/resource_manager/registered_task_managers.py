@@ -13,7 +13,11 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import InstanceId, ResourceId
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import MemoryUsage, RegistrationRefused
-from headrace.gateways.resource_manager import TaskExecutorRegistration, TaskManagerInfo
+from headrace.gateways.resource_manager import (
+    SlotInfo,
+    TaskExecutorRegistration,
+    TaskManagerInfo,
+)
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import RpcError
@@ -26,17 +30,41 @@ _STOP_TIMEOUT_MS: Final = 5_000.0
 
 @dataclass(frozen=True)
 class RegisteredTaskManager:
-    """One registration; `memory` as it told last."""
+    """One registration; `memory` as it told last, at `last_heartbeat_ms`."""
 
     registration: TaskExecutorRegistration
     instance_id: InstanceId
     gateway: TaskExecutorGateway
+    last_heartbeat_ms: int
     memory: MemoryUsage | None = None
 
     @property
     def worker_id(self) -> ResourceId:
         """The name of its worker."""
         return self.registration.location.resource_id
+
+    def describe(self, slots: tuple[SlotInfo, ...]) -> TaskManagerInfo:
+        """Return the information on it that is shown to people."""
+        told, memory = self.registration, self.memory
+        return TaskManagerInfo(
+            self.worker_id,
+            told.address,
+            told.location,
+            told.slot_count,
+            sum(slot.allocation_id is None for slot in slots),
+            told.pid,
+            memory,
+            last_heartbeat_ms=self.last_heartbeat_ms,
+            data_port=told.location.data_port,
+            host=told.location.host,
+            cpu_cores=told.hardware.cpu_cores,
+            physical_memory_bytes=told.hardware.physical_memory_bytes,
+            free_memory_bytes=0
+            if memory is None
+            else max(0, memory.limit_bytes - memory.resident_bytes),
+            managed_memory_bytes=told.hardware.managed_memory_bytes,
+            slots=slots,
+        )
 
     async def ask_to_stop(self, cause: str) -> None:
         """Ask it to stop; one that does not answer is ended by the host."""
@@ -99,7 +127,8 @@ class RegisteredTaskManagers:
     ) -> InstanceId:
         """Follow a TaskManager, in place of an earlier registration of it; return the name of this one."""
         instance_id = InstanceId.generate(self._endpoint.rpc_service.random)
-        task_manager = RegisteredTaskManager(registration, instance_id, gateway)
+        now_ms = self._endpoint.clock.now_ms()
+        task_manager = RegisteredTaskManager(registration, instance_id, gateway, now_ms)
         self._registered[task_manager.worker_id] = task_manager
         return instance_id
 
@@ -107,9 +136,12 @@ class RegisteredTaskManagers:
         """Follow it no more; unknown ones are fine."""
         return self._registered.pop(worker_id, None)
 
-    def memory_reported(self, worker_id: ResourceId, memory: MemoryUsage | None) -> None:
-        """A TaskManager that is registered says what it uses, or that it does not know."""
-        self._registered[worker_id] = replace(self._registered[worker_id], memory=memory)
+    def heartbeat_received(self, worker_id: ResourceId, memory: MemoryUsage | None) -> None:
+        """A TaskManager that is registered says that it lives and what it uses, or that it does not know."""
+        now_ms = self._endpoint.clock.now_ms()
+        self._registered[worker_id] = replace(
+            self._registered[worker_id], memory=memory, last_heartbeat_ms=now_ms
+        )
 
     async def stop_all(self, cause: str) -> None:
         """Follow nobody any more, and ask all to stop."""
@@ -117,17 +149,8 @@ class RegisteredTaskManagers:
         self._registered.clear()
         await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))
 
-    def describe(self, free_slot_count: Callable[[ResourceId], int]) -> tuple[TaskManagerInfo, ...]:
+    def describe(
+        self, slots_of: Callable[[ResourceId], tuple[SlotInfo, ...]]
+    ) -> tuple[TaskManagerInfo, ...]:
         """Return the information on each TaskManager that is shown to people."""
-        return tuple(
-            TaskManagerInfo(
-                each.worker_id,
-                each.registration.address,
-                each.registration.location,
-                each.registration.slot_count,
-                free_slot_count(each.worker_id),
-                each.registration.pid,
-                each.memory,
-            )
-            for each in self
-        )
+        return tuple(each.describe(slots_of(each.worker_id)) for each in self)

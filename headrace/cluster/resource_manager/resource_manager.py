@@ -7,12 +7,16 @@ Source: Flink ResourceManager, ActiveResourceManager.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from headrace.cluster.resource_manager.cluster_partition_tracker import ClusterPartitionRelease
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
-from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
+from headrace.cluster.resource_manager.registered_task_managers import (
+    RegisteredTaskManager,
+    RegisteredTaskManagers,
+)
 from headrace.cluster.resource_manager.slot_manager import SlotManager, explain_missing
 from headrace.cluster.resource_manager.slot_matching import (
     RequirementsDeclared,
@@ -21,6 +25,7 @@ from headrace.cluster.resource_manager.slot_matching import (
     TaskManagerAdded,
     TaskManagerRemoved,
 )
+from headrace.cluster.resource_manager.task_manager_inspection import TaskManagerInspection
 from headrace.cluster.resource_manager.worker_pool import (
     IdleReleaseAgreed,
     WorkerLost,
@@ -35,12 +40,17 @@ from headrace.core.ids import (
     InstanceId,
     JobId,
     JobMasterId,
+    JobVertexId,
     ResourceId,
     ResourceManagerId,
     SlotId,
 )
+from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.process.thread_dump import ThreadInfo
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.gateways.errors import StaleLeaderError
+from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.gateways.errors import StaleLeaderError, UnknownTaskManagerError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
@@ -59,6 +69,7 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistered,
     TaskExecutorRegistration,
     TaskExecutorRegistrationResponse,
+    TaskManagerInfo,
 )
 from headrace.gateways.task_executor import (
     TaskExecutorGateway,
@@ -81,7 +92,10 @@ class _SlotsReport:
 
 
 class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGateway):
-    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone."""
+    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone.
+
+    `log_folder` is the folder on this host in which TaskManagers of this host write their logs, if they do.
+    """
 
     def __init__(
         self,
@@ -93,6 +107,8 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         versions: Mapping[str, str],
         worker_name: Callable[[int], str],
         on_host_failed: Callable[[BaseException], None],
+        run_blocking: BlockingRunner = run_in_thread,
+        log_folder: Path | None = None,
     ) -> None:
         name = rpc_service.create_endpoint_name("resourcemanager")
         super().__init__(rpc_service, name, resource_manager_id)
@@ -119,6 +135,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self,
             self._task_managers.gateway_of,
             lambda job_id: self._job_masters.find(job_id) is not None,
+        )
+        self._inspection: Final = TaskManagerInspection(
+            self, self._task_managers.gateway_of, run_blocking, log_folder
         )
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
@@ -207,6 +226,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is None:
             return False
+        self._remember(task_manager, cause)
         self._heartbeats.unmonitor_target(worker_id)
         _LOG.info("TaskManager %s is lost: %s", worker_id, cause)
         for job_id in self._slots.matching.jobs_on(worker_id):
@@ -218,6 +238,10 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._slots.handle(TaskManagerRemoved(worker_id))
         self._data_sets.lost(worker_id)
         return True
+
+    def _remember(self, task_manager: RegisteredTaskManager, cause: str) -> None:
+        slots = self._slots.matching.slots_of(task_manager.worker_id)
+        self._inspection.task_manager_ended(task_manager.describe(slots), cause)
 
     # Results that outlive their jobs
 
@@ -275,7 +299,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     async def request_resource_overview(self) -> ResourceOverview:
         matching = self._slots.matching
-        infos = self._task_managers.describe(lambda worker_id: matching.slot_counts(worker_id)[1])
+        infos = self._task_managers.describe(matching.slots_of)
         explanation = explain_missing(
             matching.missing(),
             len(infos),
@@ -283,7 +307,50 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             sum(info.free_slot_count for info in infos),
             self._workers.describe_pending(),
         )
-        return ResourceOverview(infos, self._workers.pending_count, explanation)
+        return ResourceOverview(
+            infos, self._workers.pending_count, explanation, self._inspection.ended.describe()
+        )
+
+    # What people ask of TaskManagers
+
+    async def request_task_manager_details(self, resource_id: ResourceId) -> TaskManagerInfo:
+        task_manager = self._task_managers.find(resource_id)
+        if task_manager is None:
+            raise UnknownTaskManagerError(str(resource_id))
+        return task_manager.describe(self._slots.matching.slots_of(resource_id))
+
+    async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
+        return await self._inspection.log_files(resource_id)
+
+    async def read_task_manager_log_file(
+        self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
+    ) -> LogPiece:
+        return await self._inspection.read_log_file(resource_id, name, offset, max_bytes)
+
+    async def request_task_manager_thread_dump(
+        self, resource_id: ResourceId
+    ) -> tuple[ThreadInfo, ...]:
+        return await self._inspection.thread_dump(resource_id)
+
+    async def request_vertex_stack_samples(
+        self,
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        task_managers = self._slots.matching.task_managers_of(job_id)
+        return await self._inspection.sample_stacks(
+            task_managers, job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
+        )
+
+    async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
+        gateway = self._task_managers.gateway_of(resource_id)
+        if gateway is None:
+            raise UnknownTaskManagerError(str(resource_id))
+        return await gateway.request_process_metrics()
 
     # Heartbeats of TaskManagers
 
@@ -296,7 +363,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     def _answered(self, resource_id: ResourceId, answer: _SlotsReport) -> None:
         if self._task_managers.find(resource_id) is not None:
-            self._task_managers.memory_reported(resource_id, answer.payload.memory)
+            self._task_managers.heartbeat_received(resource_id, answer.payload.memory)
             self._data_sets.reported(resource_id, answer.payload.cluster_partitions)
         # What happened while the question was under way may not be in the answer; the next one will have it.
         if answer.change_number == self._slots.matching.change_number(resource_id):
@@ -310,6 +377,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def _stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is not None:
+            self._remember(task_manager, cause)
             self._heartbeats.unmonitor_target(worker_id)
             self._slots.handle(TaskManagerRemoved(worker_id))
             self._data_sets.lost(worker_id)

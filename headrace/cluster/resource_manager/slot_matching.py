@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headrace.core.ids import AllocationId, JobId, ResourceId
+from headrace.core.ids import AllocationId, JobId, ResourceId, SlotId
 from headrace.gateways.messages import ResourceProfile, SlotStatus
-from headrace.gateways.resource_manager import ResourceRequirement
+from headrace.gateways.resource_manager import ResourceRequirement, SlotInfo
 
 
 class SlotState(enum.Enum):
@@ -179,6 +179,22 @@ class SlotMatching:
         """Number of slots and of free slots of a TaskManager."""
         slots = self._slots.get(resource_id, {})
         return len(slots), sum(slot.state is SlotState.FREE for slot in slots.values())
+
+    def slots_of(self, resource_id: ResourceId) -> tuple[SlotInfo, ...]:
+        """Return every slot of a TaskManager with the job that has it, or is about to get it."""
+        slots = self._slots.get(resource_id, {})
+        return tuple(
+            SlotInfo(SlotId(resource_id, index), slot.allocation_id, slot.job_id)
+            for index, slot in slots.items()
+        )
+
+    def task_managers_of(self, job_id: JobId) -> tuple[ResourceId, ...]:
+        """Return the TaskManagers on which a job has slots."""
+        return tuple(
+            resource_id
+            for resource_id, slots in self._slots.items()
+            if any(slot.job_id == job_id for slot in slots.values())
+        )
 
     def jobs_on(self, resource_id: ResourceId) -> list[JobId]:
         """Jobs that hold slots of a TaskManager, each once."""

@@ -23,7 +23,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import start_thread
+from headrace.core.threads import ThreadIds, start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import VertexPayloads
@@ -37,6 +37,7 @@ from headrace.task.environment import (
     TaskEnvironment,
     TaskListener,
 )
+from headrace.task.metrics import TaskSamples
 from headrace.task.task import Task
 from headrace.task.task_runner import TaskRunner
 
@@ -75,6 +76,11 @@ class RunningTask(Protocol):
     @property
     def state(self) -> ExecutionState:
         """The state last reached."""
+        ...
+
+    @property
+    def thread_ids(self) -> ThreadIds | None:
+        """Return the names of the thread that runs the task, or None before it does."""
         ...
 
     def start(self) -> None:
@@ -121,6 +127,10 @@ class RunningTask(Protocol):
 
     def metrics_snapshot(self) -> dict[str, float]:
         """Metrics by name."""
+        ...
+
+    def metric_samples(self) -> TaskSamples:
+        """Return the same metrics, those of each operator apart."""
         ...
 
 

@@ -16,6 +16,7 @@ from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
+from headrace.cluster.task_executor.process_inspection import ProcessInspection
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
@@ -24,6 +25,7 @@ from headrace.cluster.task_executor.task_manager_services import (
     TaskManagerEndsError,
     TaskManagerServices,
 )
+from headrace.cluster.task_executor.task_metric_groups import TaskMetricGroups
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
 from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlots, TaskSlotTable
@@ -36,6 +38,7 @@ from headrace.core.ids import (
     ExecutionAttemptId,
     JobId,
     JobMasterId,
+    JobVertexId,
     OperatorId,
     ResourceId,
     ResourceManagerId,
@@ -43,6 +46,9 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.stack_sampler import StackSamples
+from headrace.core.process.thread_dump import ThreadInfo
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
@@ -86,10 +92,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             on_lost=self._job_master_lost,
             on_rejected=self._job_master_rejected,
         )
-        self._reporter: Final = TaskReporter(self, self._tasks, self._jobs, self._task_gone)
+        self._metric_groups: Final = TaskMetricGroups(services)
+        self._reporter: Final = TaskReporter(
+            self, self._tasks, self._jobs, self._task_gone, self._metric_groups
+        )
         self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
         self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
         self._reads: Final = PendingStateReads(self)
+        self._inspection: Final = ProcessInspection(services, self._tasks, self.clock)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             services.resource_id,
@@ -235,6 +245,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         outbox = TaskOutbox(attempt_id)
         entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
         self._tasks.add(entry)
+        self._metric_groups.open(descriptor, task)
         task.start()
         self._payloads.load(entry, descriptor)
         return Acknowledge()
@@ -242,6 +253,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def _task_gone(self, entry: TaskEntry) -> None:
         """Forget a task that has ended; its JobMaster knows of the end, or never will."""
         self._tasks.remove(entry)
+        self._metric_groups.close(entry.attempt_id)
         self._reads.task_gone(entry.attempt_id)
         self._leave_slot(entry.attempt_id)
 
@@ -350,6 +362,33 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
 
+    # What people ask
+
+    async def request_log_files(self) -> tuple[LogFile, ...]:
+        return await self._inspection.log_files()
+
+    async def read_log_file(self, name: str, offset: int, max_bytes: int) -> LogPiece:
+        return await self._inspection.read_log_file(name, offset, max_bytes)
+
+    async def request_thread_dump(self) -> tuple[ThreadInfo, ...]:
+        return await self._inspection.thread_dump()
+
+    async def request_stack_samples(
+        self,
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        return await self._inspection.sample_stacks(
+            job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
+        )
+
+    async def request_process_metrics(self) -> dict[str, float]:
+        return self._services.process_metrics()
+
     # Heartbeats and leaders
 
     async def heartbeat_from_resource_manager(
@@ -428,4 +467,5 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             services.versions,
             services.pid,
             services.attempt_number,
+            services.hardware,
         )

@@ -25,13 +25,22 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.process import failpoints
-from headrace.core.process.process_memory import process_memory_bytes, resident_memory_bytes
+from headrace.core.process.process_memory import (
+    physical_memory_bytes,
+    process_memory_bytes,
+    resident_memory_bytes,
+)
 from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
-from headrace.metrics.groups import MetricGroup
+from headrace.gateways.resource_manager import HardwareDescription
+from headrace.metrics.groups import MetricGroup, samples_of
+from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
+from headrace.metrics.registry import GroupReading
+from headrace.metrics.reporters.reporter_setup import create_metric_registry
+from headrace.metrics.scopes import GroupKind
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.network.stored.spill_files import TMP_DIRS
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
@@ -53,7 +62,7 @@ class TaskManagerConfiguration:
     `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
     of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
     own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
-    own, if its host gives it one.
+    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere.
     """
 
     resource_id: ResourceId
@@ -68,6 +77,7 @@ class TaskManagerConfiguration:
     versions: Mapping[str, str] | None = None
     tls: TlsIdentity | None = None
     scratch_directory: Path | None = None
+    log_folder: Path | None = None
 
 
 def run_task_manager(
@@ -132,13 +142,35 @@ class LocalTaskManager:
             )
         )
         self._location: TaskManagerLocation | None = None
+        self.registry: Final = create_metric_registry(
+            self._settings, self._clock, str(configuration.resource_id)
+        )
+        self.registry.add("process", self._read_process)
 
     def __enter__(self) -> "LocalTaskManager":
         self._location = self._shuffle.start()
+        self.registry.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._shuffle.close()
+        try:
+            self.registry.close()
+        finally:
+            self._shuffle.close()
+
+    def process_metrics(self) -> dict[str, float]:
+        """Return the metrics of the process and of its network memory, by their full names. Any thread."""
+        network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
+        return process_metrics(process_memory_bytes(self._settings)) | network
+
+    def _read_process(self) -> tuple[GroupReading]:
+        configuration = self._configuration
+        variables = {
+            "host": configuration.advertised_host,
+            "tm_id": str(configuration.resource_id),
+        }
+        samples = samples_of(self.process_metrics())
+        return (GroupReading(GroupKind.TASK_MANAGER, variables, samples),)
 
     def _measure_memory(self) -> MemoryUsage:
         return MemoryUsage(resident_memory_bytes(), process_memory_bytes(self._settings))
@@ -183,12 +215,19 @@ class LocalTaskManager:
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,
             measure_memory=self._measure_memory,
+            process_metrics=self.process_metrics,
+            metric_registry=self.registry,
             task_factory=factory,
             run_blocking=run_in_thread,
             exit_process=exit_process,
             on_terminated=on_terminated,
             scratch=configuration.scratch_directory,
             partitions=self._shuffle.partitions,
+            log_folder=configuration.log_folder,
+            hardware=HardwareDescription(
+                self._settings.get_option(CPU_CORES) or float(_core_count()),
+                physical_memory_bytes(),
+            ),
         )
         return TaskExecutor(rpc_service, services)
 
@@ -235,6 +274,7 @@ def _serve(
         return rpc_service, executor
 
     rpc_service, executor = control.run(start())
+    watcher = ProcessWatcher(SystemClock(), control.loop.call_soon_threadsafe).start()
     sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
         on_started(task_manager.location)
@@ -243,12 +283,20 @@ def _serve(
             if should_stop is not None and should_stop.is_set():
                 executor.end("the process that hosts it was told to stop")
     finally:
+        watcher.stop()
         if sender is not None:
             sender.close()
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
+
+
+def _core_count() -> int:
+    """Return the number of cores that this process may use, which may keep to a few of the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _local_copies(scratch: Path | None, settings: Settings) -> TaskLocalState | None:

@@ -11,6 +11,8 @@ from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.gateways.resource_manager import HardwareDescription
+from headrace.metrics.registry import MetricRegistry
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,9 @@ class TaskManagerServices:
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the
-    directory of this process alone, or None where it has none.
+    directory of this process alone, or None where it has none; `log_folder` is where it writes its log, if anywhere.
+    `process_metrics()`: those of the process by their full names. Tasks register theirs in `metric_registry`, if there
+    is one.
     """
 
     resource_id: ResourceId
@@ -36,8 +40,12 @@ class TaskManagerServices:
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
     scratch: Path | None = None
+    process_metrics: Callable[[], dict[str, float]] = dict[str, float]
+    metric_registry: MetricRegistry | None = None
     partitions: StoredPartitions = field(default_factory=NoPartitions)
     measure_memory: Callable[[], MemoryUsage | None] = lambda: None
+    log_folder: Path | None = None
+    hardware: HardwareDescription = field(default_factory=HardwareDescription)
 
 
 class JobMasterLostError(HeadraceError):

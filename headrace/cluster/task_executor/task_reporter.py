@@ -11,6 +11,7 @@ from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.task_metric_groups import TaskMetricGroups
 from headrace.cluster.task_executor.task_outbox import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -42,9 +43,11 @@ class TaskReporter:
         tasks: TaskTable,
         jobs: JobConnections,
         on_gone: Callable[[TaskEntry], None],
+        metric_groups: TaskMetricGroups,
     ) -> None:
         self._endpoint: Final = endpoint
         self._on_gone: Final = on_gone
+        self._metric_groups: Final = metric_groups
         self._tasks: Final = tasks
         self._jobs: Final = jobs
 
@@ -139,6 +142,7 @@ class TaskReporter:
             last = entry.metrics()
             metrics = entry.last_metrics = TaskMetrics(attempt_id, without_rates(last.values))
             entry.mark_ended()
+            self._metric_groups.close(attempt_id)
         where = f"task '{entry.display_name}'"
         info = None if error is None else error_info_of(error, where)
         if state.is_terminal and entry.outbox.is_closed:

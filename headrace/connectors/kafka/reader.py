@@ -29,6 +29,7 @@ from headrace.functions.source import (
 
 RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""
+_COUNT_INTERVAL_MS: Final = 1_000
 POLL_INTERVAL_MS: Final = 10
 """Time between two polls of a client without records: it has no way to say that there are some."""
 
@@ -55,6 +56,8 @@ class KafkaReader(SplitReader):
         # Positions by checkpoint, until it is published.
         self._snapshots: dict[int, dict[KafkaTopicPartition, int]] = {}
         self._is_look_scheduled = False
+        self._pending_count: int | None = None
+        self._counted_ms = 0
 
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
         self._new += [KafkaPartitionSplit.decoded(split) for split in splits]
@@ -64,6 +67,7 @@ class KafkaReader(SplitReader):
         self._begin_new(output)
         if not self._splits:
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
+        self._count_pending()
         messages = self._consumer.consume(min(RECORD_COUNT_MAX, output.rows_wanted), 0)
         if not messages:
             self._log.tell_silence(self._config)
@@ -99,6 +103,22 @@ class KafkaReader(SplitReader):
         by_id = {partition.split_id: partition for partition in self._splits}
         self._consumer.pause([client_partition(by_id[one]) for one in to_pause if one in by_id])
         self._consumer.resume([client_partition(by_id[one]) for one in to_resume if one in by_id])
+
+    def pending_record_count(self) -> int | None:
+        return self._pending_count
+
+    def _count_pending(self) -> None:
+        """Count, once a second, what lies behind the positions: the consumer heard of it with the last records."""
+        now_ms = self.context.timers.now_ms()
+        if now_ms - self._counted_ms < _COUNT_INTERVAL_MS:
+            return
+        self._counted_ms, count, is_known = now_ms, 0, False
+        for partition, split in self._splits.items():
+            _, end = self._consumer.get_watermark_offsets(client_partition(partition), cached=True)
+            if end >= 0 and split.offset >= 0:
+                stop = end if split.stopping_offset is None else min(end, split.stopping_offset)
+                count, is_known = count + max(0, stop - split.offset), True
+        self._pending_count = count if is_known else None
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None

@@ -27,8 +27,12 @@ def process_memory_bytes(settings: Settings) -> int:
 
 def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     """Return the smallest limit of the control groups that this process is in, at most the physical memory."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_group_limits(proc, cgroup)])
+    return min([physical_memory_bytes(), *_group_limits(proc, cgroup)])
+
+
+def physical_memory_bytes() -> int:
+    """Return the memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def resident_memory_bytes(proc: Path = _PROC) -> int:

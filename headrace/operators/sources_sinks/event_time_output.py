@@ -100,6 +100,10 @@ class EventTimeOutput:
         self._trust = TrustedTimes(context)
         self.has_polled = True
         self.is_waiting = True
+        self.emitted_ms = context.clock.now_ms()
+        """When the last rows were emitted, or this was made: epoch ms."""
+        self.event_time_ms = MIN_TIMESTAMP
+        """The newest event time of what was emitted, where a strategy of the engine looks at it."""
 
     def start(self, split_id: str | None) -> None:
         """Start with one split, or with none, and schedule the first interval."""
@@ -114,6 +118,7 @@ class EventTimeOutput:
         """Emit rows of one split."""
         if batch.num_rows == 0:
             return
+        self.emitted_ms = self._context.clock.now_ms()
         if self._assigner is not None:
             batch = batch.with_timestamps(self._assign(batch, self._assigner))
         watermarks = self.watermarks
@@ -127,7 +132,9 @@ class EventTimeOutput:
             if times is not None:
                 are_trusted = self._trust.are_trusted(times)
                 trusted = times if are_trusted is None else times[are_trusted]
-                watermarks.on_batch(split_id, int(trusted.max(initial=MIN_TIMESTAMP)))
+                latest_ms = int(trusted.max(initial=MIN_TIMESTAMP))
+                self.event_time_ms = max(self.event_time_ms, latest_ms)
+                watermarks.on_batch(split_id, latest_ms)
 
     @property
     def rows_wanted(self) -> int:

@@ -18,6 +18,7 @@ from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
+from headrace.metrics.names import NUM_RECORDS_SEND, NUM_RECORDS_SEND_PER_SECOND
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import connector_error, user_error
 from headrace.state.operator_state_backend import ItemState, read_items
@@ -63,6 +64,8 @@ class SinkWriterOperator(OneInputOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
+        self._sent = context.metrics.counter(NUM_RECORDS_SEND)
+        context.metrics.rate(NUM_RECORDS_SEND_PER_SECOND, self._sent.get_count)
         self._items = ItemState(StateTable.ITEMS, "writer-state")
         restored = context.state.register("writer-state", self._items)
         self._undecided = UndecidedCommittables(
@@ -79,6 +82,7 @@ class SinkWriterOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._call(lambda writer: writer.write_batch(batch))
+        self._sent.inc(batch.num_rows)
 
     def handle_event(self, payload: bytes) -> None:
         self._call(lambda writer: writer.handle_event(payload))

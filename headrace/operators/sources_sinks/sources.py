@@ -3,17 +3,22 @@
 Source: Flink SourceOperator, TimestampsAndWatermarksOperator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headrace.checkpoint.handles import Committable, StateTable
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
-from headrace.core.elements import MAX_WATERMARK
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS, ProgramError
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.source import Boundedness, InputStatus, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec, TimestampsAndWatermarksSpec
+from headrace.metrics.names import (
+    CURRENT_EMIT_EVENT_TIME_LAG,
+    PENDING_RECORDS,
+    SOURCE_IDLE_TIME,
+)
 from headrace.operators.runtime.operator import (
     OneInputOperator,
     OperatorContext,
@@ -44,6 +49,7 @@ class SourceReaderOperator(SourceOperator):
             context.output,
             is_bounded=self._source.boundedness is Boundedness.BOUNDED,
         )
+        register_source_metrics(context, self._event_time, lambda: self._reader)
         self._splits = ItemState(StateTable.SPLITS, "splits")
         restored = context.state.register("splits", self._splits)
         try:
@@ -127,6 +133,29 @@ class SourceReaderOperator(SourceOperator):
         if self._alignment.is_waiting:
             self._event_time.has_polled = self._event_time.is_waiting = False
         return self._alignment.is_waiting
+
+
+def register_source_metrics(
+    context: OperatorContext, event_time: EventTimeOutput, reader: Callable[[], SourceReader | None]
+) -> None:
+    """Register what is known of a source: read by other threads, and left out where it is not known."""
+    group = context.metrics
+
+    def lag_ms() -> int:
+        if event_time.event_time_ms == MIN_TIMESTAMP:
+            raise LookupError("no event time is known")
+        return event_time.emitted_ms - event_time.event_time_ms
+
+    def pending_count() -> int:
+        opened = reader()
+        count = None if opened is None else opened.pending_record_count()
+        if count is None:
+            raise LookupError("the connector does not know")
+        return count
+
+    group.gauge(CURRENT_EMIT_EVENT_TIME_LAG, lag_ms)
+    group.gauge(SOURCE_IDLE_TIME, lambda: max(0, context.clock.now_ms() - event_time.emitted_ms))
+    group.gauge(PENDING_RECORDS, pending_count)
 
 
 def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:

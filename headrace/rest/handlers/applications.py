@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobOverview
-from headrace.rest.errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
 from headrace.rest.handlers.parameters import Application, Cluster
 from headrace.rest.models.applications import ApplicationDetails, ApplicationInfo, ApplicationList

@@ -1,7 +1,7 @@
 """Handlers of checkpoints: statistics, one checkpoint, one vertex's part in it, configuration."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.barriers import SnapshotKind
@@ -15,12 +15,17 @@ from headrace.gateways.checkpoint_statistics import (
     TaskCheckpoint,
     TaskCheckpointDetails,
 )
-from headrace.rest.errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import CheckpointId, Cluster, Job, Vertex
 from headrace.rest.handlers.subtasks import percentile
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.spelling import NOT_A_NUMBER
 
+_CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
+    CheckpointStatus.IN_PROGRESS: "in_progress",
+    CheckpointStatus.COMPLETED: "completed",
+    CheckpointStatus.FAILED: "failed",
+}
 _CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 
 
@@ -56,7 +61,7 @@ async def checkpoint_statistics(cluster: Cluster, job: Job) -> models.Checkpoint
                 id=restored.checkpoint_id,
                 restore_timestamp=restored.restore_timestamp_ms,
                 is_savepoint=restored.is_savepoint,
-                external_path=restored.external_path or None,
+                external_path=with_scheme(restored.external_path) or None,
             ),
         ),
         history=[checkpoint_of(each) for each in found.history],
@@ -116,7 +121,7 @@ def checkpoint_of(
     is_completed = record.status is CheckpointStatus.COMPLETED
     is_failed = record.status is CheckpointStatus.FAILED
     return models.Checkpoint(
-        class_name=record.status.lower(),
+        class_name=_CLASS_NAMES[record.status],
         id=record.checkpoint_id,
         status=record.status,
         is_savepoint=record.kind not in _CHECKPOINTS,
@@ -133,13 +138,18 @@ def checkpoint_of(
         num_acknowledged_subtasks=record.acknowledged_subtask_count,
         checkpoint_type=_type_of(record),
         tasks=tasks or {},
-        external_path=(record.external_path or "<checkpoint-not-externally-addressable>")
+        external_path=with_scheme(record.external_path or "<checkpoint-not-externally-addressable>")
         if is_completed
         else None,
         discarded=record.is_discarded if is_completed else None,
         failure_timestamp=record.failure_timestamp_ms if is_failed else None,
         failure_message=record.failure_message if is_failed else None,
     )
+
+
+def with_scheme(path: str) -> str:
+    """Return the place of a snapshot as a URI, as Flink does, also where it is a path of this host."""
+    return f"file:{path}" if path.startswith("/") else path
 
 
 def stats_of(summary: StatisticsSummary) -> models.Stats:

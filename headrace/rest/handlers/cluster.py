@@ -17,7 +17,7 @@ from headrace.core.redaction import shown_settings
 from headrace.core.threads import run_in_thread
 from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import Cluster, LogFileName
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE

@@ -1,5 +1,6 @@
 """Handlers of jobs: lists, details, plan, configuration, exceptions, result, cancellation."""
 
+import hashlib
 from collections import Counter
 from typing import Annotated, Any, Final, Literal
 
@@ -10,7 +11,7 @@ from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.gateways.job_master import ExceptionInfo, JobPlan, VertexDetails
 from headrace.gateways.messages import ErrorInfo
-from headrace.rest.errors import BadRequestError, ConflictError, NotFoundError, RestError
+from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
 from headrace.rest.handlers.parameters import Cluster, Job
 from headrace.rest.handlers.subtasks import (
     group_times,
@@ -80,7 +81,7 @@ async def job_status(cluster: Cluster, job: Job) -> models.JobStatusInfo:
         status = await cluster.status(job)
     except UnknownJobError as error:
         # Flink answers this one with 500, and its clients know it so.
-        raise RestError(
+        raise HandlerError(
             "Internal server error.", f"Could not find Flink job ({job.hex()})"
         ) from error
     return models.JobStatusInfo(status=status.name)
@@ -240,7 +241,7 @@ def _vertex(vertex: VertexDetails, now_ms: int) -> models.JobVertexInfo:
     start_ms, end_ms, duration = group_times(vertex.subtasks, now_ms)
     return models.JobVertexInfo(
         id=vertex.vertex_id.hex(),
-        slot_sharing_group_id=vertex.slot_sharing_group,
+        slot_sharing_group_id=slot_sharing_group_id(vertex.slot_sharing_group),
         name=vertex.name,
         max_parallelism=vertex.max_parallelism,
         parallelism=vertex.parallelism,
@@ -253,6 +254,11 @@ def _vertex(vertex: VertexDetails, now_ms: int) -> models.JobVertexInfo:
             vertex.metrics, is_complete=all(subtask.metrics for subtask in vertex.subtasks)
         ),
     )
+
+
+def slot_sharing_group_id(name: str) -> str:
+    """Return an id for a group, as Flink's clients expect one: groups have names alone."""
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def _exception(entry: ExceptionInfo) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from fastapi import Query
 
 from headrace.core.ids import JobId, ResourceId
 from headrace.gateways.errors import UnknownJobError
-from headrace.gateways.job_master import VertexDetails
+from headrace.gateways.job_master import SubtaskDetails, VertexDetails
 from headrace.gateways.job_metrics import job_metrics
-from headrace.rest.errors import BadRequestError
+from headrace.rest.handler_errors import BadRequestError
 from headrace.rest.handlers.parameters import (
     Cluster,
     Job,
@@ -182,7 +182,7 @@ async def _of_job(cluster: Cluster, job: JobId) -> Mapping[str, float | str]:
     return job_metrics(await cluster.details(job), cluster.clock.now_ms())
 
 
-def _chosen_subtasks(vertex: VertexDetails, text: str | None) -> list[Mapping[str, float]]:
+def _chosen_subtasks(vertex: VertexDetails, text: str | None) -> list[SubtaskDetails]:
     return [vertex.subtasks[index] for index in _indices(text, len(vertex.subtasks))]
 
 

@@ -16,7 +16,8 @@ from headrace.core.ids import JobId, UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.errors import BadRequestError, NotFoundError
+from headrace.rest.handler_errors import BadRequestError, NotFoundError
+from headrace.rest.handlers.checkpoints import with_scheme
 from headrace.rest.handlers.parameters import Cluster, Job, RunningOperations, Trigger
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.cluster import TriggerAnswer
@@ -189,5 +190,5 @@ def _savepoint_status(
     if failure is not None:
         outcome = models.SavepointOutcome(failure_cause=failure)
     else:
-        outcome = disposed or models.SavepointOutcome(location=task.result())
+        outcome = disposed or models.SavepointOutcome(location=with_scheme(task.result()))
     return models.SavepointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)

@@ -1,7 +1,7 @@
 """Handlers of TaskManagers: list, details, logs, thread dumps."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from fastapi import Response
 
@@ -117,7 +117,7 @@ async def _file(cluster: ClusterView, task_manager: str, name: str) -> Response:
     return Response(b"".join(pieces), media_type="text/plain; charset=UTF-8")
 
 
-def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, object]:
+def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, Any]:
     limit = 0 if found.memory is None else found.memory.limit_bytes
     managed = found.managed_memory_bytes
     return {

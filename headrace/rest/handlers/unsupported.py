@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from headrace.rest.errors import BadRequestError, RestError, UnavailableError
+from headrace.rest.handler_errors import BadRequestError, HandlerError, UnavailableError
 
 
 async def submit_java_graph() -> NoReturn:
@@ -19,7 +19,7 @@ async def rescale() -> NoReturn:
 
 async def resource_requirements() -> NoReturn:
     """Refuse to change the parallelism of a running job, as Flink's default scheduler does."""
-    raise RestError(
+    raise HandlerError(
         "Internal server error.",
         "The scheduler of this job does not support changing the resource requirements: stop it with a savepoint and "
         "start it again with another parallelism.",

@@ -6,7 +6,7 @@ from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
-from headrace.rest.errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import AttemptNumber, Cluster, Job, SubtaskIndex, Vertex
 from headrace.rest.handlers.subtasks import (
     AttemptLike,

@@ -15,7 +15,7 @@ class ApplicationInfo(KebabModel):
     end_time: Milliseconds
     duration: int
     status: str
-    job_counts: dict[str, int] = Field(alias="jobs")
+    job_counts: dict[str, int] = Field(serialization_alias="jobs")
 
 
 class ApplicationList(SnakeModel):

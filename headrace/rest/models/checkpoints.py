@@ -7,6 +7,8 @@ from pydantic import Field
 from headrace.rest.models.jobs import FailureCause, OperationStatus
 from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
 
+ClassName = Literal["in_progress", "completed", "failed"]
+
 
 class CheckpointCounts(SnakeModel):
     """Numbers of checkpoints, savepoints included."""
@@ -61,9 +63,9 @@ class CheckpointFigures(SnakeModel):
 class Checkpoint(CheckpointFigures):
     """One checkpoint. `tasks` is filled in its own answer only."""
 
-    class_name: Literal["in_progress", "completed", "failed"] = Field(alias="className")
+    class_name: ClassName = Field(serialization_alias="className")
     is_savepoint: bool
-    savepoint_format: str | None = Field(alias="savepointFormat")
+    savepoint_format: str | None = Field(serialization_alias="savepointFormat")
     trigger_timestamp: Milliseconds
     checkpoint_type: str
     tasks: dict[str, CheckpointFigures]
@@ -105,7 +107,7 @@ class CheckpointPhases(SnakeModel):
 
     sync: int
     # `async` is a word of the language.
-    asynchronous: int = Field(alias="async")
+    asynchronous: int = Field(serialization_alias="async")
 
 
 class Alignment(SnakeModel):
@@ -120,7 +122,7 @@ class Alignment(SnakeModel):
 class SubtaskCheckpoint(SnakeModel):
     """A subtask's part; one that has not answered has class name, index and status alone."""
 
-    class_name: Literal["completed", "pending"] = Field(alias="className")
+    class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
     index: int
     status: str
     ack_timestamp: int | None = left_out()
@@ -138,7 +140,7 @@ class CheckpointPhaseStats(SnakeModel):
     """Spreads of the phases."""
 
     sync: Stats
-    asynchronous: Stats = Field(alias="async")
+    asynchronous: Stats = Field(serialization_alias="async")
 
 
 class AlignmentStats(SnakeModel):
@@ -207,8 +209,10 @@ class SavepointTriggerRequest(KebabModel):
 
     target_directory: str | None = None
     cancel_job: bool = False
-    format_type: Literal["CANONICAL", "NATIVE"] = Field(default="CANONICAL", alias="formatType")
-    trigger_id: str | None = Field(default=None, alias="triggerId")
+    format_type: Literal["CANONICAL", "NATIVE"] = Field(
+        default="CANONICAL", validation_alias="formatType"
+    )
+    trigger_id: str | None = Field(default=None, validation_alias="triggerId")
 
 
 class StopRequest(CamelModel):

@@ -23,8 +23,8 @@ class JobDetails(KebabModel):
 
     jid: str
     name: str
-    job_type: str = Field(alias="jobType")
-    scheduler_type: str = Field(alias="schedulerType")
+    job_type: str = Field(serialization_alias="jobType")
+    scheduler_type: str = Field(serialization_alias="schedulerType")
     start_time: Milliseconds
     end_time: Milliseconds
     duration: int
@@ -60,13 +60,13 @@ class JobVertexInfo(SnakeModel):
     """A vertex of a job's page. `tasks`: number of subtasks by state."""
 
     id: str
-    slot_sharing_group_id: str = Field(alias="slotSharingGroupId")
+    slot_sharing_group_id: str = Field(serialization_alias="slotSharingGroupId")
     name: str
-    max_parallelism: int = Field(alias="maxParallelism")
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
     parallelism: int
     status: str
-    start_time: Milliseconds = Field(alias="start-time")
-    end_time: Milliseconds = Field(alias="end-time")
+    start_time: Milliseconds = Field(serialization_alias="start-time")
+    end_time: Milliseconds = Field(serialization_alias="end-time")
     duration: int
     tasks: dict[str, int]
     metrics: IOMetrics
@@ -114,14 +114,14 @@ class JobDetailsInfo(KebabModel):
     jid: str
     application_id: str
     name: str
-    is_stoppable: bool = Field(default=False, alias="isStoppable")
+    is_stoppable: bool = Field(default=False, serialization_alias="isStoppable")
     state: str
     job_type: str
-    scheduler_type: str = Field(alias="schedulerType")
+    scheduler_type: str = Field(serialization_alias="schedulerType")
     start_time: Milliseconds
     end_time: Milliseconds
     duration: int
-    max_parallelism: int = Field(alias="maxParallelism")
+    max_parallelism: int = Field(serialization_alias="maxParallelism")
     now: Milliseconds
     timestamps: dict[str, Milliseconds]
     vertices: list[JobVertexInfo]
@@ -139,7 +139,7 @@ class JobStatusInfo(SnakeModel):
 class FailureCause(KebabModel):
     """An error as text; what Flink's Java client would deserialize is left out."""
 
-    class_name: str = Field(alias="class")
+    class_name: str = Field(serialization_alias="class")
     stack_trace: str
 
 

@@ -15,7 +15,7 @@ class Attempt(KebabModel):
     endpoint: str
     start_time: Milliseconds
     # An older spelling, which clients of Flink 1 read.
-    start_time_again: Milliseconds = Field(alias="start_time")
+    start_time_again: Milliseconds = Field(serialization_alias="start_time")
     end_time: Milliseconds
     duration: int
     metrics: IOMetrics
@@ -101,20 +101,20 @@ class SubtaskBackPressure(CamelModel):
 
     subtask: int
     backpressure_level: str
-    backpressure_level_again: str = Field(alias="backpressure-level")
+    backpressure_level_again: str = Field(serialization_alias="backpressure-level")
     ratio: float
     idle_ratio: float
     busy_ratio: float
-    attempt_number: int | None = Field(default=None, alias="attempt-number")
+    attempt_number: int | None = Field(default=None, serialization_alias="attempt-number")
 
 
 class BackPressure(SnakeModel):
     """Back pressure of a vertex. `status`: `ok`, or `deprecated` while nothing was measured."""
 
     status: str
-    backpressure_level: str = Field(alias="backpressureLevel")
-    backpressure_level_again: str = Field(alias="backpressure-level")
-    end_timestamp: Milliseconds = Field(alias="end-timestamp")
+    backpressure_level: str = Field(serialization_alias="backpressureLevel")
+    backpressure_level_again: str = Field(serialization_alias="backpressure-level")
+    end_timestamp: Milliseconds = Field(serialization_alias="end-timestamp")
     subtasks: list[SubtaskBackPressure]
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from pyspark import TaskContext
@@ -24,9 +25,15 @@ from headrace.cluster.task_executor.task_manager_runner import (
 from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
 from headrace.core.process.interpreter import settle_interpreter
+from headrace.core.process.log_files import private_folder, task_manager_file_name
+from headrace.core.process.process_log import ProcessLog
 from headrace.core.threads import share_interpreter
 from headrace.spark.session.authentication import received_secrets
-from headrace.spark.workers.worker_output import collected_output, redirect_standard_output
+from headrace.spark.workers.worker_output import (
+    collected_output,
+    copied_standard_error,
+    redirect_standard_output,
+)
 from headrace.spark.workers.worker_process import (
     ParentWatch,
     connected_stream_descriptors,
@@ -39,6 +46,8 @@ from headrace.spark.workers.worker_process import (
     socket_directory,
 )
 
+_LOG: Final = logging.getLogger(__name__)
+
 SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
 """Environment variable in which Spark gives executors its secret; their children inherit it."""
 
@@ -49,7 +58,8 @@ class WorkerSpec:
 
     `configuration` lacks values that only the worker knows (addresses and directories) and values that no closure may
     hold (secret, key and settings). An empty `bind_host` stands for the address under which others reach this host.
-    Lines of standard output go to `output_pipe` if it is not empty, else to the endpoint at `output_address`.
+    Lines of standard output go to `output_pipe` if it is not empty, else to the endpoint at `output_address`. Log files
+    are written to the folder `log_folder`, or, where it is empty, to the scratch directory of the process.
     `log_levels` are those that the program gave to loggers of its own, by name; the root logger's name is empty.
     """
 
@@ -59,6 +69,7 @@ class WorkerSpec:
     output_pipe: str = ""
     output_address: str = ""
     log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
+    log_folder: str = ""
 
 
 @dataclass
@@ -108,21 +119,47 @@ def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfigu
 
 
 @contextlib.contextmanager
-def _standard_output(spec: WorkerSpec) -> Generator[PrintedOutput | None, None, None]:
-    """Lead printed lines to the driver; yield the collector whose lines the TaskManager must send, or None."""
-    if spec.output_address and not spec.output_pipe:
-        with collected_output(spec.output_address) as output:
-            yield output
-    else:
-        with redirect_standard_output(spec.output_pipe):
-            yield None
+def _standard_output(
+    spec: WorkerSpec, log: ProcessLog
+) -> Generator[PrintedOutput | None, None, None]:
+    """Lead printed lines to the driver and to `log`; yield what the TaskManager must send from, or None."""
+    with copied_standard_error(log.write_printed):
+        if spec.output_address and not spec.output_pipe:
+            with collected_output(spec.output_address, log.write_printed) as output:
+                yield output
+        else:
+            with redirect_standard_output(spec.output_pipe, log.write_printed):
+                yield None
+
+
+@contextlib.contextmanager
+def _process_log(
+    spec: WorkerSpec, configuration: TaskManagerConfiguration, scratch: Path
+) -> Generator[ProcessLog, None, None]:
+    """Open this TaskManager's log files where it was told to; in its scratch directory if that cannot be."""
+    trouble: OSError | None = None
+    folder = private_folder(scratch / "logs")
+    if spec.log_folder:
+        try:
+            folder = private_folder(Path(spec.log_folder))
+        except OSError as error:
+            trouble = error
+    name = task_manager_file_name(configuration.resource_id)
+    log = ProcessLog(folder, name, Settings(configuration.settings))
+    try:
+        with own_streams(spec.log_level, spec.log_levels, log):
+            if trouble is not None:
+                _LOG.warning("log files go to %s, and are deleted with it: %s", folder, trouble)
+            yield log
+    finally:
+        log.close()
 
 
 def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
     with (
-        own_streams(spec.log_level, spec.log_levels),
-        _standard_output(spec) as output,
         scratch_directory(os.environ) as scratch,
+        _process_log(spec, given, scratch) as log,
+        _standard_output(spec, log) as output,
     ):
         own_address = given.advertised_host or routable_address(spec.driver_host)
         configuration = replace(
@@ -131,9 +168,10 @@ def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str
             advertised_host=own_address,
             socket_directory=socket_directory(scratch),
             scratch_directory=scratch,
+            log_folder=log.folder,
             versions=software_versions(),
         )
-        logging.getLogger(__name__).debug(
-            "TaskManager in process %d, scratch %s", os.getpid(), scratch
+        _LOG.info(
+            "TaskManager %s in process %d, scratch %s", given.resource_id, os.getpid(), scratch
         )
         return run_task_manager(configuration, output=output)

@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +25,23 @@ _LOG = logging.getLogger(__name__)
 
 _READ_SIZE_BYTES: Final = 1 << 16
 
+OutputCopy = Callable[[bytes], None]
+"""Takes printed lines besides: into the `.out` of a process."""
+
+
+def no_copy(_: bytes) -> None:
+    """Keep no copy."""
+
 
 class StandardOutput:
     """The standard output of the driver. Lines appear on `sys.stdout` as it is at that moment; from any thread.
 
-    Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C.
+    Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C. `copy` gets the lines
+    in any case.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, copy: OutputCopy = no_copy) -> None:
+        self._copy: Final = copy
         self._is_refused = self._is_closing = False
         self._lock = threading.Lock()
 
@@ -43,6 +52,8 @@ class StandardOutput:
     def show(self, lines: bytes) -> None:
         """Write whole lines; waits for the reader."""
         with self._lock:
+            if lines:
+                self._copy(lines)
             if lines and not self._is_refused:
                 self._write(lines.decode(errors="replace"))
 
@@ -66,11 +77,11 @@ class StandardOutput:
 
 
 class OutputPipe:
-    """The reading end, in the driver."""
+    """The reading end, in the driver. `copy` gets all lines besides."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, copy: OutputCopy = no_copy) -> None:
         self.path = path
-        self._standard_output = StandardOutput()
+        self._standard_output = StandardOutput(copy)
         os.mkfifo(path, 0o600)
         # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -126,8 +137,9 @@ def _forget_standard_output() -> None:
 class _WholeLines(io.RawIOBase):
     """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, copy: OutputCopy) -> None:
         self._descriptor = descriptor
+        self._copy = copy
         self._begun = b""
         # Threads of this process share one open file, between which a lock of the file makes no difference.
         self._lock = threading.Lock()
@@ -164,6 +176,8 @@ class _WholeLines(io.RawIOBase):
     def _send(self, lines: bytes) -> None:
         if not lines:
             return
+        # First, and by itself: the pipe waits for its reader.
+        self._copy(lines)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
             rest = memoryview(lines)
@@ -174,39 +188,82 @@ class _WholeLines(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
+def redirect_standard_output(pipe: str, copy: OutputCopy = no_copy) -> Generator[None, None, None]:
     """Send this process's standard output to `pipe`; nothing happens where it is empty or cannot be opened.
 
     Both the file descriptor and `sys.stdout` are led there. What goes through `sys.stdout` comes home in whole lines;
-    what is written to the descriptor itself does as far as the system writes it at once (4 KB).
+    what is written to the descriptor itself does as far as the system writes it at once (4 KB). `copy` gets the former.
     """
     descriptor = _open_for_writing(pipe)
     if descriptor is None:
         yield
         return
-    with _standard_output_to(descriptor):
+    with _standard_output_to(descriptor, copy):
         yield
 
 
 @contextlib.contextmanager
-def collected_output(receiver_address: str) -> Generator[PrintedOutput, None, None]:
+def copied_standard_error(copy: OutputCopy) -> Generator[None, None, None]:
+    """Give `copy` what user code writes to `sys.stderr`, such as tracebacks, besides writing it there as before."""
+    stream = sys.stderr
+    sys.stderr = _CopiedText(stream, copy)
+    try:
+        yield
+    finally:
+        sys.stderr = stream
+
+
+class _CopiedText(io.TextIOBase):
+    """Writes texts to a stream, and their bytes to a copy. All else is asked of the stream."""
+
+    def __init__(self, stream: Any, copy: OutputCopy) -> None:
+        self._stream = stream
+        self._copy = copy
+
+    @property
+    # A property in the C class, too; the stubs say attribute.
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return bool(self._stream.isatty())
+
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
+
+    def write(self, text: str, /) -> int:
+        self._copy(text.encode(errors="replace"))
+        self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+@contextlib.contextmanager
+def collected_output(
+    receiver_address: str, copy: OutputCopy = no_copy
+) -> Generator[PrintedOutput, None, None]:
     """Collect this process's standard output, as above, for the sender to `receiver_address`."""
     reading_end, writing_end = os.pipe()
     try:
         with contextlib.ExitStack() as redirection:
-            redirection.enter_context(_standard_output_to(writing_end))
+            redirection.enter_context(_standard_output_to(writing_end, copy))
             yield PrintedOutput(reading_end, receiver_address, redirection.close)
     finally:
         os.close(reading_end)
 
 
 @contextlib.contextmanager
-def _standard_output_to(descriptor: int) -> Generator[None, None, None]:
+def _standard_output_to(descriptor: int, copy: OutputCopy) -> Generator[None, None, None]:
     """Lead standard output to `descriptor`, which is closed at the end."""
     previous, stream = os.dup(1), sys.stdout
     os.dup2(descriptor, 1)
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_WholeLines(descriptor)),
+        io.BufferedWriter(_WholeLines(descriptor, copy)),
         encoding="utf-8",
         errors="replace",
         line_buffering=True,

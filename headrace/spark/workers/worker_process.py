@@ -28,6 +28,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Final, TextIO
 
+from headrace.core.process.process_log import ProcessLog
 from headrace.core.redaction import DiscreetFormatter
 from headrace.core.threads import start_thread
 
@@ -125,28 +126,42 @@ def _is_running(pid: int) -> bool:
 
 @contextlib.contextmanager
 def own_streams(
-    log_level: int, user_levels: Mapping[str, int] | None = None
+    log_level: int,
+    user_levels: Mapping[str, int] | None = None,
+    log: ProcessLog | None = None,
 ) -> Generator[TextIO, None, None]:
-    """Write logs to the process's real standard error, whatever Spark has put in the place of `sys.stderr`.
+    """Write logs to `log` and to the real standard error, whatever Spark has put in the place of `sys.stderr`.
 
-    `user_levels` are those of the program's own loggers, the root one's under the empty name.
+    `user_levels` are those of the program's own loggers, the root one's under the empty name. `log_level` is that of
+    Headrace's loggers on standard error; the log file has a level of its own for them.
     """
     stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(DiscreetFormatter())
+    handlers = [handler] if log is None else [handler, log.handler]
     logger = logging.getLogger("headrace")
-    logger.addHandler(handler)
-    logger.setLevel(log_level)
+    logger.setLevel(log_level if log is None else min(log_level, log.level))
     logger.propagate = False
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        """Keep what only the log file is to have; a logger with a level of its own has decided already."""
+        if record.levelno >= log_level or not record.name.startswith("headrace"):
+            return True
+        return logging.getLogger(record.name).getEffectiveLevel() != logger.level
+
+    handler.addFilter(is_shown)
     root = logging.getLogger()
-    root.addHandler(handler)
+    for each in handlers:
+        logger.addHandler(each)
+        root.addHandler(each)
     for name, level in (user_levels or {}).items():
         logging.getLogger(name or None).setLevel(level)
     try:
         yield stream
     finally:
-        logger.removeHandler(handler)
-        root.removeHandler(handler)
+        for each in handlers:
+            logger.removeHandler(each)
+            root.removeHandler(each)
         with contextlib.suppress(ValueError, OSError):
             sys.stdout.flush()
         stream.close()

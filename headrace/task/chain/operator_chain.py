@@ -32,6 +32,7 @@ from headrace.core.operator_spec import OperatorTypes
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
+from headrace.metrics.groups import MetricSample
 from headrace.metrics.latency import LatencyStats
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
 from headrace.network.writers.record_writer import RecordWriter
@@ -45,6 +46,7 @@ from headrace.operators.runtime.operator import (
 from headrace.operators.runtime.user_code import user_error
 from headrace.state.backend import FrozenState
 from headrace.state.operator_state_handler import OperatorStateHandler
+from headrace.task.chain.operator_io import operator_io_groups
 from headrace.task.chain.outputs import (
     ChainedTarget,
     ChainEnd,
@@ -158,6 +160,9 @@ class OperatorChain:
             operator.operator_id: environment.metrics.add_group(operator.name)
             for operator in vertex.operators
         }
+        self._io = operator_io_groups(
+            vertex, self._operators, self._outputs, counters, environment.clock
+        )
         self._latencies = _create_latencies(environment)
         self._states: dict[OperatorId, OperatorStateHandler] = {}
         self._paced: list[PacedRows] = []
@@ -318,10 +323,18 @@ class OperatorChain:
         """Return the metrics of each operator as `<operator name>.<metric>`, and their latencies by operator id."""
         values: dict[str, float] = LatencyStats.snapshot_of(self._environment.metrics)
         for described in self._environment.vertex.operators:
-            group = self._metrics[described.operator_id]
-            for name, value in group.snapshot().items():
-                values[f"{described.name}.{name}"] = value
+            # The user's own metrics win where one is called like one of the runtime's.
+            for group in (self._io[described.operator_id], self._metrics[described.operator_id]):
+                for name, value in group.snapshot().items():
+                    values[f"{described.name}.{name}"] = value
         return values
+
+    def metric_samples(self) -> dict[OperatorId, list[MetricSample]]:
+        """Return the metrics of each operator by its id."""
+        return {
+            operator_id: [*self._io[operator_id].samples(), *group.samples()]
+            for operator_id, group in self._metrics.items()
+        }
 
     def blame(self, error: UserCodeError) -> UserCodeError:
         """Return `error` with the location of its operator's function where the traceback held none."""

@@ -4,14 +4,8 @@ import pytest
 
 from headrace.core.clock import ManualClock
 from headrace.metrics import MetricGroup
-from headrace.metrics.names import (
-    METRIC_NAMES,
-    Combination,
-    MetricKind,
-    MetricScope,
-    combination_of,
-    combine_metrics,
-)
+from headrace.metrics.metric_name import Combination, MetricKind, MetricScope
+from headrace.metrics.names import METRIC_NAMES, combination_of, combine_metrics
 
 
 def test_every_row_with_several_values_says_how_they_combine() -> None:
@@ -46,6 +40,20 @@ def test_values_combine_as_their_name_says(name: str, values: list[float], combi
 
 def test_a_name_that_some_subtasks_lack_is_combined_over_the_others() -> None:
     assert combine_metrics([{"busyTimeMsPerSecond": 400}, {}]) == {"busyTimeMsPerSecond": 400}
+
+
+def test_names_may_stand_in_another_order_in_each_subtask() -> None:
+    snapshots = [
+        {"numRecordsIn": 1.0, "currentInputWatermark": 5.0},
+        {"currentInputWatermark": 3.0, "numRecordsIn": 2.0},
+        {"numRecordsIn": 4.0, "map.size_max": 7.0},
+    ]
+    combined = {"numRecordsIn": 7.0, "currentInputWatermark": 3.0, "map.size_max": 7.0}
+    assert combine_metrics(snapshots) == combined
+
+
+def test_nothing_is_combined_from_no_subtasks() -> None:
+    assert combine_metrics([]) == combine_metrics([{}, {}]) == {}
 
 
 def test_of_a_distribution_only_count_and_sum_add_up() -> None:

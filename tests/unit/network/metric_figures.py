@@ -2,7 +2,7 @@
 
 from headrace.core.clock import ManualClock
 from headrace.metrics import MetricGroup
-from headrace.metrics.names import MetricName
+from headrace.metrics.metric_name import MetricName
 
 
 class Figures:

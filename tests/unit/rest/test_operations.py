@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.core.clock import ManualClock
-from headrace.rest.errors import UnavailableError
+from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.operations import Operations
 
 STORE_MS = 300_000
@@ -54,6 +54,29 @@ def test_a_result_is_forgotten_some_time_after_its_completion_and_never_before()
         assert operations.find("savepoint", "job", TRIGGER) is task
         clock.advance_ms(1)
         assert operations.find("savepoint", "job", TRIGGER) is None
+
+    asyncio.run(scenario())
+
+
+def test_the_end_waits_until_each_result_was_told() -> None:
+    async def scenario() -> None:
+        operations, gate = Operations(ManualClock(), STORE_MS), asyncio.Event()
+
+        async def take() -> str:
+            await gate.wait()
+            return "done"
+
+        await asyncio.wait_for(operations.all_told(), 10)
+        operations.start("savepoint", "job", TRIGGER, take)
+        waiting = asyncio.ensure_future(operations.all_told())
+        task = operations.find("savepoint", "job", TRIGGER)
+        assert task is not None
+        gate.set()
+        await task
+        await asyncio.sleep(0)
+        assert not waiting.done(), "nobody knows the result"
+        assert operations.find("savepoint", "job", TRIGGER) is task
+        await asyncio.wait_for(waiting, 10)
 
     asyncio.run(scenario())
 

@@ -19,9 +19,14 @@ from headrace.checkpoint.errors import (
 )
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.checkpoint_history import CHECKPOINTS_HISTORY
 from headrace.cluster.job_master.checkpointing.checkpoint_notifier import CheckpointNotifier
+from headrace.cluster.job_master.checkpointing.checkpoint_statistics_tracker import (
+    CheckpointStatisticsTracker,
+)
 from headrace.cluster.job_master.checkpointing.checkpoint_tasks import CheckpointTasks
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.expired_checkpoint import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.job_lineage import JobLineage
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_plan import (
@@ -67,10 +72,6 @@ from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint impor
     CheckpointRequest,
     PendingCheckpoint,
 )
-from headrace.cluster.job_master.checkpointing.statistics import (
-    CheckpointStatistics,
-    describe_expired,
-)
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
     CheckpointIdCounter,
     CheckpointIo,
@@ -101,6 +102,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
+from headrace.gateways.checkpoint_statistics import CheckpointDetails, CheckpointStatistics
 from headrace.gateways.errors import CheckpointFailedError
 from headrace.gateways.job_master import CheckpointOverview
 from headrace.graph.execution_graph import ExecutionGraph
@@ -134,10 +136,14 @@ class CheckpointCoordinator:
         commits: SinkCommits,
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
+        on_ended: Callable[
+            [PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None
+        ],
         on_final_savepoint: Callable[[str], None],
         on_completed: Callable[[bytes, int], None],
         notices: JobNotices,
         reminder_ms: float,
+        history_size: int = CHECKPOINTS_HISTORY.default,
     ) -> None:
         self._endpoint: Final = endpoint
         self._graph: Final = graph
@@ -147,10 +153,11 @@ class CheckpointCoordinator:
         self.commits: Final = commits
         self._on_failed: Final = on_failed
         self._on_final_savepoint: Final = on_final_savepoint
+        self._on_ended: Final = on_ended
         self._on_completed: Final = on_completed
         self._io: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._ids: Final = CheckpointIdCounter(self._io, endpoint.spawn)
-        self._statistics: Final = CheckpointStatistics()
+        self._statistics: Final = CheckpointStatisticsTracker(endpoint.clock, history_size)
         self._protocol: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
         self._numbers: Final = itertools.count(1)
@@ -240,6 +247,20 @@ class CheckpointCoordinator:
             max_concurrent=self._rules.max_concurrent,
         )
 
+    @property
+    def statistics(self) -> CheckpointStatistics:
+        """Return counts, a summary and the newest checkpoints."""
+        return self._statistics.statistics(is_enabled=self._rules.interval_ms is not None)
+
+    def details_of(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        return self._statistics.details(checkpoint_id)
+
+    @property
+    def all_details(self) -> tuple[CheckpointDetails, ...]:
+        """Return all checkpoints that are remembered, with their subtasks."""
+        return self._statistics.all_details
+
     def subsumed_left(self, count: int) -> None:
         """Record the number of subsumed checkpoints whose deletion is not done."""
         self._io.subsumed_left(count)
@@ -288,6 +309,7 @@ class CheckpointCoordinator:
         # This very attempt has to take part: an older one says nothing of the subtask's events.
         if checkpoint is not None and checkpoint.concerns(attempt_id):
             self._coordinators.acknowledged(attempt_id, checkpoint_id)
+            self._statistics.acknowledged(attempt_id, checkpoint_id, snapshot, metrics)
         self._events.put(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
         self._snapshot_coordinators()
 
@@ -370,9 +392,8 @@ class CheckpointCoordinator:
 
         def give_up(reason: CheckpointFailureReason, text: str) -> None:
             if self._protocol.is_preparing(number):
-                self._statistics.begun(checkpoint_id, begun_ms)
-                self._statistics.failed(
-                    checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms
+                self._statistics.not_located(
+                    checkpoint_id, kind, timestamp_ms, begun_ms, reason, text
                 )
                 self._events.put(CheckpointStepFailed(number, reason, text))
 
@@ -400,7 +421,7 @@ class CheckpointCoordinator:
 
     def _begin(self, checkpoint: PendingCheckpoint, timeout_ms: float) -> None:
         checkpoint_id = checkpoint.checkpoint_id
-        self._statistics.begun(checkpoint_id, self._now_ms)
+        self._statistics.begun(checkpoint)
         self._timeouts[checkpoint_id] = self._later(
             timeout_ms, lambda: self._timed_out(checkpoint_id)
         )
@@ -495,7 +516,7 @@ class CheckpointCoordinator:
             is_unknown = isinstance(error, PublicationUnknownError)
             self._events.put(CheckpointStepFailed(number, reason, str(error), is_unknown))
         else:
-            self._statistics.completed(checkpoint, completed, self._now_ms)
+            self._statistics.completed(checkpoint, completed, store.retained_ids)
             if checkpoint.kind.is_synchronous:
                 self._on_final_savepoint(completed.uri)
             self._events.put(Published(completed))
@@ -521,6 +542,7 @@ class CheckpointCoordinator:
         else:
             self._notifier.over(checkpoint.checkpoint_id)
         self._answer(checkpoint.request, completed)
+        self._on_ended(checkpoint, completed)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:
         checkpoint, checkpoint_id = action.checkpoint, action.checkpoint.checkpoint_id
@@ -528,12 +550,12 @@ class CheckpointCoordinator:
         job_id = self._graph().job_graph.job_id
         _LOG.info("checkpoint %d of job %s failed: %s", checkpoint_id, job_id, text)
         self._cancel_timeout(checkpoint_id)
-        kind, timestamp_ms = checkpoint.kind, checkpoint.timestamp_ms
-        self._statistics.failed(checkpoint_id, kind, timestamp_ms, reason, text, self._now_ms)
+        self._statistics.failed(checkpoint, reason, text)
         if not action.keeps_files:
             files = (each for one in checkpoint.snapshots.values() for each in one.files())
             self._io.discard(checkpoint_id, checkpoint.options, files)
         self._notifier.aborted(checkpoint, action.latest_completed_id)
+        self._on_ended(checkpoint, reason)
 
     def _storage_failed(self, error: Exception) -> None:
         """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
@@ -558,6 +580,7 @@ def open_checkpointing(
     settings: Settings,
     run_blocking: BlockingRunner,
     notices: JobNotices,
+    on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
 ) -> CheckpointCoordinator:
     """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError."""
     rules = CheckpointCoordinatorConfiguration.from_settings(settings)
@@ -596,10 +619,12 @@ def open_checkpointing(
         ),
         run_blocking=run_blocking,
         on_failed=failed,
+        on_ended=on_ended,
         on_final_savepoint=scheduler.stopped_with,
         on_completed=scheduler.checkpoint_completed,
         notices=notices,
         reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
+        history_size=settings.get_option(CHECKPOINTS_HISTORY),
     )
     return checkpointing
 

@@ -9,11 +9,13 @@ from typing import Final
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import RETENTION
+from headrace.cluster.job_master.checkpointing.checkpoint_statistics_tracker import (
+    CheckpointStatisticsTracker,
+)
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.protocol.checkpoint_protocol import (
     CheckpointProtocol,
 )
-from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
 from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
     CheckpointIdCounter,
     CheckpointIo,
@@ -36,7 +38,7 @@ class JobLineage:
         commits: SinkCommits,
         is_settled: asyncio.Event,
         protocol: CheckpointProtocol,
-        statistics: CheckpointStatistics,
+        statistics: CheckpointStatisticsTracker,
     ) -> None:
         self._job_id: Final = job_id
         self._io: Final = io
@@ -90,6 +92,7 @@ class JobLineage:
         left = await self._io.call(
             "close", lambda: self._io.store.close(kept_as, keeps_latest=not is_committed)
         )
+        self._statistics.retained(self._io.store.retained_ids)
         if self._is_refused:
             # The error says from where and how it may go on.
             return
@@ -111,5 +114,5 @@ class JobLineage:
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:
             self._protocol.restored(restored.checkpoint_id)
-            self._statistics.restored(restored.checkpoint_id)
+            self._statistics.restored(restored)
         return restored

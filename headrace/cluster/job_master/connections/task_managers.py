@@ -345,15 +345,15 @@ class TaskManagers:
         except HeadraceError as error:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 
-    async def refresh_metrics(self) -> None:
+    async def refresh_metrics(self, age_max_ms: float = 0.0) -> None:
         """Ask all TaskManagers at once for their tasks' metrics; without an answer in time the old ones stay.
 
-        Nobody is asked more often than every `metrics.fetcher.update-interval`, and all who call while answers are on
-        their way share them.
+        Nobody is asked again before `age_max_ms` or `metrics.fetcher.update-interval`, whichever is longer, and all who
+        call while answers are on their way share them.
         """
-        interval_ns = self._settings.duration_ms(METRICS_UPDATE_INTERVAL) * 1e6
-        now_ns = self._endpoint.clock.monotonic_ns()
-        if self._metrics_refresh is None and now_ns - self._metrics_time_ns < interval_ns:
+        interval_ms = max(self._settings.duration_ms(METRICS_UPDATE_INTERVAL), age_max_ms)
+        oldest_ns = self._endpoint.clock.monotonic_ns() - interval_ms * 1e6
+        if self._metrics_refresh is None and self._metrics_time_ns > oldest_ns:
             return
         if self._metrics_refresh is None:
             self._metrics_refresh = self._endpoint.spawn(self._refresh_all(), "metrics")

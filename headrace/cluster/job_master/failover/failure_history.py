@@ -103,10 +103,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class FailedTask:
-    """Name of the task that failed, for people, and the TaskManager it ran on, if it had a slot."""
+    """Name of the task that failed, for people, and the TaskManager it ran on and its `host:port`, if it had a slot."""
 
     name: str
     resource_id: ResourceId | None
+    endpoint: str = ""
 
     @classmethod
     def of(cls, failure: Failure, graph: JobGraph, executions: Executions) -> "FailedTask | None":
@@ -116,8 +117,9 @@ class FailedTask:
         subtask = failure.attempt_id.execution_vertex_id
         name = graph.vertex(subtask.vertex_id).subtask_name(subtask.subtask_index)
         execution = executions.find(failure.attempt_id)
-        slot = None if execution is None else execution.slot
-        return cls(name, None if slot is None else slot.resource_id)
+        if execution is None:
+            return cls(name, None)
+        return cls(name, execution.resource_id, execution.endpoint)
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,8 @@ class FailureHistory:
         self.restart_count = 0
         self.is_overcome = True
         """Whether tasks were deployed again since the newest failure."""
+        self.is_truncated = False
+        """Whether there were more failures than are remembered."""
 
     def overcome(self) -> None:
         """Record that the failed tasks are deployed again."""
@@ -216,6 +220,7 @@ class FailureHistory:
         self.cause = failure
         self.is_overcome = False
         entry = RootException(ExceptionEntry(failure, now_ms, task))
+        self.is_truncated |= len(self.entries) == self.entries.maxlen
         self.entries.append(entry)
         if failure.is_final or not failure.error.recoverable:
             return None

@@ -191,6 +191,46 @@ class ExponentialDelayRestart:
         return pause_ms
 
 
+def describe_restart_strategy(settings: Settings) -> str:
+    """Return Flink's sentence for the strategy that a job's own settings name.
+
+    Source: Flink RestartStrategyDescriptionUtils.
+    """
+    if not settings.is_set(RESTART_STRATEGY):
+        return "Cluster level default restart strategy"
+    match settings.get_option(RESTART_STRATEGY):
+        case "none" | "off" | "disable":
+            return "Restart deactivated."
+        case "fixed-delay" | "fixeddelay":
+            return (
+                f"Restart with fixed delay ({_iso_text(settings.get_option(FIXED_DELAY_DELAY))}). "
+                f"#{settings.get_option(FIXED_DELAY_ATTEMPTS)} restart attempts."
+            )
+        case "failure-rate" | "failurerate":
+            return (
+                f"Failure rate restart with maximum of {settings.get_option(FAILURE_RATE_MAX)} failures within "
+                f"interval {_iso_text(settings.get_option(FAILURE_RATE_INTERVAL))} and fixed delay "
+                f"{_iso_text(settings.get_option(FAILURE_RATE_DELAY))}."
+            )
+        case _:
+            return (
+                f"Restart with exponential delay: starting at {_iso_text(settings.get_option(EXPONENTIAL_INITIAL))}, "
+                f"increasing by {settings.get_option(EXPONENTIAL_MULTIPLIER):f}, with maximum "
+                f"{_iso_text(settings.get_option(EXPONENTIAL_MAX))}. Delay resets after "
+                f"{_iso_text(settings.get_option(EXPONENTIAL_RESET))} with jitter "
+                f"{settings.get_option(EXPONENTIAL_JITTER):f}"
+            )
+
+
+def _iso_text(duration: timedelta) -> str:
+    """Write a duration as Java does: `PT1M30S`, `PT0.1S`."""
+    minutes, seconds = divmod(duration.total_seconds(), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = ((f"{hours}", "H"), (f"{minutes}", "M"), (f"{round(seconds, 9):g}", "S"))
+    text = "".join(f"{amount}{unit}" for amount, unit in parts if amount != "0")
+    return f"PT{text or '0S'}"
+
+
 def create_restart_strategy(settings: Settings, random: SeededRandom) -> RestartStrategy:
     """Make the strategy that the job's settings name; ConfigurationError for an unknown name."""
     takes_checkpoints = settings.duration_ms(INTERVAL) > 0

@@ -13,7 +13,12 @@ from headrace.cluster.job_master.connections.cached_results import DataSetLookup
 from headrace.cluster.job_master.connections.partition_registrar import PartitionRegistrar
 from headrace.cluster.job_master.connections.slot_requests import SlotRequests
 from headrace.cluster.job_master.connections.task_managers import TaskManagers
-from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
+from headrace.cluster.job_master.executions import (
+    ATTEMPTS_HISTORY_SIZE,
+    Execution,
+    Executions,
+    ReportVerdict,
+)
 from headrace.cluster.job_master.failover.failover_strategies import FinishedRegions
 from headrace.cluster.job_master.failover.failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.failover.failure_history import Failure, FailureHistory
@@ -88,7 +93,10 @@ class Scheduler:
         self.clock = clock
         self.pool = SlotPool()
         self.partitions = partitions
-        self.executions = Executions(graph, clock.now_ms())
+        settings = settings or Settings()
+        self.executions = Executions(
+            graph, clock.now_ms(), settings.get_option(ATTEMPTS_HISTORY_SIZE)
+        )
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
         self.failures: Final = ExecutionFailureHandler(
@@ -97,7 +105,7 @@ class Scheduler:
             partitions,
             strategy,
             clock,
-            settings or Settings(),
+            settings,
             lambda cause, delay_ms, count: self.services.restarts(cause, delay_ms, count),
         )
         """Records failures and decides on restarts; the states use it."""
@@ -290,8 +298,10 @@ class Scheduler:
         slots = self._slots.reserve(self._scope)
         if slots is None:
             return False
+        location_of = self.services.task_managers.location_of
         for subtask, slot in slots.items():
-            self.executions.current(subtask).slot = slot
+            execution, place = self.executions.current(subtask), location_of(slot.resource_id)
+            execution.slot, execution.endpoint = slot, f"{place.host}:{place.data_port}"
         return True
 
     def register_partitions(self) -> None:

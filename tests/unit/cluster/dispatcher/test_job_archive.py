@@ -4,7 +4,7 @@ from headrace.cluster.dispatcher.job_archive import ArchiveLimits, JobArchive
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
-from tests.unit.cluster.dispatcher.ended_jobs import collected, ended
+from tests.unit.cluster.dispatcher.ended_jobs import checkpoint_details, collected, ended
 
 IDS = [JobId(bytes([number]) * 16) for number in range(4)]
 HOUR_MS = 3_600_000
@@ -29,26 +29,41 @@ def test_the_oldest_job_beyond_the_capacity_is_forgotten() -> None:
 
 
 def test_the_oldest_jobs_beyond_the_size_are_forgotten() -> None:
-    jobs = archive(size_bytes=10_000)
+    jobs = archive(size_bytes=20_000)
     jobs.add(ended(IDS[0]))
-    jobs.add(ended(IDS[1], collected(IDS[0], 6_000)))
+    jobs.add(ended(IDS[1], collected(IDS[0], 12_000)))
     assert known(jobs) == IDS[:2]
-    jobs.add(ended(IDS[2], collected(IDS[0], 6_000)))
+    jobs.add(ended(IDS[2], collected(IDS[0], 12_000)))
     assert known(jobs) == [IDS[2]]
+
+
+def test_what_is_told_of_checkpoints_takes_room_too() -> None:
+    checkpoints = tuple(checkpoint_details(number, subtask_count=20) for number in range(10))
+    jobs = archive(size_bytes=20_000)
+    jobs.add(ended(IDS[0]))
+    jobs.add(ended(IDS[1], checkpoints=checkpoints))
+    assert known(jobs) == [IDS[1]]
+
+
+def test_a_checkpoint_of_an_ended_job_is_found_by_its_id() -> None:
+    remembered = (checkpoint_details(7), checkpoint_details(8))
+    checkpoints = ended(IDS[0], checkpoints=remembered).checkpoints
+    assert checkpoints.find(8) == remembered[1]
+    assert checkpoints.find(9) is None
 
 
 def test_the_last_job_is_remembered_however_large_it_is() -> None:
     jobs = archive(size_bytes=10)
-    jobs.add(ended(IDS[0], collected(IDS[0], 6_000)))
+    jobs.add(ended(IDS[0], collected(IDS[0], 12_000)))
     assert known(jobs) == IDS[:1]
 
 
 def test_what_the_client_has_fetched_takes_no_room_any_more() -> None:
-    jobs = archive(size_bytes=10_000)
-    results = collected(IDS[0], 6_000)
+    jobs = archive(size_bytes=20_000)
+    results = collected(IDS[0], 12_000)
     jobs.add(ended(IDS[0], results))
     results.fetch(1, 10)
-    jobs.add(ended(IDS[1], collected(IDS[0], 6_000)))
+    jobs.add(ended(IDS[1], collected(IDS[0], 12_000)))
     assert known(jobs) == IDS[:2]
 
 

@@ -29,7 +29,12 @@ from headrace.rpc.service import RpcService
 from testkit.scripted_gateways import start_scripted
 from testkit.simulation.simulated_job import counting_job
 from testkit.simulation.virtual_loop import VirtualLoop
-from tests.unit.cluster.dispatcher.ended_jobs import OPERATOR, collected, ended
+from tests.unit.cluster.dispatcher.ended_jobs import (
+    OPERATOR,
+    checkpoint_details,
+    collected,
+    ended,
+)
 
 JOB = JobId(b"j" * 16)
 Ask = Callable[[DispatcherGateway], Awaitable[Any]]
@@ -83,6 +88,12 @@ class World:
         methods = ("cancel", "trigger_checkpoint", "trigger_savepoint", "stop_with_savepoint")
         reads = (
             "request_job_details",
+            "request_job_plan",
+            "request_job_configuration",
+            "request_accumulators",
+            "request_checkpoint_statistics",
+            "request_checkpoint_details",
+            "request_checkpoint_configuration",
             "fetch_collected_results",
             "request_operators",
             "request_operator",
@@ -98,7 +109,11 @@ class World:
         return self.job_master
 
     def end(self, status: JobStatus) -> None:
-        self.on_ended(ended(JOB, collected(JOB), status))
+        self.on_ended(self.archived(status))
+
+    @staticmethod
+    def archived(status: JobStatus) -> ArchivedJob:
+        return ended(JOB, collected(JOB), status, checkpoints=(checkpoint_details(7),))
 
     def ask(self, ask: Ask, then: Callable[[], object]) -> Any:
         """What a client is told who asked, and whose question the JobMaster had, when `then` happened."""
@@ -125,6 +140,47 @@ def test_details_that_were_asked_for_at_the_end_come_from_the_archive(world: Wor
         lambda gateway: gateway.request_job_details(JOB), lambda: world.end(JobStatus.FAILED)
     )
     assert details.status is JobStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer_of"),
+    [
+        (lambda gateway: gateway.request_job_plan(JOB), lambda job: job.plan),
+        (lambda gateway: gateway.request_job_configuration(JOB), lambda job: job.configuration),
+        (lambda gateway: gateway.request_accumulators(JOB), lambda job: job.result.accumulators),
+        (
+            lambda gateway: gateway.request_checkpoint_details(JOB, 7),
+            lambda job: job.checkpoints.details[0],
+        ),
+        (lambda gateway: gateway.request_checkpoint_details(JOB, 8), lambda job: None),
+        (
+            lambda gateway: gateway.request_checkpoint_configuration(JOB),
+            lambda job: job.checkpoints.configuration,
+        ),
+    ],
+    ids=["plan", "configuration", "accumulators", "checkpoint", "no checkpoint", "checkpointing"],
+)
+def test_what_was_asked_for_at_the_end_comes_from_the_archive(
+    world: World, ask: Ask, answer_of: Callable[[ArchivedJob], object]
+) -> None:
+    answer = world.ask(ask, lambda: world.end(JobStatus.FINISHED))
+    assert answer == answer_of(world.archived(JobStatus.FINISHED))
+
+
+def test_checkpoint_statistics_that_were_asked_for_at_the_end_come_from_the_archive(
+    world: World,
+) -> None:
+    statistics = world.ask(
+        lambda gateway: gateway.request_checkpoint_statistics(JOB),
+        lambda: world.end(JobStatus.FINISHED),
+    )
+    assert [each.checkpoint_id for each in statistics.history] == [7]
+
+
+def test_an_ended_job_is_listed_as_it_was_at_its_end(world: World) -> None:
+    world.end(JobStatus.FINISHED)
+    (listed,) = world.loop.run_until(world.gateway.list_jobs())
+    assert listed == world.archived(JobStatus.FINISHED).overview
 
 
 def test_what_a_job_collected_is_fetched_from_the_archive_if_it_ends_meanwhile(
@@ -171,6 +227,19 @@ def test_details_of_a_job_whose_job_master_dies_tell_that_it_failed(world: World
     )
     assert details.status is JobStatus.FAILED
     assert "the JobMaster was closed" in details.failure.text
+
+
+def test_a_job_whose_job_master_died_is_listed_with_its_times(world: World) -> None:
+    world.loop.run_for(50)
+    world.ask(lambda gateway: gateway.request_job_plan(JOB), world.job_master.close_async)
+    (listed,) = world.loop.run_until(world.gateway.list_jobs())
+    assert listed.status is JobStatus.FAILED
+    assert (listed.start_ms, listed.end_ms, listed.last_modification_ms) == (0, 50, 50)
+
+
+def test_of_a_job_whose_job_master_dies_the_plan_is_still_known(world: World) -> None:
+    plan = world.ask(lambda gateway: gateway.request_job_plan(JOB), world.job_master.close_async)
+    assert (plan.job_id, len(plan.nodes)) == (JOB, 2)
 
 
 def test_whom_the_job_master_itself_does_not_reach_is_not_taken_for_its_end(world: World) -> None:

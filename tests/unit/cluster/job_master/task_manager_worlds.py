@@ -68,10 +68,10 @@ class World:
         self.asked_count += 1
         return (TaskMetrics(self.execution.attempt_id, {"asked": self.asked_count}),)
 
-    def refresh(self, caller_count: int = 1) -> None:
+    def refresh(self, caller_count: int = 1, age_max_ms: float = 0.0) -> None:
         async def all_at_once() -> None:
             await asyncio.gather(
-                *(self.task_managers.refresh_metrics() for _ in range(caller_count))
+                *(self.task_managers.refresh_metrics(age_max_ms) for _ in range(caller_count))
             )
 
         self.loop.run_until(all_at_once())

@@ -3,9 +3,7 @@
 Counted in calls of functions, which are the same on any machine.
 """
 
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,28 +11,13 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.messages import SlotOffer
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, TM_1, allocation
+from tests.unit.cluster.job_master.counted_calls import calls_of
 from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 
 S = ExecutionState
 FEW, MANY = 50, 200
 # Four times the tasks may take four times the calls; a quadratic step would take sixteen times as many.
 GROWTH_MAX = 1.3 * MANY / FEW
-
-
-def calls_of(action: Callable[[], None]) -> int:
-    """How many functions `action` calls, those of generators and of C included."""
-    count = 0
-
-    def counted(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(counted)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def offer_slots(job: Fixture, count: int) -> None:

@@ -32,3 +32,20 @@ def test_within_the_interval_the_old_answer_is_good_enough(world: World) -> None
     world.loop.run_for(INTERVAL_MS)
     world.refresh()
     assert world.asked_count == 2 and world.execution.metrics == {"asked": 2}
+
+
+def test_whoever_takes_older_metrics_asks_nobody_for_new_ones(world: World) -> None:
+    world.refresh()
+    world.loop.run_for(4 * INTERVAL_MS)
+    world.refresh(age_max_ms=5 * INTERVAL_MS)
+    assert world.asked_count == 1
+    world.loop.run_for(INTERVAL_MS)
+    world.refresh(age_max_ms=5 * INTERVAL_MS)
+    assert world.asked_count == 2
+
+
+def test_the_interval_holds_for_whoever_wants_newer_metrics(world: World) -> None:
+    world.refresh()
+    world.loop.run_for(INTERVAL_MS / 2)
+    world.refresh(age_max_ms=INTERVAL_MS / 4)
+    assert world.asked_count == 1

@@ -1,5 +1,6 @@
 """A ResourceManager with scripted TaskManagers and JobMasters."""
 
+from pathlib import Path
 from typing import Any
 
 from headrace.cluster.resource_manager.driver import WorkerListener
@@ -75,9 +76,14 @@ class NotingDriver:
 
 
 class World:
-    """A ResourceManager, one TaskManager process and one JobMaster process."""
+    """A ResourceManager, one TaskManager process and one JobMaster process. `log_folder` is the driver's."""
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: dict[str, str] | None = None, log_folder: Path | None = None
+    ) -> None:
+        async def run_at_once(name: str, body: Any) -> Any:
+            return body()
+
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(
@@ -93,6 +99,8 @@ class World:
             versions=VERSIONS,
             worker_name=worker_names("test"),
             on_host_failed=self.failures.append,
+            run_blocking=run_at_once,
+            log_folder=log_folder,
         )
         self.manager.start()
         self.loop.run_for(1)

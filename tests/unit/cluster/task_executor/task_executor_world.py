@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -32,6 +33,7 @@ from headrace.gateways.task_executor import (
     TaskDeploymentDescriptor,
     TaskExecutorGateway,
 )
+from headrace.metrics.registry import MetricRegistry
 from headrace.rpc.loopback import LoopbackNetwork
 from testkit.scripted_gateways import (
     ScriptedTask,
@@ -55,6 +57,7 @@ BLOB_SERVER = "headrace.loopback://master/rpc/blobs"
 INSTANCE = InstanceId(b"i" * 16)
 RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
 MEMORY = MemoryUsage(300 << 20, 1 << 30)
+PROCESS_METRICS = {"Status.JVM.CPU.Load": 0.5}
 OPERATOR = OperatorId(b"o" * 16)
 SETTINGS = {
     "taskmanager.slot.timeout": "5 s",
@@ -87,9 +90,10 @@ class NotedPartitions:
 
 
 class World:
-    """A TaskManager of one slot, and who speaks with it."""
+    """A TaskManager of one slot, and who speaks with it. Its log files are in `log_folder`."""
 
-    def __init__(self, **resource_manager_answers: Any) -> None:
+    def __init__(self, *, log_folder: Path | None = None, **resource_manager_answers: Any) -> None:
+        self._log_folder = log_folder
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(
@@ -109,6 +113,7 @@ class World:
             offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
         )
         self.factory = ScriptedTaskFactory()
+        self.registry = MetricRegistry(Settings(), clock)
         self.partitions = NotedPartitions()
         self.exits: list[str] = []
         self.ends: list[str] = []
@@ -138,6 +143,9 @@ class World:
             on_terminated=self.ends.append,
             partitions=self.partitions,
             measure_memory=lambda: MEMORY,
+            log_folder=self._log_folder,
+            process_metrics=lambda: dict(PROCESS_METRICS),
+            metric_registry=self.registry,
         )
 
     def run_for(self, duration_ms: float) -> None:

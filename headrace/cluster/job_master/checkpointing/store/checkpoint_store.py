@@ -141,6 +141,11 @@ class CheckpointStore:
         """Return the number of deletions that are not done."""
         return self._cleaner.waiting_count
 
+    @property
+    def retained_ids(self) -> frozenset[int]:
+        """Return the ids of the checkpoints that are kept; those that newer ones have replaced are not among them."""
+        return frozenset(one.checkpoint_id for one in self._completed.all)
+
     def recover(self) -> CompletedCheckpoint | None:
         """Take over the lineage and return the snapshot that the job starts from. Called once, first.
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.checkpoint.errors import CheckpointFailureReason
 from headrace.checkpoint.handles import (
     CheckpointMetrics,
     CheckpointProgress,
@@ -74,6 +75,10 @@ class ScriptedStore(CheckpointStore):
     @property
     def epoch(self) -> int:
         return 3
+
+    @property
+    def retained_ids(self) -> frozenset[int]:
+        return frozenset(each.checkpoint_id for each in self.published[-1:])
 
     def _raise(self, call: str) -> None:
         error = self.errors.pop(call, None)
@@ -223,6 +228,7 @@ class World:
         self.coordinators = ScriptedCoordinators()
         self.failures: list[HeadraceError] = []
         self.final_savepoints: list[str] = []
+        self.ended: list[tuple[int, CompletedCheckpoint | CheckpointFailureReason]] = []
         self.positions: list[bytes] = []
         self.notices = JobNotices(self.loop.clock, self.endpoint.schedule_run_async)
         # Cleared, calls of the storage do not end.
@@ -247,6 +253,9 @@ class World:
             ),
             run_blocking=self.run_blocking,
             on_failed=self.failures.append,
+            on_ended=lambda checkpoint, outcome: self.ended.append(
+                (checkpoint.checkpoint_id, outcome)
+            ),
             on_final_savepoint=self.final_savepoints.append,
             on_completed=lambda position, _: self.positions.append(position),
             notices=self.notices,

@@ -173,3 +173,12 @@ def test_of_thousands_that_come_with_one_a_hundred_are_kept() -> None:
     assert [one.failure.error.text for one in entry.concurrent] == [
         str(number) for number in range(1, CONCURRENT_MAX + 1)
     ]
+
+
+def test_it_is_known_whether_older_failures_are_forgotten() -> None:
+    history = FailureHistory(FixedDelayRestart(RESTARTS, 100), SIZE)
+    for number in range(SIZE):
+        history.decide(failure(number, is_consequence=False), number)
+    assert not history.is_truncated
+    history.decide(failure(SIZE, is_consequence=False), SIZE)
+    assert history.is_truncated and len(history.entries) == SIZE

@@ -12,6 +12,7 @@ from headrace.cluster.job_master.failover.restart_strategies import (
     FixedDelayRestart,
     NoRestart,
     create_restart_strategy,
+    describe_restart_strategy,
 )
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
@@ -171,3 +172,35 @@ def test_exponential_pauses_are_those_of_the_formula_and_merged_failures_count_o
         assert found == min(10_000, 1_000 * 2.0**attempts)
         attempts += 1
         restart_at_ms = now_ms + found
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "Cluster level default restart strategy"),
+        ({"type": "none"}, "Restart deactivated."),
+        (
+            {"type": "fixed-delay", "fixed-delay.attempts": "3", "fixed-delay.delay": "10 s"},
+            "Restart with fixed delay (PT10S). #3 restart attempts.",
+        ),
+        (
+            {"type": "failure-rate", "failure-rate.failure-rate-interval": "90 s"},
+            "Failure rate restart with maximum of 1 failures within interval PT1M30S and fixed delay PT1S.",
+        ),
+        (
+            {
+                "type": "exponential-delay",
+                "exponential-delay.initial-backoff": "100 ms",
+                "exponential-delay.max-backoff": "0 s",
+            },
+            "Restart with exponential delay: starting at PT0.1S, increasing by 1.500000, with maximum PT0S. "
+            "Delay resets after PT1H with jitter 0.100000",
+        ),
+    ],
+    ids=["unset", "none", "fixed delay", "failure rate", "exponential delay"],
+)
+def test_a_strategy_is_described_with_the_sentence_of_flink(
+    settings: dict[str, str], sentence: str
+) -> None:
+    keys = {f"restart-strategy.{key}": value for key, value in settings.items()}
+    assert describe_restart_strategy(Settings(keys)) == sentence

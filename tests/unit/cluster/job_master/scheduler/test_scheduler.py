@@ -4,7 +4,7 @@ import pytest
 
 from headrace.cluster.job_master.executions import ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
-from headrace.cluster.job_master.job_details import describe_job, result_of
+from headrace.cluster.job_master.job_details import VertexDescriber, describe_job, result_of
 from headrace.core.ids import (
     ExecutionAttemptId,
 )
@@ -239,7 +239,8 @@ def test_details_carry_states_and_combined_metrics(job: Fixture) -> None:
     for attempt, count in zip(job.attempts, (3.0, 4.0, 0.0, 0.0), strict=True):
         metrics = TaskMetrics(attempt, {"numRecordsOut": count, "map.late": count})
         job.scheduler.report(ExecutionReport(attempt, S.FINISHED, metrics=metrics))
-    details = describe_job(job.scheduler, CheckpointOverview(), ())
+    vertices = VertexDescriber(job.scheduler).describe()
+    details = describe_job(job.scheduler, vertices, CheckpointOverview(), ())
     assert details.vertices[0].metrics["numRecordsOut"] == 7
     assert [subtask.state for subtask in details.vertices[0].subtasks] == [S.FINISHED] * 2
     assert result_of(job.scheduler).accumulators == {"map.late": 7}

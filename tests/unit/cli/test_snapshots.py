@@ -18,10 +18,10 @@ from headrace.checkpoint.storage.file_systems import child_uri, put_if_absent
 from headrace.checkpoint.storage.lineages import LineageInMemory
 from headrace.checkpoint.storage.metadata_format import abandonment
 from headrace.checkpoint.storage.subtask_storage import SubtaskStorage
-from headrace.cli import checkpoint as checkpoint_commands
-from headrace.cli.checkpoint import key_settings
+from headrace.cli import snapshots as snapshot_commands
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
+from headrace.cli.snapshots import key_settings
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings, bytes_text
 from headrace.state.keyed_chunks import parquet_of
@@ -212,7 +212,7 @@ def test_of_metadata_that_is_not_to_be_trusted_no_file_is_touched(
         asked_for.append(metadata)
         return unsound_files(metadata)
 
-    monkeypatch.setattr(checkpoint_commands, "unsound_files", noted)
+    monkeypatch.setattr(snapshot_commands, "unsound_files", noted)
     uri = snapshots.take(7)  # whose state is no table
     assert "keyed 'counts'" in snapshots.run("checkpoint", *command, uri).output
     assert len(asked_for) == 1

@@ -1,4 +1,4 @@
-"""`headrace checkpoint` and `headrace savepoint`: list, show, verify and delete snapshots, without a job or Spark."""
+"""Commands for checkpoints and savepoints in files, without a job or Spark: list, show, verify, dispose."""
 
 import json
 import sys
@@ -59,6 +59,13 @@ Try it:
   headrace checkpoint verify /data/checkpoints/1a2b.../chk-7
   headrace checkpoint verify savepoint-1a2b3c-4d5e6f708192 && headrace run -s savepoint-1a2b3c-4d5e6f708192 job.py
 """
+_DISPOSE_HELP: Final = """\
+Delete the savepoint at PATH, with all its files.
+
+\b
+Try it:
+  headrace savepoint dispose /data/savepoints/savepoint-1a2b3c-4d5e6f708192
+"""
 
 _key_file = click.option(
     "--key-file", metavar="PATH", help=f"File with the key of the metadata ({KEY_FILE.key})."
@@ -66,12 +73,7 @@ _key_file = click.option(
 _as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@click.group(help="List, show and verify checkpoints and savepoints.")
-def checkpoint() -> None:
-    """The group."""
-
-
-@checkpoint.command(name="list", help=_LIST_HELP, short_help="List the snapshots in a folder.")
+@click.command(name="list", help=_LIST_HELP, short_help="List the snapshots in a folder.")
 @click.argument("path")
 @_key_file
 @_as_json
@@ -89,7 +91,7 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     return 0
 
 
-@checkpoint.command(help=_SHOW_HELP, short_help="Show a snapshot, operator by operator.")
+@click.command(help=_SHOW_HELP, short_help="Show a snapshot, operator by operator.")
 @click.argument("path")
 @click.option(
     "--verify", is_flag=True, help="Also read every file, and check that it is unchanged."
@@ -110,9 +112,7 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     return 0 if is_fine else EXIT_FAILED
 
 
-@checkpoint.command(
-    help=_VERIFY_HELP, short_help="Check that a snapshot is complete and unchanged."
-)
+@click.command(help=_VERIFY_HELP, short_help="Check that a snapshot is complete and unchanged.")
 @click.argument("path")
 @_key_file
 @_as_json
@@ -189,19 +189,16 @@ def _print_json(shown: Any) -> None:
     click.echo(json.dumps(shown, indent=2))
 
 
-@click.group(help="Delete savepoints.")
-def savepoint() -> None:
-    """The group."""
-
-
-@savepoint.command(help="Delete the savepoint at PATH, with all its files.")
+@click.command(help=_DISPOSE_HELP)
 @click.argument("path")
-@click.option(
-    "--key-file", metavar="PATH", help=f"File with the key of the metadata ({KEY_FILE.key})."
-)
-def dispose(path: str, key_file: str | None) -> int:
+@_key_file
+@_as_json
+def dispose(path: str, key_file: str | None, is_json: bool) -> int:
     """Delete a savepoint; only what is one for certain."""
     disposed = dispose_savepoint(path, key_settings(key_file))
     metadata = disposed.metadata
-    click.echo(f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted")
+    said = f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted"
+    click.echo(said, err=is_json)
+    if is_json:
+        _print_json({"savepoint-path": path, "job-name": metadata.job_name})
     return 0

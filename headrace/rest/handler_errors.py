@@ -1,6 +1,6 @@
 """Errors of the REST endpoint: each is an answer with a status and texts.
 
-RestError
+HandlerError
 +- NotFoundError           404: the job, vertex, checkpoint or operation is not there
 +- BadRequestError         400: the request says something impossible
 +- ConflictError           409: the job is in no state for this
@@ -10,7 +10,7 @@ RestError
 from typing import ClassVar
 
 
-class RestError(Exception):
+class HandlerError(Exception):
     """The answer to a request that cannot be fulfilled. `texts`: what `errors` holds."""
 
     status: ClassVar[int] = 500
@@ -20,25 +20,25 @@ class RestError(Exception):
         self.texts = texts
 
 
-class NotFoundError(RestError):
+class NotFoundError(HandlerError):
     """The thing that the path names is not there."""
 
     status = 404
 
 
-class BadRequestError(RestError):
+class BadRequestError(HandlerError):
     """The request says something impossible."""
 
     status = 400
 
 
-class ConflictError(RestError):
+class ConflictError(HandlerError):
     """The thing that the path names is in no state for this."""
 
     status = 409
 
 
-class UnavailableError(RestError):
+class UnavailableError(HandlerError):
     """A part of the cluster does not answer now; the same request may succeed later."""
 
     status = 503

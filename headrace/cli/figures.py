@@ -1,0 +1,57 @@
+"""Figures as people read them: rates, shares, watermarks, sizes, durations."""
+
+from datetime import UTC, datetime
+
+from headrace.core.config import bytes_text
+from headrace.core.elements import MAX_WATERMARK
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
+    if watermark_ms is None:
+        return "-"
+    # Metrics are floats: the largest watermark comes back a little smaller or larger.
+    if watermark_ms >= MAX_WATERMARK - 1024:
+        return "end"
+    return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def rate_text(records_per_second: float) -> str:
+    """Return a rate people can read: `950`, `12.3 k`, `1.20 M`."""
+    if records_per_second >= 1e6:
+        return f"{records_per_second / 1e6:.2f} M"
+    if records_per_second >= 1e4:
+        return f"{records_per_second / 1e3:.1f} k"
+    return f"{records_per_second:.0f}"
+
+
+def share_text(share: float | None) -> str:
+    """Return a share of time in percent, or nothing where there is none."""
+    return "" if share is None else f"{share:.0%}"
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut `text` to `length` characters, with an ellipsis where something is missing."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def duration_text(duration_ms: float) -> str:
+    """Return `0.4 s`, `12 s`, `3 min`, `2 h 05 min`, `4 d 02 h`."""
+    seconds = max(0.0, duration_ms / 1000)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours:02} h"
+
+
+def size_or_dash(size_bytes: float) -> str:
+    """Return a number of bytes with a unit; `-` where it is not known."""
+    return "-" if size_bytes < 0 else bytes_text(int(size_bytes))

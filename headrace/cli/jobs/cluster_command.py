@@ -1,0 +1,265 @@
+"""ClusterCommand: a command that asks a cluster; and ClusterSession, what its function is given for that.
+
+Every such command has Flink's general options (-m, -D, -t), `--json` for one JSON document on standard output and
+messages on standard error, and ends with 1 whatever went wrong, wrong usage too, as Flink's commands do.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from headrace.cli.command_table import ActionUsageError
+from headrace.cli.logs import configure_logs, report_failure
+from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.core.config import Settings, check_values, unknown_settings
+from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.security.tls import is_loopback
+from headrace.graph.pipeline_options import FREE_PREFIXES
+from headrace.rest.client import (
+    CLIENT_TIMEOUT,
+    CONNECTION_TIMEOUT,
+    RETRY_MAX_ATTEMPTS,
+    RestClient,
+    path_of,
+)
+from headrace.rest.client_errors import (
+    OperationFailedError,
+    RestError,
+    RestRefusedError,
+    RestUnreachableError,
+)
+from headrace.rest.connections import FoundConnection, find_connection, live_addresses
+
+_TARGETS: Final = ("remote",)
+_RULE: Final = "-" * 60
+_JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+_COMPLETION: Final = {
+    RETRY_MAX_ATTEMPTS.key: "1",
+    CONNECTION_TIMEOUT.key: "300 ms",
+    CLIENT_TIMEOUT.key: "1 s",
+}
+"""Who waits for the completion of a line does not wait for a cluster."""
+
+
+class ClusterSession:
+    """The cluster that a command is about, and the way in which the command speaks."""
+
+    def __init__(
+        self, address: str | None, definitions: Mapping[str, str], *, is_json: bool
+    ) -> None:
+        self.address = address
+        self.definitions = dict(definitions)
+        self.is_json = is_json
+        self._has_said_retry = False
+
+    @functools.cached_property
+    def found(self) -> FoundConnection:
+        """The connection of the cluster. NoClusterError; SeveralClustersError; ConnectionFileError."""
+        return find_connection(self.address, self.note)
+
+    @functools.cached_property
+    def client(self) -> RestClient:
+        """The client of the cluster; the first use looks for it."""
+        settings = dict(self.definitions)
+        host = self.found.connection.address.partition("://")[2].rpartition(":")[0].strip("[]")
+        if self.found.file is None and is_loopback(host):
+            # A cluster of this machine that is about to listen has told of itself in a file.
+            settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
+        return RestClient.of(self.found, settings=Settings(settings), on_retry=self._say_retry)
+
+    def _say_retry(self, error: RestUnreachableError | RestRefusedError) -> None:
+        if not self._has_said_retry:
+            self._has_said_retry = True
+            self.note(f"waiting for the cluster: {error} (Ctrl-C ends)")
+
+    def say(self, text: str) -> None:
+        """Print a line for people: on standard error where standard output is for a program."""
+        click.echo(text, err=self.is_json)
+
+    def note(self, text: str) -> None:
+        """Print a line on standard error."""
+        click.echo(text, err=True)
+
+    def answer(self, document: Any) -> None:
+        """Print the one JSON document, where it is wanted."""
+        if self.is_json:
+            print_json(document)
+
+    def job_named(self, job_id: str | None) -> str:
+        """Return the job that is meant: the one named, or the only one that runs. UsageError."""
+        if job_id is not None:
+            return job_id
+        jobs = self.client.get("/jobs/overview").get("jobs", [])
+        running = [job for job in jobs if not is_ended(job["state"])]
+        if len(running) == 1:
+            return str(running[0]["jid"])
+        told = "".join(
+            f"\n  {job['jid']}  {job['name']} ({job['state']})" for job in running or jobs
+        )
+        if running:
+            raise click.UsageError(f"{len(running)} jobs run: name one of them{told}")
+        hint = f": name one that has ended{told}" if jobs else ", and none has run"
+        raise click.UsageError(f"no job runs{hint}")
+
+    def vertex_named(self, job_id: str, named: str) -> dict[str, Any]:
+        """Return the vertex with this id, number (from 1) or part of its name. UsageError lists what there is."""
+        vertices: list[dict[str, Any]] = self.client.get(path_of("jobs", job_id)).get(
+            "vertices", []
+        )
+        exact = [one for one in vertices if named in (one["id"], one["name"])]
+        numbered = [one for number, one in enumerate(vertices, 1) if named == str(number)]
+        similar = [one for one in vertices if named.lower() in one["name"].lower()]
+        for found in (exact, numbered, similar):
+            if len(found) == 1:
+                return found[0]
+        listed = "".join(
+            f"\n  {number}  {one['id']}  {one['name']}" for number, one in enumerate(vertices, 1)
+        )
+        what = "several vertices have" if similar else "no vertex has"
+        raise click.UsageError(f"{what} '{named}' in the name; the job has{listed}")
+
+
+ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
+"""JobStatus of jobs that are over; a suspended one may go on elsewhere."""
+
+
+def is_ended(state: str) -> bool:
+    """Return whether a job in this state is over."""
+    return state in ENDED
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+class JobIdType(click.ParamType[str]):
+    """A job id: 32 hexadecimal digits. The shell completes those of the cluster's jobs."""
+
+    name = "job id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _JOB_ID.fullmatch(value):
+            self.fail(
+                f"'{value}' is not a job id, which has 32 hexadecimal digits; 'headrace list' shows them",
+                param,
+                ctx,
+            )
+        return value.lower()
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            found = find_connection(ctx.params.get("address"), lambda _: None)
+            client = RestClient.of(found, settings=Settings(_COMPLETION))
+            jobs = client.get("/jobs/overview")["jobs"]
+            return [
+                CompletionItem(job["jid"], help=f"{job['name']} ({job['state']})")
+                for job in jobs
+                if job["jid"].startswith(incomplete)
+            ]
+        except (HeadraceError, OSError, LookupError, TypeError):
+            return []  # a shell's line is no place for errors
+
+
+class _AddressType(click.ParamType[str]):
+    name = "host:port"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(one) for one in live_addresses() if one.startswith(incomplete)]
+
+
+JOB_ID: Final = JobIdType()
+
+
+class ClusterCommand(click.Command):
+    """A command whose function takes a ClusterSession first, by `click.pass_obj`."""
+
+    def __init__(
+        self, *arguments: Any, params: list[click.Parameter] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, params=[*(params or []), *_general_options()], **options)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise ActionUsageError(error.format_message(), error.ctx or ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        address, definitions = ctx.params.pop("address"), dict(ctx.params.pop("definitions"))
+        ctx.params.pop("target")
+        configure_logs(verbose=ctx.params.pop("verbose"))
+        session = ClusterSession(address, definitions, is_json=ctx.params.pop("is_json"))
+        ctx.obj = session
+        try:
+            _check(definitions)
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise ActionUsageError(error.format_message(), error.ctx or ctx) from error
+        except (RestError, ConfigurationError) as error:
+            if session.is_json:
+                print_json({"errors": [str(error)]})
+            code = report_failure(error)
+            _print_stack(error)
+            return code
+
+
+def _general_options() -> Sequence[click.Parameter]:
+    return (
+        click.Option(
+            ["-m", "--jobmanager", "address"],
+            type=_AddressType(),
+            metavar="HOST:PORT",
+            help="Cluster to speak to (default: the only one of this machine).",
+        ),
+        click.Option(
+            ["-D", "definitions"],
+            type=KeyValue(),
+            multiple=True,
+            help="A setting, such as client.timeout='10 min'; may be repeated.",
+        ),
+        click.Option(
+            ["-t", "--target"],
+            type=click.Choice(_TARGETS),
+            help="Accepted for Flink's scripts: clusters are reached over REST.",
+        ),
+        click.Option(["-v", "--verbose"], is_flag=True, help="Log each request on standard error."),
+        click.Option(
+            ["--json", "is_json"],
+            is_flag=True,
+            help="Print one JSON document; messages go to standard error.",
+        ),
+    )
+
+
+def _check(definitions: Mapping[str, str]) -> None:
+    if unknown_settings(definitions, FREE_PREFIXES):
+        # A key of some other part, or a typo: to find out takes a second, as every part is imported.
+        refuse_unusable(definitions)
+    else:
+        check_values(definitions)
+
+
+def _print_stack(error: HeadraceError) -> None:
+    """Print all that the server said, as Flink does, where it is more than the line that was printed."""
+    match error:
+        case RestRefusedError(errors=strings):
+            text = "\n".join(strings)
+        case OperationFailedError(cause=text):
+            pass
+        case _:
+            return
+    if len(text.splitlines()) > 1:
+        click.echo(
+            f"\n{_RULE}\n The program finished with the following exception:\n{_RULE}", err=True
+        )
+        click.echo(text, err=True)

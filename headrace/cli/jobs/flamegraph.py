@@ -1,0 +1,125 @@
+"""`headrace flamegraph`: what the threads of a vertex do, as a picture or as folded stacks."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
+from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
+from headrace.core.clock import SystemClock
+from headrace.core.errors import HostError
+from headrace.rest.client import RestClient, path_of
+from headrace.rest.client_errors import RestError
+
+_POLL_S: Final = 0.5
+_PATIENCE_S: Final = 60.0
+_HELP: Final = """\
+Sample the threads of a vertex and write a flame graph into a file: an SVG for browsers, or folded stacks.
+
+VERTEX is the id of a vertex, its number, or a part of its name. The first request starts the sampling, which takes
+some seconds and ends by itself when nobody asks any more.
+
+\b
+Try it:
+  headrace flamegraph 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e map
+  headrace flamegraph --type on_cpu -o map.svg 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e 2
+  headrace flamegraph --folded -o - 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e 2 | sort -k2 -n
+"""
+
+
+class NoSamplesError(RestError):
+    """There is nothing to draw."""
+
+
+@click.command(cls=ClusterCommand, help=_HELP)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File to write; - for standard output (default: named after the vertex).",
+)
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(["full", "on_cpu", "off_cpu"], case_sensitive=False),
+    default="full",
+    show_default=True,
+    help="All samples, or those of threads that compute, or that wait.",
+)
+@click.option("--subtask", type=click.IntRange(min=0), help="Only this subtask.")
+@click.option("--folded", "is_folded", is_flag=True, help="Write folded stacks instead of an SVG.")
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID")
+@click.argument("vertex", metavar="VERTEX")
+@click.pass_obj
+def flamegraph(
+    session: ClusterSession,
+    output: str | None,
+    kind: str,
+    subtask: int | None,
+    is_folded: bool,
+    job_id: str,
+    vertex: str,
+) -> int:
+    """Draw a flame graph; the help text is `_HELP`."""
+    found = session.vertex_named(job_id, vertex)
+    path = path_of("jobs", job_id, "vertices", found["id"], "flamegraph")
+    clock = SystemClock()
+    session.note("sampling ...")
+    root = await_samples(
+        session.client,
+        path,
+        {"type": kind.upper(), "subtaskindex": subtask},
+        clock.monotonic_ms,
+        threading.Event().wait,
+    )
+    text = (
+        "\n".join(folded_stacks(root)) + "\n"
+        if is_folded
+        else flamegraph_svg(root, str(found["name"]))
+    )
+    if output == "-" and not session.is_json:
+        click.echo(text, nl=False)
+        return 0
+    ending = "folded" if is_folded else "svg"
+    file = Path(output if output not in (None, "-") else f"flamegraph-{found['id'][:8]}.{ending}")
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(
+            f"'{file}' cannot be written: {error.strerror}; name another file with -o"
+        ) from error
+    session.say(f"{root.value} samples of '{found['name']}' are in {file}")
+    session.answer({"file": str(file), "samples": root.value, "vertex": found["id"]})
+    return 0
+
+
+def await_samples(
+    client: RestClient,
+    path: str,
+    query: dict[str, Any],
+    now_ms: Callable[[], float],
+    wait: Callable[[float], Any],
+) -> StackFrame:
+    """Return the root frame once there are samples. NoSamplesError where there will be none, or none in time."""
+    began_ms = now_ms()
+    while True:
+        answer = client.get(path, **query)
+        match answer.get("endTimestamp"):
+            case -1:
+                raise NoSamplesError("the vertex has ended: only what runs can be sampled")
+            case -2:
+                raise NoSamplesError(
+                    "flame graphs are off in this cluster: start it with -D rest.flamegraph.enabled=true"
+                )
+            case _ if answer.get("data"):
+                return StackFrame.of(answer["data"])
+            case _:
+                pass
+        if now_ms() - began_ms > 1000 * _PATIENCE_S:
+            raise NoSamplesError(
+                f"there is no sample after {_PATIENCE_S:g} s: do the tasks of the vertex run (headrace top)?"
+            )
+        wait(_POLL_S)

@@ -1,0 +1,103 @@
+"""Flame graphs as an SVG that stands for itself, and as folded stacks.
+
+Source: Brendan Gregg, The Flame Graph, 2016: the width of a frame is its share of the samples, its callers are below.
+"""
+
+import html
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+_WIDTH: Final = 1200
+_ROW: Final = 18
+_TOP: Final = 48
+_CHARACTER: Final = 7.0
+_DEPTH_MAX: Final = 150
+_LEAST_WIDTH: Final = 0.4
+"""Width in pixels below which a frame is not drawn."""
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """A function with the samples in which it, or what it called, was seen."""
+
+    name: str
+    value: int
+    children: tuple["StackFrame", ...] = ()
+
+    @classmethod
+    def of(cls, node: dict[str, Any], depth: int = 0) -> "StackFrame":
+        """Return the frame of a JSON node; what is deeper than 150 calls is cut off."""
+        below = node.get("children") or [] if depth < _DEPTH_MAX else []
+        children = tuple(cls.of(one, depth + 1) for one in below)
+        return cls(str(node.get("name", "?")), int(node.get("value", 0)), children)
+
+
+def folded_stacks(root: StackFrame) -> Iterator[str]:
+    """Yield `caller;callee 12` for each stack that was seen on top."""
+    yield from _folded(root, ())
+
+
+def _folded(frame: StackFrame, callers: tuple[str, ...]) -> Iterator[str]:
+    own = frame.value - sum(child.value for child in frame.children)
+    # A semicolon divides frames.
+    stack = (*callers, frame.name.replace(";", ":"))
+    if own > 0:
+        yield f"{';'.join(stack)} {own}"
+    for child in frame.children:
+        yield from _folded(child, stack)
+
+
+def flamegraph_svg(root: StackFrame, title: str) -> str:
+    """Return the picture; a frame under the pointer tells its name and share."""
+    height = _TOP + _ROW * (_depth(root) + 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        'font-family="monospace" font-size="12">',
+        f"<title>{_escaped(title)}</title>",
+        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text x="{_WIDTH / 2}" y="24" text-anchor="middle" font-size="16">{_escaped(title)}</text>',
+        *_rectangles(root, 0.0, float(_WIDTH), height - _ROW, max(1, root.value)),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _depth(frame: StackFrame) -> int:
+    return 1 + max(map(_depth, frame.children), default=0)
+
+
+def _rectangles(frame: StackFrame, x: float, width: float, y: int, total: int) -> Iterator[str]:
+    if width < _LEAST_WIDTH:
+        return
+    told = f"{frame.name}: {frame.value} samples, {frame.value / total:.1%}"
+    shown = _fitting(frame.name, width)
+    yield (
+        f'<g><title>{_escaped(told)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" '
+        f'fill="{_color(frame.name)}" rx="2"/>'
+        + (f'<text x="{x + 3:.1f}" y="{y + 13}">{_escaped(shown)}</text>' if shown else "")
+        + "</g>"
+    )
+    for child in sorted(frame.children, key=lambda one: one.name):
+        child_width = width * child.value / max(1, frame.value)
+        yield from _rectangles(child, x, child_width, y - _ROW, total)
+        x += child_width
+
+
+def _fitting(name: str, width: float) -> str:
+    room = int((width - 6) / _CHARACTER)
+    if room < 3:
+        return ""
+    return name if len(name) <= room else name[: room - 1] + "…"
+
+
+def _color(name: str) -> str:
+    """Return a warm colour that a name has in every picture."""
+    digest = zlib.crc32(name.encode())
+    return f"hsl({digest % 50}, 85%, {65 + digest // 50 % 12}%)"
+
+
+def _escaped(text: str) -> str:
+    # Characters that XML does not have at all would spoil the whole picture.
+    return html.escape("".join(one if one.isprintable() else "?" for one in text), quote=True)

@@ -1,0 +1,153 @@
+"""Figures of a running job at one moment, read from the answers of its cluster; nothing here asks or draws."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.metrics import names
+
+METRICS: Final = (
+    names.BUSY_TIME.name,
+    names.BACK_PRESSURED_TIME.name,
+    names.IDLE_TIME.name,
+    names.NUM_RECORDS_IN_PER_SECOND.name,
+    names.NUM_RECORDS_OUT_PER_SECOND.name,
+    names.CURRENT_INPUT_WATERMARK.name,
+    names.CURRENT_OUTPUT_WATERMARK.name,
+)
+"""Metrics of a vertex that are shown; the server gives them over its subtasks."""
+_MS_PER_SECOND: Final = 1000.0
+_ROUNDING: Final = 1024
+"""Watermarks come as doubles: the largest may come a little smaller or larger."""
+
+Aggregates = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class VertexFigures:
+    """A vertex; shares of time are in [0, 1], means over its subtasks; None where nobody has told any."""
+
+    number: int
+    vertex_id: str
+    name: str
+    state: str
+    parallelism: int
+    busy: float | None = None
+    busy_most: float | None = None
+    """Share of the busiest subtask."""
+    back_pressured: float | None = None
+    idle: float | None = None
+    records_in_per_second: float | None = None
+    records_out_per_second: float | None = None
+    watermark_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointFigures:
+    """Counts of checkpoints, and the last completed one; its id is None before there is one."""
+
+    completed: int
+    failed: int
+    in_progress: int
+    last_id: int | None = None
+    last_ended_ms: int = 0
+    last_duration_ms: int = 0
+    last_size_bytes: int = 0
+    failure: str = ""
+    """Reason of the last failed one, where it is newer than the last completed one."""
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """All that is shown of a job."""
+
+    job_id: str
+    name: str
+    state: str
+    now_ms: int
+    duration_ms: int
+    vertices: tuple[VertexFigures, ...]
+    restarts: int | None = None
+    checkpoints: CheckpointFigures | None = None
+    """None where checkpointing is off."""
+    failure: str = ""
+    """The last exception, in a line."""
+
+
+def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> VertexFigures:
+    """Return the figures of a vertex of `/jobs/<id>`; `answer` is that of its aggregated metrics, if there is one."""
+    found = aggregates_of(answer)
+    return VertexFigures(
+        number,
+        str(vertex["id"]),
+        str(vertex["name"]),
+        str(vertex["status"]),
+        int(vertex["parallelism"]),
+        busy=_share(found, names.BUSY_TIME.name, "avg"),
+        busy_most=_share(found, names.BUSY_TIME.name, "max"),
+        back_pressured=_share(found, names.BACK_PRESSURED_TIME.name, "avg"),
+        idle=_share(found, names.IDLE_TIME.name, "avg"),
+        records_in_per_second=_value(found, names.NUM_RECORDS_IN_PER_SECOND.name, "sum"),
+        records_out_per_second=_value(found, names.NUM_RECORDS_OUT_PER_SECOND.name, "sum"),
+        watermark_ms=_watermark(found),
+    )
+
+
+def aggregates_of(answer: object) -> Aggregates:
+    """Return the numbers of an answer with aggregated metrics, by name; what is no number is left out."""
+    if not isinstance(answer, Sequence):
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for one in answer:
+        if isinstance(one, Mapping) and "id" in one:
+            numbers = {
+                str(key): float(value)
+                for key, value in one.items()
+                if isinstance(value, int | float) and value == value
+            }
+            found[str(one["id"])] = numbers
+    return found
+
+
+def checkpoint_figures(answer: Mapping[str, Any]) -> CheckpointFigures:
+    """Return the figures of the answer of `/jobs/<id>/checkpoints`."""
+    counts, latest = answer.get("counts") or {}, answer.get("latest") or {}
+    completed = latest.get("completed") or latest.get("savepoint") or {}
+    failed = latest.get("failed") or {}
+    is_newer = failed.get("id", -1) > completed.get("id", -1)
+    return CheckpointFigures(
+        int(counts.get("completed", 0)),
+        int(counts.get("failed", 0)),
+        int(counts.get("in_progress", 0)),
+        completed.get("id"),
+        int(completed.get("latest_ack_timestamp", 0)),
+        int(completed.get("end_to_end_duration", 0)),
+        int(completed.get("checkpointed_size", completed.get("state_size", 0))),
+        str(failed.get("failure_message") or "") if is_newer else "",
+    )
+
+
+def _value(found: Aggregates, name: str, kind: str) -> float | None:
+    return found.get(name, {}).get(kind)
+
+
+def _share(found: Aggregates, name: str, kind: str) -> float | None:
+    value = _value(found, name, kind)
+    return None if value is None else min(1.0, max(0.0, value / _MS_PER_SECOND))
+
+
+def _watermark(found: Aggregates) -> int | None:
+    """Return the least watermark: what the subtasks received, or of sources, which receive none, what they sent."""
+    for name in (names.CURRENT_INPUT_WATERMARK.name, names.CURRENT_OUTPUT_WATERMARK.name):
+        value = _value(found, name, "min")
+        if value is not None and value > MIN_TIMESTAMP + _ROUNDING:
+            return int(value)
+    return None
+
+
+def lag_ms(watermark_ms: int | None, now_ms: int) -> int | None:
+    """Return by how much a watermark is behind the clock; None before the first and after the last one."""
+    if watermark_ms is None or watermark_ms >= MAX_WATERMARK - _ROUNDING:
+        return None
+    return now_ms - watermark_ms

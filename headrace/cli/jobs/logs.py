@@ -1,0 +1,128 @@
+"""`headrace logs`: log files of the JobManager and of TaskManagers, once or as they grow."""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+
+from headrace.cli.figures import size_or_dash
+from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
+from headrace.cli.jobs.task_managers import task_manager_named
+from headrace.rest.client import RestClient, Wait, path_of
+
+_POLL_S: Final = 1.0
+_LINES_MAX: Final = 1_000_000
+_HELP: Final = """\
+Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id.
+
+\b
+Try it:
+  headrace logs                              of the JobManager
+  headrace logs -f                           and what it writes from now on, until Ctrl-C
+  headrace logs 1 -n 100                     the last lines of the first TaskManager
+  headrace logs 1 --stdout                   what user code prints there
+  headrace logs 1 --list                     the files that there are
+  headrace logs 1 --file headrace.log.1      one of them
+"""
+
+
+@click.command(cls=ClusterCommand, help=_HELP)
+@click.option("-l", "--list", "is_list", is_flag=True, help="List the files.")
+@click.option("--file", "name", metavar="NAME", help="Print this file.")
+@click.option(
+    "-o", "--stdout", "is_stdout", is_flag=True, help="Print what was written to standard output."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0, _LINES_MAX), help="Only this many lines at the end."
+)
+@click.argument("taskmanager", metavar="[TASKMANAGER]", required=False)
+@click.pass_obj
+def logs(
+    session: ClusterSession,
+    is_list: bool,
+    name: str | None,
+    is_stdout: bool,
+    follow: bool,
+    lines: int | None,
+    taskmanager: str | None,
+) -> int:
+    """Print a log; the help text is `_HELP`."""
+    if sum((is_list, name is not None, is_stdout)) > 1:
+        raise click.UsageError("--list, --file and --stdout exclude each other")
+    if follow and (is_list or session.is_json):
+        raise click.UsageError(
+            "--follow prints a log as it grows: it goes with neither --list nor --json"
+        )
+    process = ["jobmanager"]
+    if taskmanager is not None:
+        process = ["taskmanagers", task_manager_named(session, taskmanager)]
+    if is_list:
+        found: list[dict[str, Any]] = session.client.get(path_of(*process, "logs")).get("logs", [])
+        session.answer({"logs": found})
+        if not session.is_json:
+            session.say(
+                "\n".join(f"{size_or_dash(one['size']):>10}  {one['name']}" for one in found)
+                or "No logs."
+            )
+        return 0
+    path = path_of(*process, *(["logs", name] if name else ["stdout"] if is_stdout else ["log"]))
+    if session.is_json:
+        whole = b"".join(_end_of(session.client, path, lines)[0])
+        print_json({"text": whole.decode("utf-8", "replace")})
+        return 0
+    contents, offset = _end_of(session.client, path, lines) if lines is not None else ((), 0)
+    for content in contents:
+        _write(content)
+    if lines is None or follow:
+        follow_log(session.client, path, offset, _write, threading.Event().wait, is_endless=follow)
+    return 0
+
+
+def follow_log(
+    client: RestClient,
+    path: str,
+    offset: int,
+    write: Callable[[bytes], None],
+    wait: Wait,
+    *,
+    is_endless: bool,
+) -> None:
+    """Write a file from `offset` on; endless: also what is added to it, and a new file of its name from its start."""
+    while True:
+        for piece in client.text(path, offset):
+            write(piece.content)
+            offset = piece.offset + len(piece.content)
+        if not is_endless:
+            return
+        wait(_POLL_S)
+
+
+def _end_of(client: RestClient, path: str, line_count: int | None) -> tuple[list[bytes], int]:
+    """Return the last lines of a file, or all of them, and its size."""
+    last: deque[bytes] = deque(maxlen=line_count)
+    size = 0
+    for line, end in _lines(client, path):
+        last.append(line)
+        size = end
+    return list(last), size
+
+
+def _lines(client: RestClient, path: str) -> Iterator[tuple[bytes, int]]:
+    """Give lines with their ends, and the place behind each."""
+    rest, end = b"", 0
+    for piece in client.text(path):
+        *whole, rest = (rest + piece.content).split(b"\n")
+        for line in whole:
+            end += len(line) + 1
+            yield line + b"\n", end
+    if rest:
+        yield rest, end + len(rest)
+
+
+def _write(content: bytes) -> None:
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

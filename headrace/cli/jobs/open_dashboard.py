@@ -1,0 +1,79 @@
+"""`headrace open`: opens the dashboard of a cluster in a browser, and signs it in."""
+
+import html
+import json
+import webbrowser
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import click
+
+from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.rest.connections import (
+    DASHBOARD_SUFFIX,
+    connections_folder,
+    port_of,
+    write_private_file,
+)
+
+_HELP: Final = """\
+Open the dashboard in a browser, and sign it in with the token of the cluster.
+
+The browser is given a file that only you can read, so that the token is on no command line; the file goes when the
+cluster ends. The dashboard keeps the token in a cookie, and takes it out of the address at once.
+
+\b
+Try it:
+  headrace open                            of the only cluster of this machine
+  headrace open -m 127.0.0.1:8082
+  headrace open --print                    the address with the token, to paste it into a browser elsewhere
+"""
+_PAGE: Final = """\
+<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<title>Headrace</title>
+<p><a href="{link}">Open the dashboard</a></p>
+<script>location.replace({address})</script>
+"""
+
+
+@click.command("open", cls=ClusterCommand, help=_HELP)
+@click.option("--print", "is_printed", is_flag=True, help="Print the address and open nothing.")
+@click.pass_obj
+def open_dashboard(session: ClusterSession, is_printed: bool) -> int:
+    """Open the dashboard; the help text is `_HELP`."""
+    connection = session.found.connection
+    # A cluster that does not answer, or does not take the token, is told here and not in the browser.
+    session.client.get("/config")
+    address = signed_in(connection.address, connection.token)
+    session.answer({"address": address if is_printed else connection.address})
+    if is_printed:
+        if not session.is_json:
+            click.echo(address)
+        return 0
+    file = write_page(connection.address, address)
+    if webbrowser.open(file.as_uri()):
+        session.say(f"The dashboard of {connection.address} opens in your browser.")
+    else:
+        session.say(
+            f"No browser was found here: open {file}, or paste the address of 'headrace open --print'."
+        )
+    return 0
+
+
+def signed_in(address: str, token: str) -> str:
+    """Return the address of the dashboard with the token in its fragment, which a browser sends to nobody."""
+    return f"{address}/#token={quote(token, safe='')}" if token else f"{address}/"
+
+
+def write_page(cluster: str, address: str) -> Path:
+    """Write the page that leads a browser to `address`, for its owner alone."""
+    folder = connections_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / f"{port_of(cluster)}{DASHBOARD_SUFFIX}"
+    script = json.dumps(address).replace("<", "\\u003c")
+    page = _PAGE.format(link=html.escape(address, quote=True), address=script)
+    write_private_file(file, page.encode())
+    return file

@@ -1,0 +1,108 @@
+"""`headrace savepoint <job id> [dir]`: takes a savepoint of a running job; its siblings look at savepoints in files."""
+
+from typing import Any, Final
+
+import click
+
+from headrace.cli.command_table import CommandTable, Entry
+from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
+from headrace.cli.jobs.savepoint_options import detached_option, format_option
+from headrace.rest.client import path_of
+
+_COMMANDS: Final = {
+    "dispose": Entry("headrace.cli.snapshots:dispose", "Delete a savepoint, with all its files."),
+    "list": Entry("headrace.cli.snapshots:list_snapshots", "List the snapshots in a folder."),
+    "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
+    "trigger": Entry(
+        "headrace.cli.jobs.savepoint:trigger",
+        "Take a savepoint of a running job; the word may be left out.",
+    ),
+    "verify": Entry(
+        "headrace.cli.snapshots:verify", "Check that a snapshot is complete and unchanged."
+    ),
+}
+
+_GROUP_HELP: Final = """\
+Take a savepoint of a running job, or look at savepoints in files.
+
+\b
+Try it:
+  headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e                     into the configured directory
+  headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e s3://bucket/saved   into this one
+  headrace savepoint -d s3://bucket/saved/savepoint-4f1c2d-0a9b8e7c6d5f   have the cluster delete one
+  headrace savepoint list /data/savepoints                                without a cluster
+"""
+_TRIGGER_HELP: Final = """\
+Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; the job goes on.
+
+\b
+Try it:
+  headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
+  headrace savepoint --type native -detached 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e /data/savepoints
+  headrace savepoint --dispose /data/savepoints/savepoint-4f1c2d-0a9b8e7c6d5f
+"""
+
+
+@click.command(cls=ClusterCommand, help=_TRIGGER_HELP)
+@click.option(
+    "-d",
+    "--dispose",
+    "disposed",
+    metavar="PATH",
+    help="Have the cluster delete this savepoint instead.",
+)
+@click.option(
+    "-j", "--jarfile", metavar="FILE", hidden=True, help="Accepted for Flink's scripts: not needed."
+)
+@format_option
+@detached_option
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
+@click.argument("directory", required=False)
+@click.pass_obj
+def trigger(
+    session: ClusterSession,
+    disposed: str | None,
+    jarfile: str | None,
+    format_type: str | None,
+    is_detached: bool,
+    job_id: str | None,
+    directory: str | None,
+) -> int:
+    """Take a savepoint, or have one deleted; the help text is `_TRIGGER_HELP`."""
+    if disposed is not None:
+        return _dispose(session, disposed)
+    context = click.get_current_context()
+    if job_id is None:
+        raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
+    client = session.client
+    session.say(f"Triggering savepoint for job {job_id}.")
+    body: dict[str, Any] = {"cancel-job": False}
+    if directory is not None:
+        body["target-directory"] = directory
+    if format_type is not None:
+        body["formatType"] = format_type
+    path = path_of("jobs", job_id, "savepoints")
+    if is_detached:
+        trigger_id = client.begin(path, body)
+        session.say(f"Successfully trigger manual savepoint, triggerId: {trigger_id}")
+        session.answer({"job-id": job_id, "request-id": trigger_id})
+        return 0
+    session.say("Waiting for response...")
+    location = client.trigger(path, body)["location"]
+    session.say(f"Savepoint completed. Path: {location}")
+    session.say("You can resume your program from this savepoint with the run command.")
+    session.answer({"job-id": job_id, "location": location})
+    return 0
+
+
+def _dispose(session: ClusterSession, path: str) -> int:
+    client = session.client
+    session.say(f"Disposing savepoint '{path}'.")
+    session.say("Waiting for response...")
+    client.trigger("/savepoint-disposal", {"savepoint-path": path})
+    session.say(f"Savepoint '{path}' disposed.")
+    session.answer({"savepoint-path": path})
+    return 0
+
+
+savepoint = CommandTable("savepoint", table=_COMMANDS, free_word="trigger", help=_GROUP_HELP)

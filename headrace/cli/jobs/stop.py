@@ -1,0 +1,78 @@
+"""`headrace stop`: ends a job with a savepoint."""
+
+from typing import Any, Final
+
+import click
+
+from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
+from headrace.cli.jobs.savepoint_options import DEFAULT_FORMAT, detached_option, format_option
+from headrace.rest.client import path_of
+
+_HELP: Final = """\
+Stop a job with a savepoint: its sources end, everything is committed, and the job is FINISHED.
+
+A later version of the program goes on from there with `headrace run -s PATH`.
+
+\b
+Try it:
+  headrace stop 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
+  headrace stop -p s3://bucket/savepoints 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
+  headrace stop --drain 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e       for ever: windows fire, timers run
+"""
+
+
+@click.command(cls=ClusterCommand, help=_HELP)
+@click.option(
+    "-p",
+    "--savepointPath",
+    "--savepoint-path",
+    "directory",
+    metavar="DIR",
+    help="Directory of the savepoint (default: execution.checkpointing.savepoint-dir of the cluster).",
+)
+@click.option(
+    "-d",
+    "--drain",
+    "is_drained",
+    is_flag=True,
+    help="Send the last watermark before, so that windows fire; do not go on from such a savepoint.",
+)
+@format_option
+@detached_option
+@click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
+@click.pass_obj
+def stop(
+    session: ClusterSession,
+    directory: str | None,
+    is_drained: bool,
+    format_type: str | None,
+    is_detached: bool,
+    job_id: str | None,
+) -> int:
+    """Stop a job; the help text is `_HELP`."""
+    context = click.get_current_context()
+    if job_id is None and directory is not None:
+        # `-p <job id>`, as Flink takes it.
+        directory, job_id = None, JOB_ID.convert(directory, None, context)
+    if job_id is None:
+        raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
+    format_type = format_type or DEFAULT_FORMAT
+    verb = "Draining" if is_drained else "Suspending"
+    client = session.client
+    session.say(f'{verb} job "{job_id}" with a {format_type} savepoint.')
+    session.say(f"Triggering stop-with-savepoint for job {job_id}.")
+    body: dict[str, Any] = {"drain": is_drained, "formatType": format_type}
+    if directory is not None:
+        body["targetDirectory"] = directory
+    path = path_of("jobs", job_id, "stop")
+    if is_detached:
+        trigger_id = client.begin(path, body)
+        session.say(f"Successfully trigger stop-with-savepoint, triggerId: {trigger_id}")
+        session.answer({"job-id": job_id, "request-id": trigger_id})
+        return 0
+    session.say("Waiting for response...")
+    results = path_of("jobs", job_id, "savepoints")
+    location = client.trigger(path, body, results=results)["location"]
+    session.say(f"Savepoint completed. Path: {location}")
+    session.answer({"job-id": job_id, "location": location})
+    return 0

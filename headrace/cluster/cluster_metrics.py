@@ -1,0 +1,109 @@
+"""ClusterMetrics: reads the metrics of the cluster and of its jobs for the registry of the driver.
+
+They belong to the control thread: it takes them down once per interval, and whoever reports reads what was taken down.
+Runs on the control thread, and only where somebody reports.
+Source: Flink JobManagerMetricGroup, JobManagerJobMetricGroup.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.core.ids import JobId
+from headrace.core.threads import spawn
+from headrace.gateways.job_metrics import JobMetrics, cluster_metrics
+from headrace.gateways.resource_manager import ResourceManagerGateway
+from headrace.metrics.groups import samples_of
+from headrace.metrics.process_metrics import process_metrics
+from headrace.metrics.registry import GroupReading, MetricRegistry
+from headrace.metrics.scopes import GroupKind
+
+_LOG = logging.getLogger(__name__)
+
+_CLUSTER: Final = "cluster"
+_PROCESS: Final = "process"
+
+
+class ClusterMetrics:
+    """One per driver. `host`: the name by which others reach it."""
+
+    def __init__(
+        self,
+        registry: MetricRegistry,
+        dispatcher: Dispatcher,
+        resource_manager: ResourceManagerGateway,
+        host: str,
+    ) -> None:
+        self._registry: Final = registry
+        self._dispatcher: Final = dispatcher
+        self._resource_manager: Final = resource_manager
+        self._variables: Final = {"host": host}
+        self._cluster: dict[str, float] = {}
+        self._jobs: Final[dict[JobId, GroupReading]] = {}
+        self._ended: set[JobId] = set()
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+
+    def start(self) -> None:
+        """Begin."""
+        registry = self._registry
+        registry.add(_PROCESS, lambda: (self._reading(process_metrics()),))
+        registry.add(_CLUSTER, lambda: (self._reading(self._cluster),))
+        if registry.is_read:
+            spawn(self._run(), asyncio.get_running_loop(), "cluster metrics", self._tasks)
+
+    async def close(self) -> None:
+        """Stop, and take down everything once more; what becomes of the jobs until the end is for `refresh_jobs`."""
+        for task in self._tasks:
+            task.cancel()
+        if self._registry.is_read:
+            await self._refresh_safely()
+
+    async def _run(self) -> None:
+        while True:
+            await self._refresh_safely()
+            await asyncio.sleep(self._registry.interval_ms / 1000)
+
+    async def _refresh_safely(self) -> None:
+        try:
+            await self.refresh()
+        except Exception:
+            _LOG.warning("the metrics of the cluster could not be read", exc_info=True)
+
+    async def refresh(self) -> None:
+        """Take down how everything stands."""
+        running_count = self.refresh_jobs()
+        resources = await self._resource_manager.request_resource_overview()
+        self._cluster = cluster_metrics(resources, running_count)
+
+    def refresh_jobs(self) -> int:
+        """Take down how the jobs stand, for the last time where one has ended; return how many have not."""
+        jobs = list(self._dispatcher.job_metrics())
+        listed = {job.job_id for job in jobs}
+        for job in jobs:
+            if job.job_id not in self._ended:
+                self._take_down(job)
+        for job_id in self._jobs.keys() - listed:
+            self._end(job_id)
+        self._ended &= listed
+        return sum(not job.has_ended for job in jobs)
+
+    def _take_down(self, job: JobMetrics) -> None:
+        job_id = job.job_id
+        is_new = job_id not in self._jobs
+        variables = self._variables | {"job_id": str(job_id), "job_name": job.name}
+        self._jobs[job_id] = GroupReading(
+            GroupKind.JOB_MANAGER_JOB, variables, samples_of(job.metrics)
+        )
+        if is_new:
+            self._registry.add(job_id, lambda: (self._jobs[job_id],))
+        if job.has_ended:
+            self._end(job_id)
+
+    def _end(self, job_id: JobId) -> None:
+        self._registry.remove(job_id)
+        self._ended.add(job_id)
+        del self._jobs[job_id]
+
+    def _reading(self, values: dict[str, float]) -> GroupReading:
+        return GroupReading(GroupKind.JOB_MANAGER, self._variables, samples_of(values))

@@ -1,0 +1,46 @@
+"""Archive of a job whose JobMaster failed itself: what is known of it without its JobMaster. Pure."""
+
+from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
+from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+    describe_checkpointing,
+)
+from headrace.cluster.job_master.job_configuration import describe_configuration
+from headrace.cluster.job_master.job_details import stated_max_parallelism
+from headrace.core.config import Settings
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.checkpoint_statistics import CheckpointStatistics
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.job_master import JobDetails
+from headrace.gateways.messages import ErrorInfo
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_plan import JOB_TYPE, JobPlan
+
+
+def archive_lost_job(
+    graph: JobGraph, cluster: Settings, failure: ErrorInfo, submitted_ms: int, now_ms: int
+) -> ArchivedJob:
+    """Return a FAILED job without vertices: nobody knows what has become of its tasks."""
+    times = {JobStatus.CREATED.name: submitted_ms, JobStatus.FAILED.name: now_ms}
+    job_id, name, status = graph.job_id, graph.name, JobStatus.FAILED
+    max_parallelism = stated_max_parallelism(graph)
+    checkpointing = describe_checkpointing(cluster.with_values(graph.settings))
+    return ArchivedJob(
+        JobDetails(job_id, name, status, times, (), failure, max_parallelism=max_parallelism),
+        JobResult(job_id, name, status, now_ms - submitted_ms, {}, failure),
+        {},
+        JobOverview(
+            job_id,
+            name,
+            status,
+            submitted_ms,
+            now_ms,
+            now_ms,
+            JOB_TYPE,
+            max_parallelism=max_parallelism,
+        ),
+        JobPlan.of(graph),
+        describe_configuration(graph, cluster),
+        ArchivedCheckpoints(
+            CheckpointStatistics(is_enabled=checkpointing.is_enabled), checkpointing
+        ),
+    )

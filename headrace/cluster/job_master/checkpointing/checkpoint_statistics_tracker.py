@@ -1,0 +1,269 @@
+"""CheckpointStatisticsTracker: counts a job's checkpoints and remembers the newest, for people.
+
+Durations are monotonic. Runs on the JobMaster's main thread. Source: Flink CheckpointStatsTracker.
+"""
+
+from collections.abc import Iterable, Set
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.checkpoint_history import (
+    CheckpointHistory,
+    TrackedCheckpoint,
+)
+from headrace.cluster.job_master.checkpointing.expired_checkpoint import name_of
+from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.statistics_histogram import StatisticsHistogram
+from headrace.core.barriers import SnapshotKind
+from headrace.core.clock import Clock
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.redaction import shown_uri
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointCounts,
+    CheckpointDetails,
+    CheckpointRecord,
+    CheckpointStatistics,
+    CheckpointSummary,
+    RestoredCheckpoint,
+)
+from headrace.gateways.job_master import (
+    CheckpointInfo,
+    CheckpointOverview,
+    FailedCheckpointInfo,
+    PendingCheckpointInfo,
+)
+from headrace.graph.execution_graph import ExecutionGraph
+
+_NAMED_MAX: Final = 4
+
+
+class CheckpointStatisticsTracker:
+    """One per JobMaster. `history_size` checkpoints are remembered with their subtasks."""
+
+    def __init__(self, clock: Clock, history_size: int) -> None:
+        self._clock: Final = clock
+        self._history: Final = CheckpointHistory(history_size)
+        self._in_progress: Final[dict[int, TrackedCheckpoint]] = {}
+        self._overview = CheckpointOverview()
+        self._restored: RestoredCheckpoint | None = None
+        self._histograms: Final = {
+            name: StatisticsHistogram() for name in CheckpointSummary.__struct_fields__
+        }
+        # Made anew only when a checkpoint has been completed: quantiles are of many values.
+        self._summary = CheckpointSummary()
+
+    def begun(self, checkpoint: PendingCheckpoint) -> None:
+        """Count a checkpoint that has its location."""
+        tracked = TrackedCheckpoint(
+            checkpoint.checkpoint_id,
+            checkpoint.kind,
+            checkpoint.timestamp_ms,
+            self._clock.monotonic_ms(),
+            plan=checkpoint.plan,
+            is_unaligned=checkpoint.options.is_unaligned,
+        )
+        self._begin(tracked)
+
+    def _begin(self, tracked: TrackedCheckpoint) -> None:
+        self._in_progress[tracked.checkpoint_id] = tracked
+        self._count(triggered=self._overview.counts.triggered + 1)
+        self._history.add(tracked)
+
+    def acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """Take what a subtask told of its part in a checkpoint that waits for it."""
+        tracked = self._in_progress.get(checkpoint_id)
+        if tracked is not None:
+            subtask = attempt_id.execution_vertex_id
+            tracked.acknowledged(subtask, snapshot, metrics, self._clock.now_ms())
+
+    def completed(
+        self, checkpoint: PendingCheckpoint, published: CompletedCheckpoint, retained: Set[int]
+    ) -> None:
+        """Count a checkpoint or savepoint that is published; `retained` are the checkpoints that are kept now."""
+        tracked = self._in_progress.pop(checkpoint.checkpoint_id)
+        size_bytes = published.metadata.size_bytes
+        tracked.completed(published.uri, size_bytes, self._clock.monotonic_ms())
+        info = CheckpointInfo(
+            checkpoint.checkpoint_id,
+            checkpoint.kind,
+            checkpoint.timestamp_ms,
+            tracked.record.end_to_end_duration_ms,
+            size_bytes,
+            sum(metrics.written_bytes for metrics in checkpoint.metrics.values()),
+            published.uri,
+            slowest_of(checkpoint.metrics.values()),
+            sum(metrics.is_unaligned for metrics in checkpoint.metrics.values()),
+        )
+        self._count(completed=self._overview.counts.completed + 1)
+        self._summarize(tracked.record)
+        if checkpoint.kind.is_savepoint:
+            self._overview = msgspec.structs.replace(self._overview, latest_savepoint=info)
+            self._history.latest_savepoint = tracked
+        else:
+            self._overview = msgspec.structs.replace(self._overview, latest_completed=info)
+            self._history.latest_completed = tracked
+        self.retained(retained)
+
+    def failed(
+        self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        """Count a checkpoint that failed."""
+        self._fail(self._in_progress.pop(checkpoint.checkpoint_id), reason, text)
+
+    def not_located(
+        self,
+        checkpoint_id: int,
+        kind: SnapshotKind,
+        timestamp_ms: int,
+        begun_ms: float,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        """Count a checkpoint that failed before it had its location."""
+        tracked = TrackedCheckpoint(checkpoint_id, kind, timestamp_ms, begun_ms)
+        self._begin(tracked)
+        self._fail(self._in_progress.pop(checkpoint_id), reason, text)
+
+    def _fail(self, tracked: TrackedCheckpoint, reason: CheckpointFailureReason, text: str) -> None:
+        tracked.failed(text, self._clock.now_ms(), self._clock.monotonic_ms())
+        record = tracked.record
+        info = FailedCheckpointInfo(
+            record.checkpoint_id,
+            record.kind,
+            record.trigger_timestamp_ms,
+            record.end_to_end_duration_ms,
+            reason.name,
+            text,
+        )
+        self._count(failed=self._overview.counts.failed + 1)
+        self._overview = msgspec.structs.replace(self._overview, latest_failed=info)
+        self._history.latest_failed = tracked
+
+    def restored(self, checkpoint: CompletedCheckpoint) -> None:
+        """Count a start of the job, or of a part of it, from a checkpoint."""
+        checkpoint_id = checkpoint.checkpoint_id
+        self._count(restored=self._overview.counts.restored + 1)
+        self._overview = msgspec.structs.replace(self._overview, restored_id=checkpoint_id)
+        self._restored = RestoredCheckpoint(
+            checkpoint_id,
+            self._clock.now_ms(),
+            checkpoint.metadata.kind.is_savepoint,
+            shown_uri(checkpoint.uri),
+        )
+
+    def retained(self, retained: Set[int]) -> None:
+        """Mark completed checkpoints as discarded that are not kept any more."""
+        self._history.retained(retained)
+
+    def statistics(self, *, is_enabled: bool) -> CheckpointStatistics:
+        """Return all statistics as of now; `is_enabled` says whether checkpoints are taken periodically."""
+        history = self._history
+        in_progress = len(self._in_progress)
+        return CheckpointStatistics(
+            is_enabled,
+            msgspec.structs.replace(self._overview.counts, in_progress=in_progress),
+            self._summary,
+            _record_of(history.latest_completed),
+            _record_of(history.latest_savepoint),
+            _record_of(history.latest_failed),
+            self._restored,
+            tuple(one.record for one in history),
+        )
+
+    def details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        tracked = self._history.find(checkpoint_id)
+        return None if tracked is None else tracked.details
+
+    @property
+    def all_details(self) -> tuple[CheckpointDetails, ...]:
+        """Return all checkpoints that are remembered, with their subtasks."""
+        return tuple(one.details for one in self._history.all)
+
+    def overview(
+        self,
+        pending: Iterable[PendingCheckpoint],
+        graph: ExecutionGraph,
+        *,
+        uncommitted_ids: tuple[int, ...] = (),
+        blocking_sinks: tuple[str, ...] = (),
+        is_commit_backlog_full: bool = False,
+        cleaning_count: int = 0,
+        max_concurrent: int = 1,
+    ) -> CheckpointOverview:
+        """Return an overview as of now, with what delays the next checkpoint."""
+        paused_because = ""
+        if is_commit_backlog_full:
+            paused_because = f"sinks have not committed: {', '.join(blocking_sinks)}"
+        elif cleaning_count > max_concurrent:
+            paused_because = f"{cleaning_count} old checkpoints are still being deleted"
+        under_way = tuple(
+            PendingCheckpointInfo(
+                each.checkpoint_id,
+                each.kind,
+                each.timestamp_ms,
+                each.phase.value,
+                len(each.snapshots),
+                len(each.plan.to_wait_for),
+                tuple(name_of(graph, attempt_id) for attempt_id in each.waiting[:_NAMED_MAX]),
+            )
+            for each in pending
+        )
+        counts = msgspec.structs.replace(self._overview.counts, in_progress=len(under_way))
+        return msgspec.structs.replace(
+            self._overview,
+            counts=counts,
+            pending=under_way,
+            uncommitted_ids=uncommitted_ids,
+            blocking_sinks=blocking_sinks,
+            paused_because=paused_because,
+        )
+
+    def _summarize(self, record: CheckpointRecord) -> None:
+        values = {
+            "checkpointed_size": record.checkpointed_size_bytes,
+            "state_size": record.state_size_bytes,
+            "end_to_end_duration": record.end_to_end_duration_ms,
+            "alignment_buffered": record.alignment_buffered_bytes,
+            "processed_data": record.processed_bytes,
+            "persisted_data": record.persisted_bytes,
+        }
+        for name, value in values.items():
+            self._histograms[name].add(value)
+        self._summary = CheckpointSummary(
+            **{name: histogram.summary for name, histogram in self._histograms.items()}
+        )
+
+    def _count(self, **changes: int) -> None:
+        counts: CheckpointCounts = msgspec.structs.replace(self._overview.counts, **changes)
+        self._overview = msgspec.structs.replace(self._overview, counts=counts)
+
+
+def _record_of(tracked: TrackedCheckpoint | None) -> CheckpointRecord | None:
+    return None if tracked is None else tracked.record
+
+
+def slowest_of(parts: Iterable[CheckpointMetrics]) -> CheckpointMetrics:
+    """Combine the metrics of subtasks: the longest of each duration, and the bytes of all."""
+    whole = CheckpointMetrics()
+    for part in parts:
+        whole = CheckpointMetrics(
+            start_delay_ms=max(whole.start_delay_ms, part.start_delay_ms),
+            alignment_ms=max(whole.alignment_ms, part.alignment_ms),
+            sync_ms=max(whole.sync_ms, part.sync_ms),
+            async_ms=max(whole.async_ms, part.async_ms),
+            written_bytes=whole.written_bytes + part.written_bytes,
+            in_flight_bytes=whole.in_flight_bytes + part.in_flight_bytes,
+            is_unaligned=whole.is_unaligned or part.is_unaligned,
+        )
+    return whole

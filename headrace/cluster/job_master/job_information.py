@@ -1,0 +1,103 @@
+"""JobInformation: everything that people and clients may ask of one job, while it runs and once it has ended.
+
+Runs on the JobMaster's main thread. Source: Flink JobMasterGateway, ExecutionGraphInfo.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
+from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+    describe_checkpointing,
+)
+from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.job_configuration import describe_configuration
+from headrace.cluster.job_master.job_details import (
+    VertexDescriber,
+    accumulators_of,
+    describe_job,
+    overview_of,
+    result_of,
+)
+from headrace.cluster.job_master.job_notices import JobNotices
+from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.core.config import Settings
+from headrace.core.ids import OperatorId
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview
+from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.graph.job_plan import JobPlan
+
+
+class JobInformation:
+    """One per JobMaster. `cluster` are the cluster's settings, without the job's."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        checkpointing: CheckpointCoordinator,
+        notices: JobNotices,
+        cluster: Settings,
+    ) -> None:
+        self._scheduler: Final = scheduler
+        self._checkpointing: Final = checkpointing
+        self._notices: Final = notices
+        self._vertices: Final = VertexDescriber(scheduler)
+        self.configuration: Final[JobConfiguration] = describe_configuration(
+            scheduler.graph, cluster
+        )
+        """The job's settings over the cluster's."""
+        self.checkpoint_configuration: Final[CheckpointConfiguration] = describe_checkpointing(
+            cluster.with_values(scheduler.graph.settings)
+        )
+        """How the job takes checkpoints."""
+
+    def details(self, explanation: str = "") -> JobDetails:
+        """Return the job as it stands; `explanation` says what it waits for."""
+        overview, told = self._checkpointing.overview, self._notices.told
+        return describe_job(self._scheduler, self._vertices.describe(), overview, told, explanation)
+
+    @property
+    def overview(self) -> JobOverview:
+        """Return the line of the job in a list."""
+        return overview_of(self._scheduler)
+
+    @property
+    def plan(self) -> JobPlan:
+        """Return the job's vertices and what joins them, with the max parallelism of restored state."""
+        return JobPlan.of(self._scheduler.graph)
+
+    @property
+    def accumulators(self) -> dict[str, float]:
+        """Return the accumulators of JobResult as they stand."""
+        return accumulators_of(self._scheduler)
+
+    @property
+    def checkpoint_statistics(self) -> CheckpointStatistics:
+        """Return counts, a summary, and the newest checkpoints and savepoints."""
+        return self._checkpointing.statistics
+
+    def checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        return self._checkpointing.details_of(checkpoint_id)
+
+    def archive(self, collected: Mapping[OperatorId, CollectCoordinator]) -> ArchivedJob:
+        """Return all of it at the job's end, with what its collect sinks have."""
+        return ArchivedJob(
+            self.details(),
+            result_of(self._scheduler),
+            collected,
+            self.overview,
+            self.plan,
+            self.configuration,
+            ArchivedCheckpoints(
+                self.checkpoint_statistics,
+                self.checkpoint_configuration,
+                self._checkpointing.all_details,
+            ),
+        )

@@ -1,0 +1,171 @@
+"""TaskManagerInspection: passes questions of people on to TaskManagers, and keeps the log files of those that ended.
+
+The log folder of the cluster lies on the driver's host. TaskManagers of this host write there too, so that their files
+can be read after their end, or while they do not answer. Main thread of the ResourceManager; files are read on others.
+Source: Flink ResourceManager.requestTaskManagerLogList, requestThreadDump.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from headrace.cluster.resource_manager.ended_task_managers import EndedTaskManagers
+from headrace.cluster.resource_manager.options import ENDED_TASK_MANAGERS_MAX
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId, JobVertexId, ResourceId
+from headrace.core.process.log_files import (
+    LogFile,
+    LogFileNotFoundError,
+    LogPiece,
+    delete_log_files,
+    log_files,
+    read_log_file_of,
+    task_manager_file_name,
+)
+from headrace.core.process.stack_sampler import DURATION_MAX_MS, StackSamples, merged_samples
+from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.threads import BlockingRunner
+from headrace.gateways.errors import StackSamplerBusyError, UnknownTaskManagerError
+from headrace.gateways.resource_manager import EndedTaskManager, TaskManagerInfo
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import RpcError
+from headrace.rpc.proxies import with_timeout
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+
+_ANSWER_TIMEOUT_MS: Final = 5_000.0
+"""Below the time that who asks the ResourceManager waits, so that the files of one that hangs can still be read."""
+
+
+class TaskManagerInspection:
+    """One per ResourceManager. `gateway_of` finds a TaskManager that is registered, or None.
+
+    Without a `log_folder` nobody in this cluster writes log files where the driver can read them.
+    """
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        gateway_of: Callable[[ResourceId], TaskExecutorGateway | None],
+        run_blocking: BlockingRunner,
+        log_folder: Path | None,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._gateway_of: Final = gateway_of
+        self._run_blocking: Final = run_blocking
+        self._log_folder: Final = log_folder
+        count_max = endpoint.settings.get_option(ENDED_TASK_MANAGERS_MAX)
+        self.ended: Final = EndedTaskManagers(count_max)
+        """Those that ended, to be read only; `task_manager_ended` adds to them."""
+
+    def task_manager_ended(self, info: TaskManagerInfo, cause: str) -> None:
+        """Remember one that is gone, and delete the log files of one that is forgotten for it."""
+        now_ms = self._endpoint.clock.now_ms()
+        folder = self._log_folder
+        for forgotten in self.ended.add(EndedTaskManager(info, now_ms, cause)):
+            if folder is not None:
+                self._endpoint.spawn(self._delete(folder, forgotten), f"log files of {forgotten}")
+
+    async def log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
+        """Return the log files of a TaskManager, of one that ended too; UnknownTaskManagerError."""
+        name = task_manager_file_name(resource_id)
+        return await self._of_either(
+            resource_id,
+            lambda gateway: gateway.request_log_files(),
+            lambda folder: log_files(folder, name),
+            nothing=lambda: (),
+        )
+
+    async def read_log_file(
+        self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
+    ) -> LogPiece:
+        """Return part of a log file; UnknownTaskManagerError, LogFileNotFoundError."""
+        process_name = task_manager_file_name(resource_id)
+
+        def missing() -> LogPiece:
+            raise LogFileNotFoundError(name)
+
+        return await self._of_either(
+            resource_id,
+            lambda gateway: gateway.read_log_file(name, offset, max_bytes),
+            lambda folder: read_log_file_of(folder, process_name, name, offset, max_bytes),
+            nothing=missing,
+        )
+
+    async def thread_dump(self, resource_id: ResourceId) -> tuple[ThreadInfo, ...]:
+        """Return what the threads of a TaskManager do; UnknownTaskManagerError, RpcError."""
+        gateway = self._gateway_of(resource_id)
+        if gateway is None:
+            raise UnknownTaskManagerError(str(resource_id))
+        return await gateway.request_thread_dump()
+
+    async def sample_stacks(
+        self,
+        task_managers: tuple[ResourceId, ...],
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        """Return the samples of all `task_managers` together, without those that do not answer.
+
+        StackSamplerBusyError where nobody had time for it.
+        """
+        timeout_ms = min(sample_count * delay_ms, DURATION_MAX_MS) + _ANSWER_TIMEOUT_MS
+
+        async def ask(gateway: TaskExecutorGateway) -> StackSamples | HeadraceError:
+            try:
+                return await with_timeout(gateway, timeout_ms).request_stack_samples(
+                    job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
+                )
+            except HeadraceError as error:
+                _LOG.info("a TaskManager is left out of stack samples: %s", error)
+                return error
+
+        gateways = [gateway for each in task_managers if (gateway := self._gateway_of(each))]
+        answers = await asyncio.gather(*(ask(gateway) for gateway in gateways))
+        samples = [answer for answer in answers if isinstance(answer, StackSamples)]
+        busy = [answer for answer in answers if isinstance(answer, StackSamplerBusyError)]
+        if busy and not any(part.subtask_indexes for part in samples):
+            raise busy[0]
+        now_ms = self._endpoint.clock.now_ms()
+        # Not here: a vertex may have a thousand subtasks, and this thread serves the cluster.
+        return await self._run_blocking(
+            "merge stack samples", lambda: merged_samples(samples, now_ms)
+        )
+
+    async def _of_either(
+        self,
+        resource_id: ResourceId,
+        ask: Callable[[TaskExecutorGateway], Awaitable[T]],
+        look: Callable[[Path], T],
+        *,
+        nothing: Callable[[], T],
+    ) -> T:
+        """Ask a TaskManager; where it does not answer, or has ended, `look` into the log folder, if there is one."""
+        gateway, folder = self._gateway_of(resource_id), self._log_folder
+        if gateway is None and resource_id not in self.ended:
+            raise UnknownTaskManagerError(str(resource_id))
+        if gateway is not None:
+            try:
+                return await ask(with_timeout(gateway, _ANSWER_TIMEOUT_MS))
+            except RpcError:
+                if folder is None:
+                    raise
+        if folder is None:
+            return nothing()
+        return await self._run_blocking("read log files", lambda: look(folder))
+
+    async def _delete(self, folder: Path, resource_id: ResourceId) -> None:
+        name = task_manager_file_name(resource_id)
+        try:
+            await self._run_blocking("delete log files", lambda: delete_log_files(folder, name))
+        except OSError as error:
+            _LOG.warning("log files of TaskManager %s cannot be deleted: %s", resource_id, error)

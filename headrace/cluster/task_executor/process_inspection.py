@@ -1,0 +1,89 @@
+"""ProcessInspection: what people ask a TaskManager about its process: log files, thread dumps and stack samples.
+
+Called on the main thread of the TaskExecutor; what reads files or takes long runs on threads of its own. Source: Flink
+TaskExecutor.requestLogList, requestThreadDump, ThreadInfoSampleService.
+"""
+
+from typing import Final
+
+from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
+from headrace.cluster.task_executor.task_table import TaskTable
+from headrace.core.clock import Clock
+from headrace.core.ids import JobId, JobVertexId
+from headrace.core.process.log_files import (
+    LogFile,
+    LogFileNotFoundError,
+    LogPiece,
+    log_files,
+    read_log_file_of,
+    task_manager_file_name,
+)
+from headrace.core.process.stack_sampler import StackSamples, sample_stacks
+from headrace.core.process.thread_dump import ThreadInfo, thread_dump
+from headrace.gateways.errors import StackSamplerBusyError
+
+_SAMPLING_COUNT_MAX: Final = 4
+"""Vertices whose stacks are sampled at a time: each costs the tasks a little."""
+
+
+class ProcessInspection:
+    """One per TaskExecutor. Where the process writes no log there are no files."""
+
+    def __init__(self, services: TaskManagerServices, tasks: TaskTable, clock: Clock) -> None:
+        self._services: Final = services
+        self._tasks: Final = tasks
+        self._clock: Final = clock
+        self._file_name: Final = task_manager_file_name(services.resource_id)
+        self._sampling_count = 0
+
+    async def log_files(self) -> tuple[LogFile, ...]:
+        """Return the log files of this TaskManager."""
+        folder = self._services.log_folder
+        if folder is None:
+            return ()
+        return await self._services.run_blocking(
+            "list log files", lambda: log_files(folder, self._file_name)
+        )
+
+    async def read_log_file(self, name: str, offset: int, max_bytes: int) -> LogPiece:
+        """Return part of one of them; LogFileNotFoundError."""
+        folder = self._services.log_folder
+        if folder is None:
+            raise LogFileNotFoundError(name)
+        return await self._services.run_blocking(
+            "read a log file",
+            lambda: read_log_file_of(folder, self._file_name, name, offset, max_bytes),
+        )
+
+    async def thread_dump(self) -> tuple[ThreadInfo, ...]:
+        """Return what every thread of this process does."""
+        return await self._services.run_blocking("thread dump", thread_dump)
+
+    async def sample_stacks(
+        self,
+        job_id: JobId,
+        vertex_id: JobVertexId,
+        subtask_index: int | None,
+        sample_count: int,
+        delay_ms: int,
+        depth_max: int,
+    ) -> StackSamples:
+        """Sample the subtasks of a vertex that run here, or one of them; StackSamplerBusyError."""
+        threads = {
+            entry.attempt_id.subtask_index: ids
+            for entry in self._tasks.of_job(job_id)
+            if entry.attempt_id.execution_vertex_id.vertex_id == vertex_id
+            and subtask_index in (None, entry.attempt_id.subtask_index)
+            and not entry.has_ended
+            and (ids := entry.task.thread_ids) is not None
+        }
+        if threads and self._sampling_count >= _SAMPLING_COUNT_MAX:
+            raise StackSamplerBusyError(str(self._services.resource_id), self._sampling_count)
+        self._sampling_count += 1
+        try:
+            return await self._services.run_blocking(
+                "stack samples",
+                lambda: sample_stacks(threads, self._clock, sample_count, delay_ms, depth_max),
+            )
+        finally:
+            self._sampling_count -= 1

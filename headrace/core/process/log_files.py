@@ -1,0 +1,172 @@
+"""Log files of a folder: their list, and their content piece by piece; and the folders that processes write them to.
+
+A name that comes from outside is opened only if it is that of a regular file right in the folder; no link is followed.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
+from headrace.core.ids import ResourceId
+from headrace.core.process.log_options import LOG_DIR
+
+JOB_MANAGER: Final = "jobmanager"
+"""Name of the driver's files, without `.log` and `.out`."""
+PIECE_SIZE_MAX_BYTES: Final = 1 << 20
+"""Largest piece of a file that is read at once: it has to fit into a message."""
+_FILE_COUNT_MAX: Final = 4096
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class LogFile(msgspec.Struct, frozen=True):
+    """One file of a log folder."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+
+
+class LogPiece(msgspec.Struct, frozen=True):
+    """Part of a file from `offset` on; `size_bytes` is the size that the whole file has now."""
+
+    offset: int
+    size_bytes: int
+    content: bytes
+
+
+class LogFileNotFoundError(HeadraceError):
+    """There is no log file of this name: it was put aside or deleted since, or it is no name of one."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is no log file {name!r} here: list the files again, as old ones are deleted"
+        )
+        self.name = name
+
+
+def task_manager_file_name(resource_id: ResourceId) -> str:
+    """Return the name of a TaskManager's files, without `.log` and `.out`."""
+    return f"taskmanager-{_NOT_IN_NAMES.sub('_', str(resource_id))}"
+
+
+def log_files(folder: Path, process_name: str = "") -> tuple[LogFile, ...]:
+    """Return the log files in `folder`, newest first: all of them, or those of one process. None if there is no folder.
+
+    A list has at most 4096 files: the newest.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            found = list(_regular_files(entries, process_name))
+    except FileNotFoundError:
+        return ()
+    found.sort(key=lambda file: (-file.modified_ms, file.name))
+    return tuple(found[:_FILE_COUNT_MAX])
+
+
+def read_log_file(
+    folder: Path, name: str, offset: int = 0, max_bytes: int = PIECE_SIZE_MAX_BYTES
+) -> LogPiece:
+    """Return the content of a file from `offset` on, at most `max_bytes` and at most a mebibyte.
+
+    A negative `offset` counts from the end. An offset behind the end gives an empty piece: there is no more yet.
+    LogFileNotFoundError.
+    """
+    descriptor = _open_plain(folder, name)
+    try:
+        size_bytes = os.fstat(descriptor).st_size
+        begin = max(0, size_bytes + offset) if offset < 0 else min(offset, size_bytes)
+        length = max(0, min(max_bytes, PIECE_SIZE_MAX_BYTES, size_bytes - begin))
+        return LogPiece(begin, size_bytes, os.pread(descriptor, length, begin))
+    finally:
+        os.close(descriptor)
+
+
+def read_log_file_of(
+    folder: Path, process_name: str, name: str, offset: int, max_bytes: int
+) -> LogPiece:
+    """Return the content of a file as above, if it is one of `process_name`; LogFileNotFoundError."""
+    if not _is_of(name, process_name):
+        raise LogFileNotFoundError(name)
+    return read_log_file(folder, name, offset, max_bytes)
+
+
+def delete_log_files(folder: Path, process_name: str) -> None:
+    """Delete the files of one process, as far as that is possible."""
+    for file in log_files(folder, process_name):
+        (folder / file.name).unlink(missing_ok=True)
+
+
+def named_log_folder(settings: Settings, now_ms: int) -> Path | None:
+    """Make the log folder of a new cluster below `env.log.dir`, named by time and process; None where that is not set.
+
+    ConfigurationError where it cannot be made.
+    """
+    configured = settings.get_option(LOG_DIR)
+    if not configured:
+        return None
+    time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+    parent = Path(configured).absolute()
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(100):
+            folder = parent / f"headrace-{time}-{os.getpid()}{f'-{number}' if number else ''}"
+            try:
+                folder.mkdir(0o700)
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        reason = f"no folder can be made there: {error.strerror}"
+        raise ConfigurationError(LOG_DIR.key, configured, reason) from error
+    raise ConfigurationError(LOG_DIR.key, configured, "it is full of folders of this second")
+
+
+def private_folder(folder: Path) -> Path:
+    """Make `folder`, for its owner alone, unless it is there. OSError where it belongs to others, or is a link."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is a link, or belongs to somebody else")
+    if found.st_mode & 0o022:
+        raise PermissionError(f"others may write in {folder}")
+    return folder
+
+
+def _regular_files(entries: Iterator[os.DirEntry[str]], process_name: str) -> Iterator[LogFile]:
+    for entry in entries:
+        try:
+            if _is_of(entry.name, process_name) and entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                yield LogFile(entry.name, found.st_size, found.st_mtime_ns // 1_000_000)
+        except FileNotFoundError:
+            continue  # put aside meanwhile
+
+
+def _is_of(name: str, process_name: str) -> bool:
+    """Return whether a file is of the process; the dot keeps worker 12 from being taken for worker 1."""
+    return not process_name or name.startswith(f"{process_name}.")
+
+
+def _open_plain(folder: Path, name: str) -> int:
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise LogFileNotFoundError(name)
+    try:
+        # Not waiting for the writer of a named pipe, which is refused below.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(folder / name, flags)
+    except (OSError, UnicodeError) as error:
+        raise LogFileNotFoundError(name) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LogFileNotFoundError(name)
+    return descriptor

@@ -1,0 +1,60 @@
+"""ProcessLog: the files that a process of a cluster writes, `.log` for log records and `.out` for prints."""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import Settings
+from headrace.core.process.log_formats import log_formatter
+from headrace.core.process.log_options import LOG_LEVEL, LOG_MAX, LOG_MAX_SIZE
+from headrace.core.process.rotating_file import RotatingFile
+
+_LEVELS: Final = {
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+}
+
+
+class ProcessLog:
+    """Two rotating files in `folder`, for their owner alone. Whoever makes it attaches its `handler` to loggers.
+
+    `level` is the least one at which Headrace's own loggers are to write there.
+    """
+
+    def __init__(self, folder: Path, name: str, settings: Settings) -> None:
+        size_max_bytes, kept_count = settings.get_option(LOG_MAX_SIZE), settings.get_option(LOG_MAX)
+        self.folder: Final = folder
+        self.level: Final = _LEVELS[settings.get_option(LOG_LEVEL)]
+        self._log: Final = RotatingFile(folder / f"{name}.log", size_max_bytes, kept_count)
+        self._out: Final = RotatingFile(folder / f"{name}.out", size_max_bytes, kept_count)
+        self.handler: Final[logging.Handler] = _FileHandler(self._log)
+        self.handler.setFormatter(log_formatter(settings))
+
+    def write_printed(self, lines: bytes) -> None:
+        """Append to the `.out`; any thread, never raises."""
+        self._out.write(lines)
+
+    def close(self) -> None:
+        """Close both files; idempotent."""
+        self.handler.close()
+        self._log.close()
+        self._out.close()
+
+
+class _FileHandler(logging.Handler):
+    """Writes formatted records to a file. A record that cannot be formatted must not end whoever logs it."""
+
+    def __init__(self, file: RotatingFile) -> None:
+        super().__init__()
+        self._file: Final = file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + "\n"
+        except Exception:
+            self.handleError(record)
+            return
+        self._file.write(line.encode(errors="replace"))

@@ -1,0 +1,195 @@
+"""Messages of a job's checkpoint statistics: counts, summary, history, and the details of one checkpoint.
+
+Source: Flink CheckpointStatsSnapshot, CheckpointStatistics, CheckpointConfigInfo.
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+from headrace.core.barriers import SnapshotKind
+from headrace.core.ids import JobVertexId
+
+NO_PERIODIC_CHECKPOINTS_MS: Final = 2**63 - 1
+"""Interval of a job without periodic checkpoints, as Flink has it."""
+
+
+class CheckpointCounts(msgspec.Struct, frozen=True):
+    """Since the JobMaster started; savepoints included."""
+
+    triggered: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+
+
+class StatisticsSummary(msgspec.Struct, frozen=True):
+    """Values of one measure over completed checkpoints. Quantiles are of the newest ones, and NaN where there are none.
+
+    `minimum`, `maximum` and `average` are 0 where there are none.
+    """
+
+    minimum: int = 0
+    maximum: int = 0
+    average: int = 0
+    p50: float = float("nan")
+    p90: float = float("nan")
+    p95: float = float("nan")
+    p99: float = float("nan")
+    p999: float = float("nan")
+    count: int = 0
+
+
+class CheckpointSummary(msgspec.Struct, frozen=True):
+    """Summaries over all checkpoints and savepoints that were completed: bytes, and milliseconds."""
+
+    checkpointed_size: StatisticsSummary = StatisticsSummary()
+    state_size: StatisticsSummary = StatisticsSummary()
+    end_to_end_duration: StatisticsSummary = StatisticsSummary()
+    alignment_buffered: StatisticsSummary = StatisticsSummary()
+    processed_data: StatisticsSummary = StatisticsSummary()
+    persisted_data: StatisticsSummary = StatisticsSummary()
+
+
+class CheckpointStatus(enum.StrEnum):
+    """States of a checkpoint in its history."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+class SubtaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
+    """One subtask's part in a checkpoint, which it has acknowledged. Times as of the JobMaster's clock.
+
+    `checkpointed_size_bytes`: what it wrote; `state_size_bytes`: all its state, files of older checkpoints included.
+    Aligning stores no rows outside of channels, and nobody counts those that are processed meanwhile: both are 0.
+    """
+
+    subtask_index: int
+    ack_timestamp_ms: int
+    end_to_end_duration_ms: int
+    checkpointed_size_bytes: int = 0
+    state_size_bytes: int = 0
+    sync_duration_ms: int = 0
+    async_duration_ms: int = 0
+    alignment_duration_ms: int = 0
+    alignment_buffered_bytes: int = 0
+    processed_bytes: int = 0
+    persisted_bytes: int = 0
+    start_delay_ms: int = 0
+    is_unaligned: bool = False
+    is_aborted: bool = False
+
+
+class TaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
+    """Sums over those subtasks of a vertex that have acknowledged a checkpoint.
+
+    `latest_ack_timestamp_ms` and `end_to_end_duration_ms` are -1 before the first one has.
+    """
+
+    vertex_id: JobVertexId
+    status: CheckpointStatus
+    latest_ack_timestamp_ms: int
+    checkpointed_size_bytes: int
+    state_size_bytes: int
+    end_to_end_duration_ms: int
+    alignment_buffered_bytes: int
+    processed_bytes: int
+    persisted_bytes: int
+    subtask_count: int
+    acknowledged_subtask_count: int
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True):
+    """A checkpoint or savepoint in the history.
+
+    `savepoint_format`: CANONICAL, empty for checkpoints. `end_to_end_duration_ms`: from the trigger to the publication
+    or the failure, -1 before. `external_path`: the folder of a completed one, without passwords, empty where it lies in
+    the driver's memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1 unless it failed.
+    """
+
+    checkpoint_id: int
+    kind: SnapshotKind
+    status: CheckpointStatus
+    savepoint_format: str
+    trigger_timestamp_ms: int
+    latest_ack_timestamp_ms: int
+    checkpointed_size_bytes: int
+    state_size_bytes: int
+    end_to_end_duration_ms: int
+    alignment_buffered_bytes: int
+    processed_bytes: int
+    persisted_bytes: int
+    subtask_count: int
+    acknowledged_subtask_count: int
+    is_unaligned: bool
+    external_path: str = ""
+    is_discarded: bool = False
+    failure_timestamp_ms: int = -1
+    failure_message: str = ""
+    tasks: tuple[TaskCheckpoint, ...] = ()
+
+
+class TaskCheckpointDetails(msgspec.Struct, frozen=True):
+    """A vertex in a checkpoint: its sums, and those of its subtasks that have acknowledged, by their index."""
+
+    task: TaskCheckpoint
+    subtasks: tuple[SubtaskCheckpoint, ...]
+
+
+class CheckpointDetails(msgspec.Struct, frozen=True):
+    """A checkpoint with its vertices and subtasks."""
+
+    checkpoint: CheckpointRecord
+    tasks: tuple[TaskCheckpointDetails, ...]
+
+
+class RestoredCheckpoint(msgspec.Struct, frozen=True):
+    """The snapshot from which the job, or a part of it, was last restored."""
+
+    checkpoint_id: int
+    restore_timestamp_ms: int
+    is_savepoint: bool
+    external_path: str
+
+
+class CheckpointStatistics(msgspec.Struct, frozen=True):
+    """All of a job's. `history`: newest first. `is_enabled`: whether checkpoints are taken periodically."""
+
+    is_enabled: bool = False
+    counts: CheckpointCounts = CheckpointCounts()
+    summary: CheckpointSummary = CheckpointSummary()
+    latest_completed: CheckpointRecord | None = None
+    latest_savepoint: CheckpointRecord | None = None
+    latest_failed: CheckpointRecord | None = None
+    restored: RestoredCheckpoint | None = None
+    history: tuple[CheckpointRecord, ...] = ()
+
+
+class CheckpointConfiguration(msgspec.Struct, frozen=True):
+    """How a job takes checkpoints. Names of classes are Flink's.
+
+    `interval_ms` is NO_PERIODIC_CHECKPOINTS_MS unless `is_enabled`. State is never logged as it changes, so that the
+    fields of the changelog have Flink's defaults.
+    """
+
+    is_enabled: bool
+    mode: str
+    interval_ms: int
+    timeout_ms: int
+    min_pause_ms: int
+    max_concurrent: int
+    is_externalized: bool
+    deletes_on_cancellation: bool
+    state_backend: str
+    checkpoint_storage: str
+    is_unaligned: bool
+    tolerable_failure_count: int
+    aligned_timeout_ms: int
+    checkpoints_after_tasks_finish: bool
+    is_changelog_enabled: bool = False
+    changelog_materialization_interval_ms: int = 600_000
+    changelog_storage: str = "memory"

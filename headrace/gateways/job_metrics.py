@@ -1,0 +1,87 @@
+"""Metrics of a job and of the cluster, under Flink's names, from what clients are told of them. Pure.
+
+Source: Flink UpTimeGauge, DownTimeGauge, JobStatusMetrics, CheckpointStatsTracker.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.job_master import CheckpointOverview, JobDetails
+from headrace.gateways.resource_manager import ResourceOverview
+from headrace.metrics import cluster_names as names
+
+_TIMES: Final = {
+    JobStatus.CREATED: names.CREATED_TIME,
+    JobStatus.RUNNING: names.RUNNING_TIME,
+    JobStatus.RESTARTING: names.RESTARTING_TIME,
+    JobStatus.CANCELLING: names.CANCELLING_TIME,
+    JobStatus.FAILING: names.FAILING_TIME,
+}
+_DOWN: Final = (JobStatus.RESTARTING, JobStatus.FAILING)
+
+
+@dataclass(frozen=True)
+class JobMetrics:
+    """The metrics of one job."""
+
+    job_id: JobId
+    name: str
+    metrics: dict[str, float]
+    has_ended: bool = False
+
+
+def job_metrics(details: JobDetails, now_ms: int) -> dict[str, float]:
+    """Return the metrics of a job; those of its last checkpoint are left out while there is none."""
+    status = details.status
+    since_ms = max(0, now_ms - details.status_timestamps_ms.get(status.name, now_ms))
+    values: dict[str, float] = {row.name: 0 for row in _TIMES.values()}
+    if status in _TIMES:
+        values[_TIMES[status].name] = since_ms
+    values[names.UPTIME.name] = since_ms if status is JobStatus.RUNNING else 0
+    down_ms = since_ms if status in _DOWN else 0
+    has_ended = status.is_globally_terminal_state()
+    values[names.DOWNTIME.name] = -1 if has_ended else down_ms
+    if has_ended:
+        values[names.UPTIME.name] = -1
+    values[names.NUM_RESTARTS.name] = details.restart_count
+    return values | _checkpoint_metrics(details.checkpoints)
+
+
+def _checkpoint_metrics(checkpoints: CheckpointOverview) -> dict[str, float]:
+    counts = checkpoints.counts
+    values: dict[str, float] = {
+        names.CHECKPOINTS_COMPLETED.name: counts.completed,
+        names.CHECKPOINTS_FAILED.name: counts.failed,
+        names.CHECKPOINTS_IN_PROGRESS.name: counts.in_progress,
+        names.CHECKPOINTS_TOTAL.name: counts.triggered,
+    }
+    completed = [
+        each
+        for each in (checkpoints.latest_completed, checkpoints.latest_savepoint)
+        if each is not None
+    ]
+    if completed:
+        last = max(completed, key=lambda each: each.checkpoint_id)
+        values |= {
+            names.LAST_CHECKPOINT_ID.name: last.checkpoint_id,
+            names.LAST_CHECKPOINT_SIZE.name: last.written_bytes,
+            names.LAST_CHECKPOINT_FULL_SIZE.name: last.size_bytes,
+            names.LAST_CHECKPOINT_DURATION.name: last.duration_ms,
+            names.LAST_CHECKPOINT_PERSISTED.name: last.slowest.in_flight_bytes,
+            names.LAST_CHECKPOINT_COMPLETED.name: last.timestamp_ms + last.duration_ms,
+        }
+    return values
+
+
+def cluster_metrics(resources: ResourceOverview, running_job_count: int) -> dict[str, float]:
+    """Return the metrics of a cluster."""
+    task_managers = resources.task_managers
+    return {
+        names.NUM_TASK_MANAGERS.name: len(task_managers),
+        names.NUM_PENDING_TASK_MANAGERS.name: resources.pending_worker_count,
+        names.NUM_RUNNING_JOBS.name: running_job_count,
+        names.SLOTS_AVAILABLE.name: sum(each.free_slot_count for each in task_managers),
+        names.SLOTS_TOTAL.name: sum(each.slot_count for each in task_managers),
+    }

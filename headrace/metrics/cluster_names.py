@@ -1,0 +1,119 @@
+"""Names of metrics of processes, of the cluster and of its jobs; those of tasks stand in `names`.
+
+Names are Flink's, also where they speak of a JVM, so that its dashboards find them.
+"""
+
+from typing import Final
+
+from headrace.metrics.metric_name import MetricKind, MetricName, MetricScope, MetricTable
+
+_table: Final = MetricTable()
+_row = _table.row
+_G = MetricKind.GAUGE
+_PROCESS, _CLUSTER, _JOB = MetricScope.PROCESS, MetricScope.CLUSTER, MetricScope.JOB
+# A process, TaskManager or driver. Where Flink names a part of the JVM, the nearest part of the interpreter stands.
+CPU_LOAD = _row("Status.JVM.CPU.Load", _G, "0…1", _PROCESS, "Share of all processors in use.")
+CPU_TIME = _row("Status.JVM.CPU.Time", _G, "ns", _PROCESS, "Processor time since the start.")
+HEAP_USED = _row("Status.JVM.Memory.Heap.Used", _G, "bytes", _PROCESS, "Resident memory.")
+HEAP_COMMITTED = _row(
+    "Status.JVM.Memory.Heap.Committed", _G, "bytes", _PROCESS, "Most resident memory so far."
+)
+HEAP_MAX = _row(
+    "Status.JVM.Memory.Heap.Max", _G, "bytes", _PROCESS, "Memory that the process may count on."
+)
+NON_HEAP_USED = _row(
+    "Status.JVM.Memory.NonHeap.Used", _G, "bytes", _PROCESS, "Arrow's memory: a part of Heap."
+)
+NON_HEAP_COMMITTED = _row(
+    "Status.JVM.Memory.NonHeap.Committed", _G, "bytes", _PROCESS, "Most of Arrow's memory so far."
+)
+NON_HEAP_MAX = _row(
+    "Status.JVM.Memory.NonHeap.Max", _G, "bytes", _PROCESS, "-1, as it has no bound of its own."
+)
+DIRECT_USED = _row(
+    "Status.JVM.Memory.Direct.MemoryUsed", _G, "bytes", _PROCESS, "Arrow's memory once more."
+)
+DIRECT_CAPACITY = _row(
+    "Status.JVM.Memory.Direct.TotalCapacity", _G, "bytes", _PROCESS, "Most of it so far."
+)
+THREADS_COUNT = _row("Status.JVM.Threads.Count", _G, "", _PROCESS, "Threads, native ones too.")
+CLASSES_LOADED = _row(
+    "Status.JVM.ClassLoader.ClassesLoaded", _G, "", _PROCESS, "Python modules that are loaded."
+)
+GC_COUNT = _row(
+    "Status.JVM.GarbageCollector.All.Count", _G, "", _PROCESS, "Collections of all generations."
+)
+GC_TIME = _row("Status.JVM.GarbageCollector.All.Time", _G, "ms", _PROCESS, "Time spent collecting.")
+GC_TIME_PER_SECOND = _row(
+    "Status.JVM.GarbageCollector.All.TimeMsPerSecond", _G, "ms/s", _PROCESS, "Share of that time."
+)
+FILES_OPEN = _row("Status.JVM.FileDescriptor.Open", _G, "", _PROCESS, "Open files and sockets.")
+FILES_MAX = _row("Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "As many as there may be.")
+CONTROL_THREAD_LAG = _row(
+    "Status.Headrace.ControlThread.LagMs",
+    _G,
+    "ms",
+    _PROCESS,
+    "Time until a call to the control thread is run, on average over a minute.",
+)
+CONTROL_THREAD_LAG_MAX = _row(
+    "Status.Headrace.ControlThread.LagMaxMs", _G, "ms", _PROCESS, "The longest of the minute."
+)
+INTERPRETER_LOCK_WAIT = _row(
+    "Status.Headrace.InterpreterLock.WaitMs",
+    _G,
+    "ms",
+    _PROCESS,
+    "Time from the end of a wait until the thread runs again, on average over a minute.",
+)
+INTERPRETER_LOCK_WAIT_MAX = _row(
+    "Status.Headrace.InterpreterLock.WaitMaxMs", _G, "ms", _PROCESS, "The longest of the minute."
+)
+# The cluster and its jobs, as the driver knows them.
+NUM_TASK_MANAGERS = _row(
+    "numRegisteredTaskManagers", _G, "", _CLUSTER, "TaskManagers that are there."
+)
+NUM_PENDING_TASK_MANAGERS = _row(
+    "numPendingTaskManagers", _G, "", _CLUSTER, "TaskManagers that were asked for."
+)
+NUM_RUNNING_JOBS = _row("numRunningJobs", _G, "", _CLUSTER, "Jobs that have not ended.")
+SLOTS_AVAILABLE = _row("taskSlotsAvailable", _G, "", _CLUSTER, "Free slots.")
+SLOTS_TOTAL = _row("taskSlotsTotal", _G, "", _CLUSTER, "All slots.")
+UPTIME = _row(
+    "uptime",
+    _G,
+    "ms",
+    _JOB,
+    "Time for which the job has run: 0 while it does not, -1 once it has ended.",
+)
+DOWNTIME = _row(
+    "downtime", _G, "ms", _JOB, "Time since it failed, while it does not run; -1 once it has ended."
+)
+CREATED_TIME = _row("createdTime", _G, "ms", _JOB, "Time in status CREATED, 0 in any other.")
+RUNNING_TIME = _row("runningTime", _G, "ms", _JOB, "Time in status RUNNING, 0 in any other.")
+RESTARTING_TIME = _row("restartingTime", _G, "ms", _JOB, "Time in RESTARTING, 0 in any other.")
+CANCELLING_TIME = _row("cancellingTime", _G, "ms", _JOB, "Time in CANCELLING, 0 in any other.")
+FAILING_TIME = _row("failingTime", _G, "ms", _JOB, "Time in status FAILING, 0 in any other.")
+NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since the job was submitted.")
+LAST_CHECKPOINT_SIZE = _row(
+    "lastCheckpointSize", _G, "bytes", _JOB, "Written for the last checkpoint."
+)
+LAST_CHECKPOINT_FULL_SIZE = _row(
+    "lastCheckpointFullSize", _G, "bytes", _JOB, "All its state, older files included."
+)
+LAST_CHECKPOINT_DURATION = _row(
+    "lastCheckpointDuration", _G, "ms", _JOB, "From its trigger to its publication."
+)
+LAST_CHECKPOINT_PERSISTED = _row(
+    "lastCheckpointPersistedData", _G, "bytes", _JOB, "Rows in flight that were stored with it."
+)
+LAST_CHECKPOINT_COMPLETED = _row(
+    "lastCheckpointCompletedTimestamp", _G, "epoch ms", _JOB, "When it was published."
+)
+LAST_CHECKPOINT_ID = _row("lastCompletedCheckpointId", _G, "", _JOB, "Its number.")
+CHECKPOINTS_COMPLETED = _row("numberOfCompletedCheckpoints", _G, "", _JOB, "With savepoints.")
+CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "With savepoints.")
+CHECKPOINTS_IN_PROGRESS = _row("numberOfInProgressCheckpoints", _G, "", _JOB, "Under way.")
+CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Of all kinds.")
+CLUSTER_METRIC_NAMES: Final[tuple[MetricName, ...]] = _table.rows()
+"""All rows, in the order of this file."""

@@ -1,0 +1,219 @@
+"""Process metrics: what the operating system and the interpreter know of this process, under Flink's names.
+
+`process_metrics` reads them, from any thread. Two of them need a watcher, which a TaskManager, a driver or a
+MiniCluster starts once per process and stops at its end: how long a call to the control thread waits, and how long a
+thread that could run waits for the interpreter's lock (and for a processor). It sleeps for a tenth of a second, looks
+how much later it was woken, and puts a call to the control thread: about 0.1 % of one processor.
+Source: Flink MetricUtils.instantiateStatusMetrics.
+"""
+
+import gc
+import os
+import resource
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.process.process_memory import container_memory_bytes, resident_memory_bytes
+from headrace.core.threads import start_thread
+from headrace.metrics import cluster_names as names
+
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+_PERIOD_S: Final = 0.1
+_KEPT_COUNT: Final = 600
+_WINDOW_NS: Final = _NS_PER_S
+_PROC: Final = Path("/proc/self")
+
+
+class RecentWaits:
+    """The waits of the last minute, ms. Written by one thread, read by any."""
+
+    def __init__(self) -> None:
+        self._waits_ms: deque[float] = deque(maxlen=_KEPT_COUNT)
+
+    def add(self, wait_ms: float) -> None:
+        """Remember a wait; one that came back early, as clocks may differ, was none."""
+        self._waits_ms.append(max(0.0, wait_ms))
+
+    def snapshot(self, mean: str, most: str, current_ms: float = 0.0) -> dict[str, float]:
+        """Return mean and maximum under these names; empty before the first. `current_ms`: a wait that still lasts."""
+        waits_ms = [*self._waits_ms, current_ms] if current_ms > 0 else list(self._waits_ms)
+        if not waits_ms:
+            return {}
+        return {mean: sum(waits_ms) / len(waits_ms), most: max(waits_ms)}
+
+
+class ProcessWatcher:
+    """Measures the waits of this process on a thread of its own. `post` puts a call to the control thread.
+
+    One control thread is asked at a time: while its answer is out, the wait that lasts is told.
+    """
+
+    def __init__(self, clock: Clock, post: Callable[[Callable[[], None]], object]) -> None:
+        self._clock: Final = clock
+        self._post: Final = post
+        self._lock_waits: Final = RecentWaits()
+        self._lags: Final = RecentWaits()
+        self._asked_ns: int | None = None
+        self._is_stopped: Final = threading.Event()
+
+    def start(self) -> "ProcessWatcher":
+        """Begin; of several watchers in a process the last one started is read."""
+        _watchers.append(self)
+        start_thread("headrace-watcher", self._run)
+        return self
+
+    def stop(self) -> None:
+        """End; from any thread, idempotent."""
+        self._is_stopped.set()
+        with suppress(ValueError):
+            _watchers.remove(self)
+
+    def snapshot(self) -> dict[str, float]:
+        """Return what was measured, by name."""
+        asked_ns = self._asked_ns
+        lag_ms = 0.0
+        if asked_ns is not None:
+            lag_ms = (self._clock.monotonic_ns() - asked_ns) / _NS_PER_MS
+        return self._lags.snapshot(
+            names.CONTROL_THREAD_LAG.name, names.CONTROL_THREAD_LAG_MAX.name, lag_ms
+        ) | self._lock_waits.snapshot(
+            names.INTERPRETER_LOCK_WAIT.name, names.INTERPRETER_LOCK_WAIT_MAX.name
+        )
+
+    def _run(self) -> None:
+        clock = self._clock
+        while True:
+            begun_ns = clock.monotonic_ns()
+            if self._is_stopped.wait(_PERIOD_S):
+                return
+            waited_ns = clock.monotonic_ns() - begun_ns
+            self._lock_waits.add(waited_ns / _NS_PER_MS - _PERIOD_S * 1000)
+            self.ask()
+
+    def ask(self) -> None:
+        """Ask the control thread for an answer, unless the last one is still out."""
+        if self._asked_ns is not None:
+            return
+        self._asked_ns = self._clock.monotonic_ns()
+        try:
+            self._post(self._answered)
+        except RuntimeError:
+            # Its loop is closed: the process ends.
+            self._asked_ns = None
+
+    def _answered(self) -> None:
+        asked_ns = self._asked_ns
+        if asked_ns is not None:
+            self._lags.add((self._clock.monotonic_ns() - asked_ns) / _NS_PER_MS)
+        self._asked_ns = None
+
+
+class _GarbageCollections:
+    """Adds up the time of collections, from the first look on: each costs a microsecond more."""
+
+    def __init__(self) -> None:
+        self.total_ns = 0
+        self._begun_ns = 0
+        self._is_counting = False
+
+    def count(self) -> None:
+        """Begin, if it has not begun."""
+        if not self._is_counting:
+            self._is_counting = True
+            gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _info: dict[str, Any]) -> None:
+        now_ns = _CLOCK.monotonic_ns()
+        if phase == "start":
+            self._begun_ns = now_ns
+        elif self._begun_ns:
+            self.total_ns += now_ns - self._begun_ns
+
+
+class _Rates:
+    """Shares of the time between two readings; readers within a second of each other get the same."""
+
+    def __init__(self) -> None:
+        self._read_ns = 0
+        self._cpu_ns = 0
+        self._gc_ns = 0
+        self._load = 0.0
+        self._gc_ms_per_s = 0.0
+
+    def read(self, now_ns: int, cpu_ns: int, gc_ns: int) -> tuple[float, float]:
+        """Return the share of all processors, and the milliseconds of collections per second."""
+        passed_ns = now_ns - self._read_ns
+        if passed_ns >= _WINDOW_NS:
+            self._load = (cpu_ns - self._cpu_ns) / passed_ns / (os.cpu_count() or 1)
+            self._gc_ms_per_s = 1000 * (gc_ns - self._gc_ns) / passed_ns
+            self._read_ns, self._cpu_ns, self._gc_ns = now_ns, cpu_ns, gc_ns
+        return self._load, self._gc_ms_per_s
+
+
+_CLOCK: Final = SystemClock()
+_watchers: Final[list[ProcessWatcher]] = []
+_collections: Final = _GarbageCollections()
+_rates: Final = _Rates()
+
+
+def process_metrics(memory_limit_bytes: int | None = None) -> dict[str, float]:
+    """Return the metrics of this process by their full names. Any thread; a fraction of a millisecond.
+
+    `memory_limit_bytes`: what the process may count on, by default what its container or the machine has.
+    """
+    _collections.count()
+    cpu_ns = time.process_time_ns()
+    load, gc_ms_per_s = _rates.read(_CLOCK.monotonic_ns(), cpu_ns, _collections.total_ns)
+    limit = container_memory_bytes() if memory_limit_bytes is None else memory_limit_bytes
+    values: dict[str, float] = {
+        names.CPU_LOAD.name: load,
+        names.CPU_TIME.name: cpu_ns,
+        names.HEAP_USED.name: resident_memory_bytes(),
+        names.HEAP_COMMITTED.name: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        names.HEAP_MAX.name: limit,
+        names.THREADS_COUNT.name: _entry_count("task") or threading.active_count(),
+        names.CLASSES_LOADED.name: len(sys.modules),
+        names.GC_COUNT.name: sum(each["collections"] for each in gc.get_stats()),
+        names.GC_TIME.name: _collections.total_ns / _NS_PER_MS,
+        names.GC_TIME_PER_SECOND.name: gc_ms_per_s,
+        names.FILES_MAX.name: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }
+    open_count = _entry_count("fd")
+    if open_count is not None:
+        values[names.FILES_OPEN.name] = open_count
+    values |= _arrow_memory()
+    if _watchers:
+        values |= _watchers[-1].snapshot()
+    return values
+
+
+def _entry_count(folder: str) -> int | None:
+    """Return how many entries a folder of the process has; None where the kernel does not tell."""
+    try:
+        return len(os.listdir(_PROC / folder))
+    except OSError:
+        return None
+
+
+def _arrow_memory() -> dict[str, float]:
+    """Return the memory of Arrow's allocator, where it is loaded: a client that never needs it does not load it."""
+    arrow: Any = sys.modules.get("pyarrow")
+    if arrow is None:
+        return {}
+    pool = arrow.default_memory_pool()
+    used, most = pool.bytes_allocated(), pool.max_memory() or 0
+    return {
+        names.NON_HEAP_USED.name: used,
+        names.NON_HEAP_COMMITTED.name: most,
+        names.NON_HEAP_MAX.name: -1,
+        names.DIRECT_USED.name: used,
+        names.DIRECT_CAPACITY.name: most,
+    }

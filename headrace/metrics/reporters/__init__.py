@@ -1,0 +1,8 @@
+"""Reporters: send what the registry reads to other systems, each on a thread of its own.
+
+Duty: finds the reporters that settings name (entry points of `headrace.metric_reporters`), filters what each of them
+is to see, and keeps one that fails or hangs away from everything else.
+Neighbours: imports `core` and the registry only.
+Start reading: `reporter`, then `reporter_thread`; there are `prometheus`, `prometheus_push_gateway`, `otel`, `log` and
+`json_lines`.
+"""

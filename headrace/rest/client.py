@@ -1,0 +1,372 @@
+"""RestClient: asks a cluster's REST endpoint, from the standard library alone, as the command line starts with it.
+
+A server that is not ready (503, or nobody listens yet) is asked again; nothing else is. Redirects are not followed: the
+token is for the cluster that was named.
+Source: Flink RestClusterClient.
+"""
+
+import http.client
+import json
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.randomness import system_random
+from headrace.core.security.tls import is_loopback
+from headrace.rest.client_errors import (
+    OperationFailedError,
+    OperationLateError,
+    RestRefusedError,
+    RestUnreachableError,
+    UnauthorizedError,
+)
+from headrace.rest.connections import FoundConnection
+
+RETRY_MAX_ATTEMPTS: Final = ConfigOption(
+    "rest.retry.max-attempts", int, 20,
+    "Number of times that a client tries to reach a cluster which is not ready, or not there yet.", least=1,
+)  # fmt: skip
+RETRY_DELAY: Final = ConfigOption(
+    "rest.retry.delay", timedelta, timedelta(seconds=3), "Pause before a client tries again."
+)
+CONNECTION_TIMEOUT: Final = ConfigOption(
+    "rest.connection-timeout", timedelta, timedelta(seconds=15),
+    "Longest time in which a connection of a client comes about.", least=timedelta(milliseconds=1),
+)  # fmt: skip
+CLIENT_TIMEOUT: Final = ConfigOption(
+    "client.timeout", timedelta, timedelta(seconds=60),
+    "Longest time for which a client waits for an answer, and for the end of a savepoint or the like, which goes on "
+    "in the cluster.", least=timedelta(milliseconds=1),
+)  # fmt: skip
+ANSWER_BYTES_MAX: Final = 104_857_600
+"""Largest JSON answer that is read; the same bound that servers have for requests."""
+_LOG: Final = logging.getLogger(__name__)
+_CHUNK_BYTES: Final = 1 << 16
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+"""Pause between two questions for the result of an operation; it doubles from the first to the longest."""
+_ID_BITS: Final = 128
+
+Json = Any
+OnProgress = Callable[[float], None]
+Wait = Callable[[float], Any]
+
+
+class Piece(NamedTuple):
+    """Bytes of a file, and the place at which they begin."""
+
+    offset: int
+    content: bytes
+
+
+def path_of(*parts: str) -> str:
+    """Return the path with these parts, each of which may hold any character: `/taskmanagers/h%3A1-ab/log`."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+class RestClient:
+    """Client of one cluster. Not for several threads; no connection is kept between two calls."""
+
+    def __init__(
+        self,
+        address: str,
+        token: str = "",
+        *,
+        token_from: str = "",
+        ca_file: str = "",
+        settings: Settings | None = None,
+        on_retry: Callable[[RestUnreachableError | RestRefusedError], None] | None = None,
+        clock: Clock | None = None,
+        wait: Wait | None = None,
+    ) -> None:
+        parts = urlsplit(address)
+        host = parts.hostname
+        if parts.scheme not in ("http", "https") or not host:
+            raise ConfigurationError("-m", address, "it is no URL of http or https")
+        if token and parts.scheme == "http" and not is_loopback(host):
+            raise ConfigurationError(
+                "-m", address, "the token would travel in clear text over the network: use https://"
+            )
+        self.address = address.rstrip("/")
+        self._host = host
+        self._port = parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._token = token
+        self._token_from = token_from
+        self._tls = _tls_context(ca_file) if parts.scheme == "https" else None
+        settings = settings or Settings({})
+        self._attempts_max = settings.get_option(RETRY_MAX_ATTEMPTS)
+        self._retry_delay_s = settings.get_option(RETRY_DELAY).total_seconds()
+        self._connection_timeout_s = settings.get_option(CONNECTION_TIMEOUT).total_seconds()
+        self._timeout_s = settings.get_option(CLIENT_TIMEOUT).total_seconds()
+        self._on_retry = on_retry
+        self._clock = clock or SystemClock()
+        self._wait = wait or threading.Event().wait
+
+    @classmethod
+    def of(cls, found: FoundConnection, **options: Any) -> "RestClient":
+        """Return the client of a connection that was found."""
+        connection = found.connection
+        return cls(
+            connection.address,
+            connection.token,
+            token_from=found.token_from,
+            ca_file=connection.ca_file,
+            **options,
+        )
+
+    def get(self, path: str, **query: object) -> Json:
+        """Return the answer of GET. RestUnreachableError; RestRefusedError; UnauthorizedError."""
+        return self._json("GET", path, None, query)
+
+    def post(self, path: str, body: Json = None, **query: object) -> Json:
+        """Return the answer of POST, whose body is `{}` unless one is given."""
+        return self._json("POST", path, {} if body is None else body, query)
+
+    def patch(self, path: str, body: Json = None, **query: object) -> Json:
+        """Return the answer of PATCH."""
+        return self._json("PATCH", path, body, query)
+
+    def delete(self, path: str, **query: object) -> Json:
+        """Return the answer of DELETE."""
+        return self._json("DELETE", path, None, query)
+
+    def text(self, path: str, begin: int = 0) -> Iterator[Piece]:
+        """Yield a file, such as a log, from the byte `begin` on, piece by piece.
+
+        A server that gives whole files alone is heeded: what stands before `begin` is passed over. A file that has
+        become shorter was begun anew, and is given whole.
+        """
+        headers = {"Range": f"bytes={begin}-"} if begin else {}
+        with self._answer("GET", path, None, {}, headers) as answer:
+            if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                size = answer.getheader("Content-Range", "").rpartition("/")[2]
+                is_new = size.isdigit() and int(size) < begin
+            else:
+                self._refuse_errors("GET", path, answer)
+                is_part = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+                is_new = not is_part and answer.length is not None and answer.length < begin
+                offset = begin if is_part else 0
+                while not is_new and (content := self._read(answer, _CHUNK_BYTES)):
+                    wanted = content[max(0, begin - offset) :]
+                    if wanted:
+                        yield Piece(offset + len(content) - len(wanted), wanted)
+                    offset += len(content)
+        if is_new:
+            yield from self.text(path)
+
+    def trigger(
+        self,
+        path: str,
+        body: Mapping[str, Json] | None = None,
+        *,
+        results: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Json:
+        """Begin an operation by POST, ask at `results` (unset: `path`) until it is COMPLETED, and return its result.
+
+        `on_progress` is called with the seconds so far. OperationFailedError; OperationLateError after client.timeout.
+        """
+        request_id = self.begin(path, body)
+        return self.result_of(f"{results or path}/{request_id}", request_id, on_progress)
+
+    def begin(self, path: str, body: Mapping[str, Json] | None = None) -> str:
+        """Begin an operation by POST and return its request id, without waiting for its end."""
+        # With an id of our own a request that is sent twice begins one operation.
+        trigger_id = f"{system_random().getrandbits(_ID_BITS):032x}"
+        answer = self.post(path, {**(body or {}), "triggerId": trigger_id})
+        return str(answer.get("request-id", trigger_id)) if isinstance(answer, dict) else trigger_id
+
+    def result_of(self, path: str, request_id: str, on_progress: OnProgress | None = None) -> Json:
+        """Return the result of an operation once it is COMPLETED."""
+        began_ms = self._clock.monotonic_ms()
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            answer = self.get(path)
+            if answer.get("status", {}).get("id") == "COMPLETED":
+                operation = answer.get("operation") or {}
+                failure = operation.get("failure-cause") or operation.get("failureCause")
+                if failure is not None:
+                    raise OperationFailedError(_cause_text(failure))
+                return operation
+            waited_s = (self._clock.monotonic_ms() - began_ms) / 1000
+            if waited_s >= self._timeout_s:
+                raise OperationLateError(request_id, self._timeout_s, path, CLIENT_TIMEOUT.key)
+            if on_progress is not None:
+                on_progress(waited_s)
+            self._wait(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _json(self, method: str, path: str, body: Json, query: Mapping[str, object]) -> Json:
+        with self._answer(method, path, body, query, {}) as answer:
+            self._refuse_errors(method, path, answer)
+            content = self._read(answer, ANSWER_BYTES_MAX + 1)
+        if len(content) > ANSWER_BYTES_MAX:
+            problem = f"the answer has more than {ANSWER_BYTES_MAX} bytes"
+            raise RestRefusedError(method, path, answer.status, [problem])
+        try:
+            return json.loads(content) if content else {}
+        except (ValueError, RecursionError) as error:
+            problem = f"the answer is not JSON: is {self.address} the REST address of a cluster?"
+            raise RestRefusedError(method, path, answer.status, [problem]) from error
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Json,
+        query: Mapping[str, object],
+        headers: Mapping[str, str],
+    ) -> Generator[http.client.HTTPResponse]:
+        """Give the answer to a request, whatever its status; ask again while the server is not ready."""
+        given = {key: value for key, value in query.items() if value is not None}
+        target = self._prefix + path + (f"?{urlencode(given)}" if given else "")
+        sent = None if body is None else json.dumps(body).encode()
+        all_headers = {"Accept": "application/json, text/plain", **headers}
+        if sent is not None:
+            all_headers["Content-Type"] = "application/json"
+        if self._token:
+            all_headers["Authorization"] = f"Bearer {self._token}"
+        attempt = 0
+        while True:
+            attempt += 1
+            connection = self._connection()
+            answer: http.client.HTTPResponse | None = None
+            try:
+                try:
+                    self._connect(connection, attempt)
+                    answer = self._ask(connection, method, target, sent, all_headers)
+                    if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                        errors = _errors_of(self._read(answer, _CHUNK_BYTES))
+                        raise RestRefusedError(method, path, answer.status, errors)
+                except RestRefusedError as error:
+                    self._pause(error, attempt)
+                    continue
+                except _NobodyListensError as error:
+                    self._pause(RestUnreachableError(self.address, str(error), attempt), attempt)
+                    continue
+                yield answer
+                return
+            finally:
+                if answer is not None:
+                    answer.close()
+                connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(
+                self._host, self._port, timeout=self._connection_timeout_s
+            )
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=self._connection_timeout_s, context=self._tls
+        )
+
+    def _connect(self, connection: http.client.HTTPConnection, attempt: int) -> None:
+        try:
+            connection.connect()
+        except ConnectionRefusedError as error:
+            raise _NobodyListensError("nobody listens there") from error
+        except ssl.SSLCertVerificationError as error:
+            reason = f"its certificate is not to be trusted ({error.verify_message}); name its authority's PEM file as "
+            reason += "'ca_file' in the connection file, or in SSL_CERT_FILE"
+            raise RestUnreachableError(self.address, reason, attempt) from error
+        except (OSError, UnicodeError) as error:
+            raise RestUnreachableError(self.address, _reason(error), attempt) from error
+        if connection.sock is not None:
+            connection.sock.settimeout(self._timeout_s)
+
+    def _ask(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> http.client.HTTPResponse:
+        try:
+            connection.request(method, target, body, dict(headers))
+            answer = connection.getresponse()
+            _LOG.debug("%s %s: status %d", method, target, answer.status)
+            return answer
+        except (OSError, http.client.HTTPException) as error:
+            raise RestUnreachableError(self.address, _reason(error)) from error
+
+    def _read(self, answer: http.client.HTTPResponse, count: int) -> bytes:
+        try:
+            content = answer.read(count)
+        except (OSError, http.client.HTTPException) as error:
+            raise RestUnreachableError(self.address, _reason(error)) from error
+        if len(content) < count and answer.length:
+            raise RestUnreachableError(self.address, "its answer broke off")
+        return content
+
+    def _pause(self, error: RestUnreachableError | RestRefusedError, attempt: int) -> None:
+        if attempt >= self._attempts_max:
+            raise error
+        if self._on_retry is not None:
+            self._on_retry(error)
+        self._wait(self._retry_delay_s)
+
+    def _refuse_errors(self, method: str, path: str, answer: http.client.HTTPResponse) -> None:
+        status = answer.status
+        if status < http.HTTPStatus.MULTIPLE_CHOICES:
+            return
+        if status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
+            raise UnauthorizedError(method, path, status, self.address, self._token_from)
+        if status < http.HTTPStatus.BAD_REQUEST:
+            place = answer.getheader("Location", "elsewhere")
+            problem = (
+                f"the answer leads to {place}, which is not followed: name that address with -m"
+            )
+            raise RestRefusedError(method, path, status, [problem])
+        raise RestRefusedError(
+            method, path, status, _errors_of(self._read(answer, ANSWER_BYTES_MAX))
+        )
+
+
+class _NobodyListensError(Exception):
+    """The connection was refused, so that no request was sent."""
+
+
+def _tls_context(ca_file: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            "ca_file", ca_file, f"it is no PEM file with certificates: {_reason(error)}"
+        ) from error
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    # A cluster's own certificate, which vouches for itself alone, names no host.
+    context.check_hostname = not ca_file or context.cert_store_stats()["x509_ca"] > 0
+    return context
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _errors_of(content: bytes) -> list[str]:
+    """Return the strings of an error body; the text itself where it is none."""
+    text = content.decode("utf-8", "replace").strip()
+    try:
+        found = json.loads(text)["errors"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return [text[:1000]]
+    return [str(one) for one in found] if isinstance(found, list) else [str(found)]
+
+
+def _cause_text(failure: Json) -> str:
+    if isinstance(failure, dict):
+        return str(failure.get("stack-trace") or failure.get("class") or failure)
+    return str(failure)

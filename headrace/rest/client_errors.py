@@ -1,0 +1,138 @@
+"""Errors of clients of the REST endpoint.
+
+RestError
++- RestUnreachableError     nobody answers at the address, or no answer can be had from it
++- RestRefusedError         the cluster answered with an error
+|  +- UnauthorizedError     the cluster does not take the token
++- OperationFailedError     a savepoint or the like was begun, and failed
++- OperationLateError       it was begun, and has not ended within the client's patience
++- ConnectionFileError      a connection file is damaged, or others than its owner could have written or read it
++- NoClusterError           no connection file leads to a cluster that lives
++- SeveralClustersError     several do, and none was named
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+
+class RestError(HeadraceError):
+    """Base of the errors of this file."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class RestUnreachableError(RestError):
+    """No connection to the cluster, or one that broke before the answer was there."""
+
+    def __init__(self, address: str, reason: str, attempts: int = 1) -> None:
+        tried = "" if attempts == 1 else f" after {attempts} attempts"
+        super().__init__(
+            f"no cluster answers at {address}{tried}: {reason}; 'headrace list' without -m looks for the clusters of "
+            "this machine, and 'headrace run' prints the address of its own"
+        )
+        self.address = address
+        self.attempts = attempts
+
+
+class RestRefusedError(RestError):
+    """An answer with an error: its status, and the strings of its field `errors`."""
+
+    def __init__(self, method: str, path: str, status: int, errors: Sequence[str]) -> None:
+        strings = [one for one in errors if one.strip()] or ["without a reason"]
+        super().__init__(f"{cause_line(strings)} (status {status} of {method} {path})")
+        self.path = path
+        self.status = status
+        self.errors = tuple(strings)
+
+
+class UnauthorizedError(RestRefusedError):
+    """The cluster asks for another token than the client has, or for any at all."""
+
+    def __init__(self, method: str, path: str, status: int, address: str, token_from: str) -> None:
+        sent = (
+            f"the token from {token_from} is not that"
+            if token_from
+            else "no token was sent, and one is needed,"
+        )
+        super().__init__(
+            method,
+            path,
+            status,
+            [
+                f"{sent} of the cluster at {address}: it is in the connection file that the cluster wrote on its own "
+                "machine, <home>/clusters/<port>.json with HEADRACE_HOME or ~/.headrace as home; copy that file to the "
+                "same folder here, or set HEADRACE_TOKEN"
+            ],
+        )
+        self.token_from = token_from
+
+
+class OperationFailedError(RestError):
+    """An asynchronous operation has ended with a failure."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause_line([cause]))
+        self.cause = cause
+
+
+class OperationLateError(RestError):
+    """An asynchronous operation goes on in the cluster, and its client does not wait for it any longer."""
+
+    def __init__(self, request_id: str, waited_s: float, results_path: str, key: str) -> None:
+        super().__init__(
+            f"there is no result after {waited_s:g} s; the cluster goes on with it: ask {results_path} for the result, "
+            f"or wait longer with -D {key}='10 min'"
+        )
+        self.request_id = request_id
+
+
+class ConnectionFileError(RestError):
+    """A file that is not followed, and not deleted either."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"the connection file {file} is not used: {reason}")
+        self.file = file
+
+
+class NoClusterError(RestError):
+    """Nobody has left a connection file whose cluster lives."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"no cluster of yours runs on this machine (there is no connection file in {folder}): start a job with "
+            "'headrace run', or name a cluster with -m host:port"
+        )
+        self.folder = folder
+
+
+class SeveralClustersError(RestError):
+    """The client cannot know which one is meant."""
+
+    def __init__(self, clusters: Sequence[str]) -> None:
+        lines = "".join(f"\n  -m {one}" for one in clusters)
+        super().__init__(f"{len(clusters)} clusters run on this machine: name one with -m{lines}")
+        self.clusters = tuple(clusters)
+
+
+_CLASS_PREFIXES = ("java.", "org.", "headrace.")
+
+
+def cause_line(errors: Sequence[str]) -> str:
+    """Return the line that says most: the first, or where that is the general one of the server, the cause behind it.
+
+    Names of Java's and our own classes in front of it say nothing to a reader.
+    """
+    lines = [line.strip() for one in errors for line in one.splitlines() if line.strip()]
+    telling = [
+        line.removeprefix("<Exception on server side:").strip()
+        for line in lines
+        if line not in ("Internal server error.", "<Exception on server side:")
+    ]
+    line = next((one for one in telling if one), lines[0] if lines else "without a reason")
+    name, colon, rest = line.partition(": ")
+    while colon and rest and " " not in name and name.startswith(_CLASS_PREFIXES):
+        line = rest
+        name, colon, rest = line.partition(": ")
+    return line

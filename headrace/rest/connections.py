@@ -1,0 +1,262 @@
+"""Connection files, from which clients learn the address and the token of a cluster: `<home>/clusters/<port>.json`.
+
+A cluster writes its file when its REST endpoint listens, and removes it when it ends. Home is HEADRACE_HOME, or
+`.headrace` in the user's own folder. The file holds the token, so it is for its owner alone, and so is its folder; a
+file that others could have read or written is not followed. For a cluster on another machine the file is copied into
+the same folder under any name, or its token is given in HEADRACE_TOKEN.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from headrace.core.errors import DECODE_ERRORS, ConfigurationError
+from headrace.core.security.tls import is_loopback
+from headrace.rest.client_errors import ConnectionFileError, NoClusterError, SeveralClustersError
+
+HOME_VARIABLE: Final = "HEADRACE_HOME"
+TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
+DASHBOARD_SUFFIX: Final = ".html"
+"""Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
+_FILE_BYTES_MAX: Final = 1 << 16
+_FILES_MAX: Final = 1_000
+_PORTS: Final = {"http": 80, "https": 443}
+
+Notify = Callable[[str], None]
+
+
+class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Content of a connection file; clients without one have the address alone.
+
+    `ca_file` is a PEM file with the certificates that an https address is checked against; unset: those of the system.
+    """
+
+    address: str
+    """Such as http://127.0.0.1:8081."""
+    token: str = ""
+    pid: int = 0
+    """Process that ends with the cluster; 0 where it is on another machine."""
+    name: str = ""
+    started: int = 0
+    """Epoch milliseconds."""
+    ca_file: str = ""
+
+    def __repr__(self) -> str:
+        """Show all but the token."""
+        return f"ClusterConnection({self.address!r}, name={self.name!r}, pid={self.pid})"
+
+
+class FoundConnection(msgspec.Struct, frozen=True):
+    """A connection, and the place that its token is from: a file, a variable, or nothing."""
+
+    connection: ClusterConnection
+    token_from: str = ""
+    file: Path | None = None
+
+
+def headrace_home() -> Path:
+    """Return the folder in which a user's clusters and clients meet."""
+    given = os.environ.get(HOME_VARIABLE)
+    return Path(given).expanduser() if given else Path.home() / ".headrace"
+
+
+def connections_folder() -> Path:
+    """Return the folder of connection files."""
+    return headrace_home() / "clusters"
+
+
+def write_connection(connection: ClusterConnection) -> Path:
+    """Write the file of a cluster in place of an earlier one for the same port, and return its path.
+
+    ConnectionFileError where the folder is not the user's own alone.
+    """
+    folder = connections_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _refuse_shared_folder(folder)
+    file = folder / f"{port_of(connection.address)}.json"
+    write_private_file(file, msgspec.json.encode(connection))
+    return file
+
+
+def write_private_file(file: Path, content: bytes) -> None:
+    """Put a file for its owner alone in place, whole or not at all; nobody's link is followed."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "wb") as out:
+            out.write(content)
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_connection(file: Path) -> None:
+    """Remove the file that this process has written; one that a later cluster wrote in its place stays."""
+    with contextlib.suppress(ConnectionFileError, OSError):
+        if read_connection(file).pid == os.getpid():
+            _delete(file)
+
+
+def _delete(file: Path) -> None:
+    file.with_suffix(DASHBOARD_SUFFIX).unlink(missing_ok=True)
+    file.unlink(missing_ok=True)
+
+
+def find_connection(address: str | None, notify: Notify) -> FoundConnection:
+    """Return the connection to the cluster at `address` (`host:port` or a URL), or to the only one of this machine.
+
+    Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
+    it is, with the token of HEADRACE_TOKEN. NoClusterError; SeveralClustersError; ConnectionFileError.
+    """
+    found, refused = _live_connections(notify)
+    if address is not None:
+        return _connection_to(address, found, refused)
+    for error in refused:
+        if found:
+            notify(str(error))
+    if not found:
+        raise refused[0] if refused else NoClusterError(connections_folder())
+    if len(found) > 1:
+        lines = [
+            f"{_authority(one.connection.address)}  {one.connection.name}".rstrip() for one in found
+        ]
+        raise SeveralClustersError(lines)
+    return found[0]
+
+
+def live_addresses() -> list[str]:
+    """Return `host:port` of the clusters that a client would find; for the completion of command lines."""
+    with contextlib.suppress(OSError, ConnectionFileError):
+        return [_authority(one.connection.address) for one in _live_connections(lambda _: None)[0]]
+    return []
+
+
+def _live_connections(notify: Notify) -> tuple[list[FoundConnection], list[ConnectionFileError]]:
+    folder = connections_folder()
+    if not folder.is_dir():
+        return [], []
+    _refuse_shared_folder(folder)
+    found: list[FoundConnection] = []
+    refused: list[ConnectionFileError] = []
+    for file in sorted(folder.glob("*.json"))[:_FILES_MAX]:
+        if file.name.startswith("."):
+            continue
+        try:
+            connection = read_connection(file)
+        except FileNotFoundError:
+            continue  # its cluster has ended this moment
+        except ConnectionFileError as error:
+            refused.append(error)
+            continue
+        if _is_dead(connection):
+            _delete(file)
+            notify(
+                f"removed {file}: the cluster at {connection.address} has ended (process {connection.pid})"
+            )
+            continue
+        found.append(FoundConnection(connection, str(file), file))
+    return found, refused
+
+
+def _connection_to(
+    address: str, found: list[FoundConnection], refused: list[ConnectionFileError]
+) -> FoundConnection:
+    wanted = _place(address)
+    for one in found:
+        if _place(one.connection.address) == wanted:
+            return one
+    for error in refused:
+        # A file that could be read by others is no reason to go on without a token.
+        if error.file.stem == str(wanted[1]):
+            raise error
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if "://" not in address:
+        # A token does not travel in clear text over a network.
+        scheme = "https" if token and not is_loopback(wanted[0]) else "http"
+        address = f"{scheme}://{address}"
+    return FoundConnection(
+        ClusterConnection(address.rstrip("/"), token), TOKEN_VARIABLE if token else ""
+    )
+
+
+def read_connection(file: Path) -> ClusterConnection:
+    """Read a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConnectionFileError(file, f"it cannot be read: {error.strerror}") from error
+    with open(descriptor, "rb") as opened:
+        # Of the file that is read, whatever has the name a moment later.
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConnectionFileError(file, "it is not a regular file")
+        if status.st_uid != os.geteuid():
+            raise ConnectionFileError(file, f"another user ({status.st_uid}) owns it")
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConnectionFileError(
+                file, "others than its owner may read it: chmod 600, and start the cluster anew"
+            )
+        content = opened.read(_FILE_BYTES_MAX)
+    try:
+        connection = msgspec.json.decode(content, type=ClusterConnection)
+        port_of(connection.address)
+    except (*DECODE_ERRORS, ConfigurationError) as error:
+        raise ConnectionFileError(file, f"it is damaged: {error}") from error
+    return connection
+
+
+def _refuse_shared_folder(folder: Path) -> None:
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        raise ConnectionFileError(folder, f"another user ({status.st_uid}) owns the folder")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConnectionFileError(
+            folder, "others than its owner may look into the folder: chmod 700"
+        )
+
+
+def _is_dead(connection: ClusterConnection) -> bool:
+    # Of a cluster on another machine nobody here knows the process.
+    if connection.pid <= 0 or not is_loopback(_place(connection.address)[0]):
+        return False
+    try:
+        os.kill(connection.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def port_of(address: str) -> int:
+    """Return the port of an address. ConfigurationError where it is none."""
+    return _place(address)[1]
+
+
+def _place(address: str) -> tuple[str, int]:
+    """Return host and port, with one name for this machine's loopback."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        port = None
+    is_known = parts.scheme in ("", *_PORTS)
+    if not is_known or not parts.hostname or port is None or parts.username is not None:
+        raise ConfigurationError(
+            "-m", address, "an address is host:port, or a URL of http or https"
+        )
+    return "127.0.0.1" if is_loopback(parts.hostname) else parts.hostname, port
+
+
+def _authority(address: str) -> str:
+    return urlsplit(address).netloc

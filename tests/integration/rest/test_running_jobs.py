@@ -1,0 +1,242 @@
+"""Jobs of a cluster in this process, seen and steered over REST as by someone who did not start them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.common import Configuration
+from headrace.core.ids import JobId
+from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.rest.client import RestClient
+from headrace.rest.connections import find_connection
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+SETTINGS = {
+    "rest.enabled": "true",
+    "rest.port": "0",
+    "web.refresh-interval": "20 ms",
+    "metrics.fetcher.update-interval": "20 ms",
+    "rest.flamegraph.num-samples": "5",
+}
+
+
+class CountPerKey(KeyedProcessFunction):
+    """Counts the records of each key; fails at one number."""
+
+    def __init__(self, fails_at: int) -> None:
+        self._fails_at = fails_at
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        if value == self._fails_at:
+            raise ValueError(f"{value} is not wanted")
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield count
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniClusterExecutor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
+        with MiniClusterExecutor(slot_count=2, settings=SETTINGS) as one:
+            yield one
+
+
+@pytest.fixture(scope="module")
+def rest(executor: MiniClusterExecutor) -> RestClient:
+    """A client that has found the cluster by its connection file, as the command line does."""
+    found = find_connection(None, print).connection
+    assert found.address == executor.rest_address
+    return RestClient(found.address, found.token)
+
+
+class Program:
+    """Numbers that are counted by key; the test lets them through."""
+
+    def __init__(self, name: str, folder: Path, fails_at: int = -1) -> None:
+        self.gate = GATES[name] = Gate(0)
+        env = StreamExecutionEnvironment.get_execution_environment()
+        settings = {
+            "execution.checkpointing.interval": "1 h",
+            "execution.checkpointing.dir": str(folder / "checkpoints"),
+            "pipeline.global-job-parameters.password": "hunter2",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1",
+            "restart-strategy.fixed-delay.delay": "1 ms",
+        }
+        env.configure(Configuration.from_dict(settings))
+        env.set_parallelism(2)
+        numbers = env.from_source(
+            GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+        )
+        keyed = numbers.uid("numbers").key_by(lambda n: n % 4, key_type=Types.LONG())
+        counted = keyed.process(CountPerKey(fails_at), output_type=Types.LONG()).uid("count")
+        counted.print().uid("print")
+        self.client = env.execute_async(name)
+        self.job = f"/jobs/{self.client.get_job_id()}"
+
+
+@pytest.fixture
+def program(rest: RestClient, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Program]:
+    started = Program(request.node.name, tmp_path)
+    yield started
+    ended = ("FINISHED", "CANCELED", "FAILED")
+    if rest.get(f"{started.job}/status")["status"] not in ended:
+        rest.patch(started.job, mode="cancel")
+        wait_until(lambda: rest.get(f"{started.job}/status")["status"] in ended)
+
+
+def vertices(rest: RestClient, program: Program) -> list[dict[str, Any]]:
+    return rest.get(program.job)["vertices"]
+
+
+def await_running(rest: RestClient, program: Program) -> None:
+    wait_until(lambda: {each["status"] for each in vertices(rest, program)} == {"RUNNING"})
+
+
+def test_a_job_that_someone_else_started_is_seen_with_its_records(
+    rest: RestClient, program: Program
+) -> None:
+    await_running(rest, program)
+    program.gate.open_to(100)
+    wait_until(lambda: vertices(rest, program)[-1]["metrics"]["read-records"] == 100)
+    source, counter = vertices(rest, program)
+    assert source["name"].startswith("Source: numbers")
+    assert counter["parallelism"] == 2
+    details = rest.get(f"{program.job}/vertices/{counter['id']}")
+    assert [each["status"] for each in details["subtasks"]] == ["RUNNING"] * 2
+    assert all(":" in each["endpoint"] for each in details["subtasks"])
+    assert sum(each["metrics"]["read-records"] for each in details["subtasks"]) == 100
+    found = rest.get(f"{program.job}/vertices/{counter['id']}/subtasks/metrics", get="numRecordsIn")
+    assert found[0]["sum"] == 100
+    (plan,) = [
+        node for node in rest.get(f"{program.job}/plan")["plan"]["nodes"] if "inputs" in node
+    ]
+    assert (plan["id"], plan["inputs"][0]["ship_strategy"]) == (counter["id"], "HASH")
+    overview = rest.get("/jobs/overview")["jobs"]
+    (listed,) = [each for each in overview if program.job.endswith(each["jid"])]
+    assert (listed["state"], listed["tasks"]["running"]) == ("RUNNING", 4)
+
+
+def test_secrets_of_a_program_are_masked(rest: RestClient, program: Program) -> None:
+    found = rest.get(f"{program.job}/config")
+    assert "hunter2" not in str(found)
+    assert found["settings"]["pipeline.global-job-parameters.password"] == "******"
+    assert found["execution-config"]["job-parallelism"] == 2
+
+
+def completed(rest: RestClient, path: str) -> dict[str, Any]:
+    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
+    return rest.get(path)["operation"]
+
+
+def test_a_checkpoint_is_asked_for_and_shown_with_its_subtasks(
+    rest: RestClient, program: Program
+) -> None:
+    await_running(rest, program)
+    trigger = rest.post(f"{program.job}/checkpoints", {})["request-id"]
+    number = completed(rest, f"{program.job}/checkpoints/{trigger}")["checkpointId"]
+    wait_until(lambda: rest.get(f"{program.job}/checkpoints")["counts"]["completed"] == 1)
+    statistics = rest.get(f"{program.job}/checkpoints")
+    assert [each["id"] for each in statistics["history"]] == [number]
+    assert f"/chk-{number}" in statistics["latest"]["completed"]["external_path"]
+    counter = vertices(rest, program)[-1]["id"]
+    details = rest.get(f"{program.job}/checkpoints/details/{number}")
+    assert details["tasks"][counter]["num_acknowledged_subtasks"] == 2
+    subtasks = rest.get(f"{program.job}/checkpoints/details/{number}/subtasks/{counter}")[
+        "subtasks"
+    ]
+    assert [each["className"] for each in subtasks] == ["completed"] * 2
+    assert rest.get(f"{program.job}/checkpoints/config")["interval"] == 3_600_000
+
+
+def test_a_job_is_stopped_with_a_savepoint(
+    rest: RestClient, program: Program, tmp_path: Path
+) -> None:
+    await_running(rest, program)
+    body = {"targetDirectory": str(tmp_path / "savepoints")}
+    trigger = rest.post(f"{program.job}/stop", body)["request-id"]
+    location = completed(rest, f"{program.job}/savepoints/{trigger}")["location"]
+    assert Path(location.removeprefix("file:"), "_metadata").exists()
+    wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "FINISHED")
+    result = rest.get(f"{program.job}/execution-result")["job-execution-result"]
+    assert result["application-status"] == "SUCCEEDED"
+    disposal = rest.post("/savepoint-disposal", {"savepoint-path": location})["request-id"]
+    assert completed(rest, f"/savepoint-disposal/{disposal}") == {}
+    assert not Path(location.removeprefix("file:")).exists()
+
+
+def test_a_job_is_cancelled_by_someone_else(rest: RestClient, program: Program) -> None:
+    await_running(rest, program)
+    rest.patch(program.job, mode="cancel")
+    wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "CANCELED")
+    wait_until(lambda: rest.get(program.job)["state"] == "CANCELED")
+    found = rest.get(program.job)
+    assert found["end-time"] >= found["start-time"] > 0
+    assert {each["status"] for each in found["vertices"]} == {"CANCELED"}
+
+
+def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
+    rest: RestClient, executor: MiniClusterExecutor, tmp_path: Path
+) -> None:
+    program = Program("a failing job", tmp_path, fails_at=10)
+    await_running(rest, program)
+    program.gate.open_to(20)
+    wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "FAILED")
+    wait_until(lambda: rest.get(program.job)["state"] == "FAILED")
+    entries = rest.get(f"{program.job}/exceptions")["exceptionHistory"]["entries"]
+    assert len(entries) == 2, "one for the restart and one for the end"
+    assert "10 is not wanted" in entries[0]["stacktrace"].partition("\n")[0]
+    assert "test_running_jobs.py" in entries[0]["stacktrace"].partition("\n")[0]
+    assert entries[0]["taskManagerId"]
+    counter = rest.get(program.job)["vertices"][-1]["id"]
+    attempts = [
+        rest.get(f"{program.job}/vertices/{counter}/subtasks/{index}/attempts/0")
+        for index in (0, 1)
+    ]
+    assert "FAILED" in {each["status"] for each in attempts}
+    cause = rest.get(f"{program.job}/execution-result")["job-execution-result"]["failure-cause"]
+    assert "10 is not wanted" in cause["stack-trace"]
+
+
+def test_a_task_manager_is_shown_with_its_slots_threads_and_metrics(
+    rest: RestClient, program: Program
+) -> None:
+    await_running(rest, program)
+    listed = rest.get("/taskmanagers")["taskmanagers"]
+    assert sum(each["slotsNumber"] for each in listed) == 2
+    found = rest.get(f"/taskmanagers/{listed[0]['id']}")
+    assert [each["jobId"] for each in found["allocatedSlots"]] == [
+        program.job.removeprefix("/jobs/")
+    ]
+    assert found["metrics"]["heapUsed"] > 1 << 20
+    threads = rest.get(f"/taskmanagers/{listed[0]['id']}/thread-dump")["threadInfos"]
+    assert any(
+        "count" in each["threadName"].lower() or "KEYED" in each["threadName"] for each in threads
+    )
+    names = {each["id"] for each in rest.get(f"/taskmanagers/{listed[0]['id']}/metrics")}
+    assert {"Status.JVM.CPU.Time", "Status.JVM.Threads.Count"} <= names
+
+
+def test_a_flame_graph_shows_the_users_function(rest: RestClient, program: Program) -> None:
+    await_running(rest, program)
+    path = f"{program.job}/vertices/{vertices(rest, program)[-1]['id']}/flamegraph"
+    assert rest.get(path)["endTimestamp"] == -3
+    wait_until(lambda: rest.get(path)["endTimestamp"] > 0)
+    assert rest.get(path)["data"]["name"] == "root"
+
+
+def test_an_unknown_job_is_said_to_be_unknown(rest: RestClient) -> None:
+    with pytest.raises(Exception, match="not found"):
+        rest.get(f"/jobs/{JobId(b'?' * 16).hex()}")

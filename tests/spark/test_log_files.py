@@ -1,0 +1,159 @@
+"""Log files of a cluster on Spark, and what its ResourceManager tells of the processes, dead ones too."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+PRINTING = """
+import logging, sys
+from headrace.datastream import StreamExecutionEnvironment
+
+logging.basicConfig(level=logging.INFO)
+
+def tell(number):
+    logging.getLogger("mine").info("logged %s", number)
+    print("said", number)
+    print("complained", number, file=sys.stderr)
+    return number
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.from_collection(list(range(10))).rebalance().map(tell).print()
+env.execute("printing")
+"""
+
+WATCHED = """
+import json, os, signal, threading
+from headrace.api.executors import active_executor
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+def work(number):
+    print("worked", flush=True)
+    return sum(range(20_000)) + number
+
+config = Configuration()
+config.set_string("restart-strategy.type", "none")
+env = StreamExecutionEnvironment.get_execution_environment(config)
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=100_000),
+    WatermarkStrategy.no_watermarks(), "numbers",
+)
+numbers.map(work, output_type=Types.LONG()).filter(lambda _: False).print()
+client = env.execute_async("watched")
+handle = active_executor()._host.handle
+manager = handle.resource_manager
+
+def ask(coroutine):
+    return handle.call(coroutine, 30)
+
+def until(condition):
+    for _ in range(600):
+        if found := condition():
+            return found
+        threading.Event().wait(0.05)
+    raise TimeoutError(condition)
+
+def overview():
+    return ask(manager.request_resource_overview())
+
+def outputs(resource_id):
+    files = ask(manager.request_task_manager_log_files(resource_id))
+    return {file.name: file.size_bytes for file in files}
+
+def tell(**facts):
+    print("FACTS", json.dumps(facts), flush=True)
+
+info = until(lambda: [one for one in overview().task_managers if any(slot.job_id for slot in one.slots)])[0]
+name = f"taskmanager-{info.resource_id}"
+until(lambda: outputs(info.resource_id).get(name + ".out"))
+details = client.get_job_details().result()
+samples = ask(
+    manager.request_vertex_stack_samples(details.job_id, details.vertices[0].vertex_id, None, 20, 10, 100)
+)
+def names(node):
+    return {node.name}.union(*map(names, node.children))
+tell(
+    folder=str(handle.log_folder), mode=oct(os.stat(handle.log_folder).st_mode & 0o777),
+    files=sorted(os.listdir(handle.log_folder)), cores=info.cpu_cores, memory=info.physical_memory_bytes,
+    subtasks=list(samples.subtask_indexes), value=samples.full.value, on_cpu=samples.on_cpu.value,
+    frames=sorted(names(samples.full)),
+    threads=[one.name for one in ask(manager.request_task_manager_thread_dump(info.resource_id))],
+)
+os.kill(info.pid, signal.SIGKILL)
+ended = until(lambda: [one for one in overview().ended_task_managers if one.info.resource_id == info.resource_id])
+piece = ask(manager.read_task_manager_log_file(info.resource_id, name + ".out", 0, 7))
+tell(cause=ended[0].cause, dead=sorted(outputs(info.resource_id)), content=piece.content.decode())
+try:
+    client.get_job_execution_result().result()
+except Exception:
+    pass
+"""
+
+
+def facts(program: Program) -> list[dict[str, object]]:
+    told = [line.partition("FACTS ")[2] for line in program.out if line.startswith("FACTS ")]
+    return [json.loads(text) for text in told]
+
+
+def test_prints_and_logs_land_in_files_of_their_process_and_at_the_client(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    logs = tmp_path / "logs"
+    options = ("-D", f"env.log.dir={logs}", "-D", "headrace.log.format=json")
+    program = headrace_run(tmp_path, PRINTING, "--master", "local[4]", *options)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    (folder,) = logs.iterdir()
+    outs = {path.name: path.read_text() for path in folder.glob("taskmanager-*.out")}
+    assert len(outs) == 2
+    said = sorted("".join(outs.values()).splitlines())
+    numbers = range(10)
+    complained = {f"complained {number}" for number in numbers}
+    assert complained | {f"said {number}" for number in numbers} <= set(said)
+    at_client = [line.rstrip("\n") for line in program.out]
+    rows = {line for line in at_client if line.startswith(("1> ", "2> "))}
+    assert {row.partition("> ")[2] for row in rows} == {str(number) for number in numbers}
+    assert rows <= set(said)
+    shown = (folder / "jobmanager.out").read_text().splitlines()
+    assert sorted(shown) == sorted(line for line in at_client if line in shown)
+    records = [
+        json.loads(line)
+        for path in folder.glob("taskmanager-*.log")
+        for line in path.read_text().splitlines()
+    ]
+    logged = {one["message"]: one for one in records if one["logger"] == "mine"}
+    assert set(logged) == {f"logged {number}" for number in numbers}
+    assert logged["logged 3"]["thread"].startswith("Map -> Sink: Print to Std. Out (")
+    driver = (folder / "jobmanager.log").read_text()
+    assert "job printing (" in driver and "is FINISHED" in driver
+    assert "is FINISHED" not in "".join(program.err), "the terminal shows no more than before"
+
+
+def test_the_files_of_a_task_manager_that_was_killed_can_be_read_and_a_living_one_is_looked_into(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, WATCHED, "--master", "local[4]")
+    started.append(program)
+    program.wait()
+    living, dead = facts(program)
+    folder = Path(str(living["folder"]))
+    assert living["mode"] == "0o700"
+    assert {"jobmanager.log", "jobmanager.out"} <= set(living["files"])  # type: ignore[call-overload]
+    assert living["cores"] >= 1 and living["memory"] > 1 << 28  # type: ignore[operator]
+    assert living["subtasks"] == [0, 1]
+    assert 0 < living["on_cpu"] <= living["value"]  # type: ignore[operator]
+    assert any(str(name).startswith("__main__.work:") for name in living["frames"])  # type: ignore[union-attr]
+    assert "headrace-control" in living["threads"]  # type: ignore[operator]
+    assert dead["cause"]
+    (out, log) = sorted(dead["dead"], reverse=True)  # type: ignore[call-overload]
+    assert (out[-4:], log[-4:]) == (".out", ".log")
+    assert dead["content"] == "worked\n"
+    assert not folder.exists(), "it goes with the cluster"

@@ -1,0 +1,93 @@
+"""Metrics of tasks in the registry of their TaskManager, from their start to their end; and those of the process."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from headrace.cluster.task_executor.task_manager_runner import (
+    LocalTaskManager,
+    TaskManagerConfiguration,
+)
+from headrace.core.ids import OperatorId, ResourceId, ResourceManagerId
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.errors import UnknownAttemptError
+from headrace.metrics.groups import MetricSample, samples_of
+from headrace.metrics.registry import GroupReading
+from headrace.metrics.scopes import GroupKind
+from headrace.task.metrics import TaskSamples
+from tests.unit.cluster.cluster_samples import attempt
+from tests.unit.cluster.task_executor.task_executor_world import JM_ID, PROCESS_METRICS, World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def groups(world: World) -> Sequence[GroupReading]:
+    return world.registry.read().groups
+
+
+def values(reading: GroupReading) -> dict[str, float]:
+    return {sample.name: sample.value for sample in reading.samples}
+
+
+def test_a_task_and_its_operators_are_registered_when_it_is_submitted(world: World) -> None:
+    world.request_slot()
+    world.submit().metrics = {"numRecordsIn": 5.0}
+    task, operator = groups(world)
+    assert (task.kind, values(task)) == (GroupKind.TASK, {"numRecordsIn": 5})
+    assert task.scope == ("worker", "taskmanager", "tm-1", "a job", "vertex 1", "0")
+    assert task.variables["task_attempt_id"] == str(attempt(0))
+    assert (operator.kind, operator.variables["operator_name"]) == (
+        GroupKind.OPERATOR,
+        "operator 1",
+    )
+
+
+def test_samples_of_an_operator_stand_in_its_group(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.request_slot()
+    task = world.submit()
+    operator_id = OperatorId((1).to_bytes(16, "big"))
+    seen: list[MetricSample] = samples_of({"seen": 3.0})
+    monkeypatch.setattr(task, "metric_samples", lambda: TaskSamples([], {operator_id: seen}))
+    own, operator = groups(world)
+    assert (values(own), values(operator)) == ({}, {"seen": 3})
+
+
+def test_a_task_that_has_ended_is_read_no_more(world: World) -> None:
+    world.request_slot()
+    world.submit()
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.run_for(100)
+    assert groups(world) == []
+
+
+def test_nor_is_one_whose_end_its_job_master_does_not_want_to_hear(world: World) -> None:
+    world.job_master.script.answers["update_task_execution_state"] = UnknownAttemptError("0")
+    world.request_slot()
+    world.submit()
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.run_for(1_000)
+    assert groups(world) == []
+
+
+def test_metrics_of_the_process_are_those_of_its_services(world: World) -> None:
+    assert world.ask(world.gateway.request_process_metrics()) == PROCESS_METRICS
+
+
+def test_the_process_of_a_task_manager_tells_of_its_network_memory_too() -> None:
+    configuration = TaskManagerConfiguration(
+        resource_id=ResourceId("tm"),
+        resource_manager_address="",
+        resource_manager_id=ResourceManagerId.generate(SeededRandom(1)),
+        secret=bytes(32),
+        settings={"taskmanager.memory.process.size": "1g"},
+    )
+    found = LocalTaskManager(configuration).process_metrics()
+    assert found["Status.JVM.Memory.Heap.Max"] == 1 << 30
+    assert found["Status.Shuffle.Netty.TotalMemorySegments"] > 0

@@ -1,0 +1,218 @@
+"""Connection files: who may have written them, which cluster is meant, and what happens to those of dead processes."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import ConfigurationError
+from headrace.rest.client_errors import ConnectionFileError, NoClusterError, SeveralClustersError
+from headrace.rest.connections import (
+    ClusterConnection,
+    find_connection,
+    live_addresses,
+    read_connection,
+    remove_connection,
+    write_connection,
+)
+
+NAMED = ClusterConnection("http://127.0.0.1:8081", "secret", os.getpid(), "departures", 1_700_000)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HEADRACE_TOKEN", raising=False)
+    return tmp_path / "home"
+
+
+def silent(text: str) -> None:
+    raise AssertionError(f"nothing is to be told: {text}")
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_cluster_wrote_is_found_without_an_address(home: Path) -> None:
+    file = write_connection(NAMED)
+    assert file == home / "clusters" / "8081.json"
+    found = find_connection(None, silent)
+    assert (found.connection, found.token_from, found.file) == (NAMED, str(file), file)
+
+
+def test_the_file_and_its_folder_are_for_their_owner_alone(home: Path) -> None:
+    file = write_connection(NAMED)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert [one.name for one in file.parent.iterdir()] == ["8081.json"]
+
+
+def test_the_token_is_not_shown() -> None:
+    assert "secret" not in repr(NAMED)
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8081", "localhost:8081", "http://127.0.0.1:8081/", "[::1]:8081"]
+)
+def test_an_address_finds_the_file_of_its_port(address: str) -> None:
+    write_connection(NAMED)
+    write_connection(ClusterConnection("http://127.0.0.1:8082", "other", os.getpid()))
+    assert find_connection(address, silent).connection == NAMED
+
+
+def test_several_clusters_and_no_address_are_an_error_that_lists_them() -> None:
+    write_connection(NAMED)
+    write_connection(ClusterConnection("http://127.0.0.1:8082", "other", os.getpid(), "arrivals"))
+    with pytest.raises(SeveralClustersError) as raised:
+        find_connection(None, silent)
+    assert str(raised.value).splitlines() == [
+        "2 clusters run on this machine: name one with -m",
+        "  -m 127.0.0.1:8081  departures",
+        "  -m 127.0.0.1:8082  arrivals",
+    ]
+    assert live_addresses() == ["127.0.0.1:8081", "127.0.0.1:8082"]
+
+
+def test_no_cluster_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(NoClusterError, match="start a job with 'headrace run'"):
+        find_connection(None, silent)
+
+
+def test_the_file_of_a_dead_process_is_removed_with_a_word(home: Path) -> None:
+    pid = dead_pid()
+    file = write_connection(ClusterConnection("http://127.0.0.1:8081", "old", pid))
+    page = file.with_suffix(".html")
+    page.touch()
+    said: list[str] = []
+    with pytest.raises(NoClusterError):
+        find_connection(None, said.append)
+    assert not file.exists()
+    assert not page.exists()
+    assert said == [
+        f"removed {file}: the cluster at http://127.0.0.1:8081 has ended (process {pid})"
+    ]
+
+
+def test_the_process_of_a_cluster_on_another_machine_is_not_looked_for() -> None:
+    file = write_connection(ClusterConnection("https://far.example.org:8081", "t", dead_pid()))
+    assert find_connection(None, silent).file == file
+
+
+def test_a_file_that_others_may_read_is_refused_and_stays() -> None:
+    file = write_connection(NAMED)
+    file.chmod(0o640)
+    for address in (None, "127.0.0.1:8081"):
+        with pytest.raises(ConnectionFileError, match="others than its owner may read it"):
+            find_connection(address, silent)
+    assert file.exists()
+
+
+def test_a_file_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_connection(NAMED)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(ConnectionFileError, match=r"another user \(\d+\) owns it"):
+        read_connection(file)
+
+
+def test_a_folder_that_others_may_look_into_is_refused() -> None:
+    file = write_connection(NAMED)
+    file.parent.chmod(0o755)
+    with pytest.raises(ConnectionFileError, match="chmod 700"):
+        find_connection(None, silent)
+    with pytest.raises(ConnectionFileError, match="chmod 700"):
+        write_connection(NAMED)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    file = write_connection(NAMED)
+    elsewhere = tmp_path / "elsewhere.json"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    with pytest.raises(ConnectionFileError, match="cannot be read"):
+        read_connection(file)
+
+
+def test_a_link_in_the_place_of_a_new_file_is_replaced_and_not_written_through(
+    tmp_path: Path,
+) -> None:
+    file = write_connection(NAMED)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    file.unlink()
+    file.symlink_to(victim)
+    write_connection(NAMED)
+    assert victim.read_text() == "precious"
+    assert read_connection(file) == NAMED
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_hold_anybody_up() -> None:
+    file = write_connection(NAMED)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    with pytest.raises(ConnectionFileError, match="not a regular file"):
+        read_connection(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"token": "x"}',
+        b'{"address": 7}',
+        b'{"address": "ftp://127.0.0.1:8081"}',
+        b'{"address": "http://127.0.0.1:99999"}',
+        b'{"address": "http://me:word@127.0.0.1:8081"}',
+        b"\xff",
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(content: bytes) -> None:
+    file = write_connection(NAMED)
+    file.write_bytes(content)
+    with pytest.raises(ConnectionFileError, match="damaged") as raised:
+        read_connection(file)
+    assert raised.value.file == file
+
+
+def test_one_bad_file_does_not_hide_the_good_one() -> None:
+    bad = write_connection(ClusterConnection("http://127.0.0.1:8082", "other", os.getpid()))
+    bad.write_bytes(b"{")
+    write_connection(NAMED)
+    said: list[str] = []
+    assert find_connection(None, said.append).connection == NAMED
+    assert "8082.json is not used: it is damaged" in said[0]
+
+
+def test_an_address_without_a_file_has_the_token_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = find_connection("127.0.0.1:9000", silent)
+    assert (found.connection.address, found.connection.token) == ("http://127.0.0.1:9000", "")
+    monkeypatch.setenv("HEADRACE_TOKEN", "given")
+    found = find_connection("127.0.0.1:9000", silent)
+    assert (found.connection.token, found.token_from) == ("given", "HEADRACE_TOKEN")
+    assert find_connection("far:9000", silent).connection.address == "https://far:9000"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:port", "ftp://host:1", "host", "a:b:c", ""])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="host:port"):
+        find_connection(address, silent)
+
+
+def test_a_cluster_removes_its_own_file_and_not_that_of_the_next_one() -> None:
+    file = write_connection(NAMED)
+    file.with_suffix(".html").touch()
+    remove_connection(file)
+    assert list(file.parent.iterdir()) == []
+    remove_connection(file)
+    write_connection(ClusterConnection("http://127.0.0.1:8081", "next", os.getppid()))
+    remove_connection(file)
+    assert file.exists()
