@@ -361,7 +361,7 @@ export const taskManagerLog = (taskmanagerid: string, filename: string, signal?:
   tail(ROUTES.taskManagerLog, { values: { taskmanagerid, filename }, signal });
 
 export const taskManagerStdout = (taskmanagerid: string, signal?: AbortSignal): Promise<string> =>
-  orEmpty(tail(ROUTES.taskManagerStdout, { values: { taskmanagerid }, signal }));
+  tail(ROUTES.taskManagerStdout, { values: { taskmanagerid }, signal });
 
 export async function taskManagerThreadDump(taskmanagerid: string, signal?: AbortSignal): Promise<ThreadInfo[]> {
   const call = { values: { taskmanagerid }, signal };
@@ -384,8 +384,7 @@ export async function jobManagerLogs(signal?: AbortSignal): Promise<LogFile[]> {
 export const jobManagerLog = (filename: string, signal?: AbortSignal): Promise<string> =>
   tail(ROUTES.jobManagerLog, { values: { filename }, signal });
 
-export const jobManagerStdout = (signal?: AbortSignal): Promise<string> =>
-  orEmpty(tail(ROUTES.jobManagerStdout, { signal }));
+export const jobManagerStdout = (signal?: AbortSignal): Promise<string> => tail(ROUTES.jobManagerStdout, { signal });
 
 export async function jobManagerThreadDump(signal?: AbortSignal): Promise<ThreadInfo[]> {
   return (await json<{ threadInfos: ThreadInfo[] }>(ROUTES.jobManagerThreadDump, { signal })).threadInfos;
@@ -400,9 +399,4 @@ async function orNull<T>(answer: Promise<T>): Promise<T | null> {
     }
     throw error;
   }
-}
-
-/** A process that has printed nothing may have no file. */
-async function orEmpty(text: Promise<string>): Promise<string> {
-  return (await orNull(text)) ?? "";
 }

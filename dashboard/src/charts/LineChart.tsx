@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
+import { clock } from "../model/format";
 import { color, onThemeChange } from "../model/theme";
 
 export interface Line {
@@ -43,7 +44,7 @@ export function LineChart(props: {
           height: HEIGHT,
           legend: { show: false },
           cursor: { show: true, y: false },
-          axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
+          axes: [{ ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
           scales: { y: { range: (_, least, greatest) => yRange(least, greatest) } },
           series: [
             {},

@@ -77,14 +77,16 @@ export function time(ms: number | null | undefined): string {
     return "–";
   }
   const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? "–" : `${dateText(date)} ${clock(date)}`;
+  return Number.isNaN(date.getTime()) ? "–" : `${dateText(date)} ${clock(ms)}`;
 }
 
 function dateText(date: Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
-function clock(date: Date): string {
+/** The time of day in the reader's zone. */
+export function clock(ms: number): string {
+  const date = new Date(ms);
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 

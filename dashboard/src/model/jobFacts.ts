@@ -163,7 +163,9 @@ export async function loadPhases(
   if (last === null || last === undefined) {
     return [];
   }
-  return inTurns(vertexIds.slice(0, DETAILED_MAX), PARALLEL, async (vertexId) => {
+  const { tasks } = await api.checkpointDetails(jobid, last.id, signal);
+  const part = vertexIds.filter((id) => tasks[id] !== undefined).slice(0, DETAILED_MAX);
+  return inTurns(part, PARALLEL, async (vertexId) => {
     const details = await api.checkpointSubtasks(jobid, last.id, vertexId, signal);
     return {
       checkpointId: last.id,

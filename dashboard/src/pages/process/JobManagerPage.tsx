@@ -5,13 +5,13 @@ import type { JSX } from "preact";
 import * as api from "../../api";
 import { MetricCharts } from "../../charts/MetricCharts";
 import { Facts, Panel, Tabs, Waiting } from "../../components/Basics";
-import { LogView } from "../../components/LogView";
 import { SettingsTable } from "../../components/SettingsTable";
 import { ThreadDump } from "../../components/ThreadDump";
 import { usePoll } from "../../model/poll";
 import { link, type Route } from "../../model/router";
 import { singleValues } from "../job/JobMetricsPage";
 import { Logs } from "./Logs";
+import { Stdout } from "./Stdout";
 
 const TABS = [
   ["metrics", "Metrics"],
@@ -64,7 +64,12 @@ function Page({ tab }: { tab: (typeof TABS)[number][0] }): JSX.Element {
     case "stdout":
       return (
         <Panel title="Stdout">
-          <LogView name="stdout of the JobManager" load={api.jobManagerStdout} keys={["jobmanager"]} address={api.addressOf(api.ROUTES.jobManagerStdout)} />
+          <Stdout
+            id="the JobManager"
+            list={api.jobManagerLogs}
+            load={api.jobManagerStdout}
+            address={api.addressOf(api.ROUTES.jobManagerStdout)}
+          />
         </Panel>
       );
     case "thread-dump":

@@ -6,7 +6,6 @@ import * as api from "../../api";
 import { MetricCharts } from "../../charts/MetricCharts";
 import { Facts, Panel, Share, Tabs, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
-import { LogView } from "../../components/LogView";
 import { ThreadDump } from "../../components/ThreadDump";
 import { bytes, count, duration, percent, time } from "../../model/format";
 import { usePoll } from "../../model/poll";
@@ -14,6 +13,7 @@ import { link, type Route } from "../../model/router";
 import type { MemoryConfiguration, TaskManagerDetails } from "../../types";
 import { singleValues } from "../job/JobMetricsPage";
 import { Logs } from "./Logs";
+import { Stdout } from "./Stdout";
 
 const TABS = [
   ["overview", "Memory and slots"],
@@ -74,10 +74,10 @@ function Page({ id, tab }: { id: string; tab: (typeof TABS)[number][0] }): JSX.E
     case "stdout":
       return (
         <Panel title="Stdout">
-          <LogView
-            name={`stdout of ${id}`}
+          <Stdout
+            id={id}
+            list={(signal) => api.taskManagerLogs(id, signal)}
             load={(signal) => api.taskManagerStdout(id, signal)}
-            keys={[id]}
             address={api.addressOf(api.ROUTES.taskManagerStdout, { taskmanagerid: id })}
           />
         </Panel>
