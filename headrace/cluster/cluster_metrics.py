@@ -16,7 +16,8 @@ from headrace.gateways.job_metrics import JobMetrics, cluster_metrics
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.metrics.groups import samples_of
 from headrace.metrics.process_metrics import process_metrics
-from headrace.metrics.registry import GroupReading, MetricRegistry
+from headrace.metrics.readings import GroupReading
+from headrace.metrics.registry import MetricRegistry
 from headrace.metrics.scopes import GroupKind
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +97,8 @@ class ClusterMetrics:
             GroupKind.JOB_MANAGER_JOB, variables, samples_of(job.metrics)
         )
         if is_new:
-            self._registry.add(job_id, lambda: (self._jobs[job_id],))
+            # Read by another thread, which may come when the job has just been forgotten.
+            self._registry.add(job_id, lambda: filter(None, (self._jobs.get(job_id),)))
         if job.has_ended:
             self._end(job_id)
 

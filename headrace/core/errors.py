@@ -53,6 +53,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- rest.client_errors: RestError
 +- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
 +- core.process.log_files: LogFileNotFoundError
++- metrics.reporters.reporter: ReportingError
 +- state.backend: StateAccessError
 +- state.evolution: StateIncompatibleError
 +- state.rocksdb.database: StateBackendMissingError

@@ -111,8 +111,10 @@ LAST_CHECKPOINT_COMPLETED = _row(
     "lastCheckpointCompletedTimestamp", _G, "epoch ms", _JOB, "When it was published."
 )
 LAST_CHECKPOINT_ID = _row("lastCompletedCheckpointId", _G, "", _JOB, "Its number.")
-CHECKPOINTS_COMPLETED = _row("numberOfCompletedCheckpoints", _G, "", _JOB, "With savepoints.")
-CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "With savepoints.")
+CHECKPOINTS_COMPLETED = _row(
+    "numberOfCompletedCheckpoints", _G, "", _JOB, "Complete ones, and savepoints."
+)
+CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Those that came to nothing.")
 CHECKPOINTS_IN_PROGRESS = _row("numberOfInProgressCheckpoints", _G, "", _JOB, "Under way.")
 CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Of all kinds.")
 CLUSTER_METRIC_NAMES: Final[tuple[MetricName, ...]] = _table.rows()

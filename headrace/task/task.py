@@ -35,7 +35,7 @@ from headrace.task.stream_task import Progress, StreamTask
 from headrace.task.task_runner import Step, TaskRunner
 
 _MAILBOX_LATENCIES: Final = 60
-"""Mails whose latency is remembered: of ten minutes, as metrics are read each ten seconds."""
+"""Mails whose latency is remembered; one is sent for each reading of the metrics."""
 _NS_PER_MS: Final = 1_000_000
 
 

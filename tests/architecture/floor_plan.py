@@ -76,6 +76,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "rocksdict": frozenset({"state"}),
     "psycopg": frozenset({"connectors"}),
     "confluent_kafka": frozenset({"connectors"}),
+    "prometheus_client": frozenset({"metrics"}),
+    "opentelemetry": frozenset({"metrics"}),
 }
 
 

@@ -38,7 +38,7 @@ from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.gateways.resource_manager import HardwareDescription
 from headrace.metrics.groups import MetricGroup, samples_of
 from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.metrics.scopes import GroupKind
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
@@ -125,6 +125,11 @@ class LocalTaskManager:
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
         self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
+        # Before anything that would have to be closed: settings of reporters may be wrong.
+        self.registry: Final = create_metric_registry(
+            self._settings, self._clock, str(configuration.resource_id)
+        )
+        self.registry.add("process", self._read_process)
         self._shuffle: Final = load_shuffle_service_factory(
             self._settings
         ).create_shuffle_environment(
@@ -142,10 +147,6 @@ class LocalTaskManager:
             )
         )
         self._location: TaskManagerLocation | None = None
-        self.registry: Final = create_metric_registry(
-            self._settings, self._clock, str(configuration.resource_id)
-        )
-        self.registry.add("process", self._read_process)
 
     def __enter__(self) -> "LocalTaskManager":
         self._location = self._shuffle.start()

@@ -12,7 +12,7 @@ from headrace.cluster.task_executor.task_manager_services import TaskManagerServ
 from headrace.core.ids import ExecutionAttemptId
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import JobVertex
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 from headrace.metrics.scopes import GroupKind
 
 

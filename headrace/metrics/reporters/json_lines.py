@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from headrace.core.errors import ConfigurationError
-from headrace.metrics.registry import GroupReading, MetricReport
-from headrace.metrics.reporters.options import DIRECTORY, FILE_SIZE
+from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.reporters.options import FILE_SIZE, REPORTER_DIRECTORY
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
 from headrace.metrics.spans import Span
 
@@ -24,14 +24,16 @@ _NOT_IN_A_FILE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 class JsonLinesReporter(MetricReporter):
     """The file is at most as long as one report above its bound; the one before it is kept with the ending `.1`."""
 
-    OPTIONS = (DIRECTORY, FILE_SIZE)
+    OPTIONS = (REPORTER_DIRECTORY, FILE_SIZE)
 
     def __init__(self, config: ReporterConfig) -> None:
         super().__init__(config)
-        folder = config.get_option(DIRECTORY)
+        folder = config.get_option(REPORTER_DIRECTORY)
         if not folder:
             raise ConfigurationError(
-                config.key_of(DIRECTORY), None, "name the folder that the files are to be in"
+                config.key_of(REPORTER_DIRECTORY),
+                None,
+                "name the folder that the files are to be in",
             )
         name = _NOT_IN_A_FILE_NAME.sub("_", config.process_name).lstrip(".")
         self.path: Final = Path(folder) / f"{name}.jsonl"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.metrics.names import kind_of
-from headrace.metrics.registry import MetricReport
+from headrace.metrics.readings import MetricReport
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
 from headrace.metrics.spans import Span
 

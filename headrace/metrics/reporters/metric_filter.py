@@ -9,7 +9,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.metrics.groups import MetricSample
 from headrace.metrics.metric_name import MetricKind
 from headrace.metrics.names import kind_of
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 
 _PARTS_MAX: Final = 3
 

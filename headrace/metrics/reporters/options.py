@@ -24,7 +24,7 @@ FACTORY: Final = ConfigOption(
     "Kind of a reporter: prometheus, prometheuspushgateway, otel, log, jsonlines, or another one that a package "
     "offers; also the name of Flink's class. Empty: the reporter's own name is its kind.",
 )
-INTERVAL: Final = ConfigOption(
+REPORTER_INTERVAL: Final = ConfigOption(
     f"{_NAMED}interval",
     timedelta,
     timedelta(seconds=10),
@@ -63,7 +63,7 @@ VARIABLE_ADDITIONAL: Final = ConfigOption(
     "Labels that all metrics get, such as region:eu,stage:test.",
 )
 COMMON: Final = (
-    FACTORY, INTERVAL, DELIMITER, INCLUDES, EXCLUDES, VARIABLE_EXCLUDES, VARIABLE_ADDITIONAL,
+    FACTORY, REPORTER_INTERVAL, DELIMITER, INCLUDES, EXCLUDES, VARIABLE_EXCLUDES, VARIABLE_ADDITIONAL,
 )  # fmt: skip
 PORT: Final = ConfigOption(
     f"{_NAMED}port",
@@ -131,7 +131,7 @@ SERVICE_NAME: Final = ConfigOption(
 SERVICE_VERSION: Final = ConfigOption(
     f"{_NAMED}service.version", str, "", "otel: service.version of the resource."
 )
-DIRECTORY: Final = ConfigOption(
+REPORTER_DIRECTORY: Final = ConfigOption(
     f"{_NAMED}directory",
     str,
     "",

@@ -31,7 +31,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from headrace.metrics.metric_name import MetricKind
 from headrace.metrics.names import kind_of
-from headrace.metrics.registry import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport
 from headrace.metrics.reporters.options import (
     ENDPOINT,
     EXPORT_TIMEOUT,

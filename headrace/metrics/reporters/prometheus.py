@@ -11,7 +11,6 @@ import socketserver
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from ipaddress import ip_address
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -22,8 +21,9 @@ from prometheus_client.registry import Collector
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import parse_ports
 from headrace.core.errors import PortInUseError
+from headrace.core.security.tls import is_loopback
 from headrace.core.threads import start_thread
-from headrace.metrics.registry import ENDED_GROUPS_MAX, GroupReading, MetricReport
+from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport
 from headrace.metrics.reporters.options import BIND_ADDRESS, FILTER_LABEL_VALUES, PORT
 from headrace.metrics.reporters.prometheus_families import MetricFamilies
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
@@ -128,14 +128,6 @@ class PrometheusReporter(MetricReporter):
         )
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether only processes of this host reach an address."""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
 class _Handler(WSGIRequestHandler):
     timeout = _REQUEST_TIMEOUT_S
 
@@ -163,7 +155,11 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

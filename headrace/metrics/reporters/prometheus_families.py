@@ -13,16 +13,16 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from headrace.metrics.groups import MetricSample
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 
-PREFIX: Final = "flink"
+_PREFIX: Final = "flink"
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]")
 _NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def family_name(reading: GroupReading, sample: MetricSample) -> str:
     """Return the name of a metric, which is the same in all groups of a kind."""
-    parts = (PREFIX, *reading.kind.value.split("."), *sample.keys, sample.name)
+    parts = (_PREFIX, *reading.kind.value.split("."), *sample.keys, sample.name)
     return _NOT_IN_A_NAME.sub("_", "_".join(parts))
 
 

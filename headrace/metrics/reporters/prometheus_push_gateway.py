@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import system_random
-from headrace.metrics.registry import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport
 from headrace.metrics.reporters.options import (
     DELETE_ON_SHUTDOWN,
     EXPORT_TIMEOUT,

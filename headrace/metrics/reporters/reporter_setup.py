@@ -15,7 +15,7 @@ from headrace.metrics.reporters.options import (
     EXCLUDES,
     FACTORY,
     INCLUDES,
-    INTERVAL,
+    REPORTER_INTERVAL,
     REPORTER_PREFIX,
     REPORTERS,
     VARIABLE_ADDITIONAL,
@@ -82,7 +82,7 @@ def _create(
         frozenset(_variable(part) for part in config.get_option(VARIABLE_EXCLUDES).split(";")),
         _additional(config),
     )
-    interval_ms = config.get_option(INTERVAL).total_seconds() * 1000
+    interval_ms = config.get_option(REPORTER_INTERVAL).total_seconds() * 1000
     return ReporterThread(factory(config), view, interval_ms, clock)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.core.clock import Clock
+from headrace.core.redaction import shown_uri
 from headrace.core.threads import start_thread
-from headrace.metrics.registry import ENDED_GROUPS_MAX, GroupReading, MetricReport
+from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport
 from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.spans import Span
@@ -161,4 +162,6 @@ class ReporterThread:
         if cause in self._told_causes or len(self._told_causes) >= _CAUSES_MAX:
             return
         self._told_causes.add(cause)
-        _LOG.warning("metric reporter '%s' %s (told once; the job goes on)", self.name, text)
+        _LOG.warning(
+            "metric reporter '%s' %s (told once; the job goes on)", self.name, shown_uri(text)
+        )

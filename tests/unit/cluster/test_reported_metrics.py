@@ -18,7 +18,7 @@ from headrace.functions.runtime_context import RuntimeContext
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import registry as metric_registry
-from headrace.metrics.registry import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport
 from headrace.metrics.reporters import reporter_setup
 from headrace.metrics.reporters.reporter import MetricReporter
 from headrace.metrics.scopes import GroupKind

@@ -12,7 +12,7 @@ from headrace.core.ids import OperatorId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.metrics.groups import MetricSample, samples_of
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 from headrace.metrics.scopes import GroupKind
 from headrace.task.metrics import TaskSamples
 from tests.unit.cluster.cluster_samples import attempt

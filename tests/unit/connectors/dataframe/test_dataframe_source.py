@@ -33,6 +33,7 @@ from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec
 from headrace.functions.watermarks import ColumnTimestampAssigner
+from headrace.metrics.groups import MetricGroup
 from headrace.operators.sources_sinks.sources import SourceReaderOperator
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
@@ -92,6 +93,7 @@ class Context:
     wake: Callable[[], None] = lambda: None
     send_event: Callable[[bytes], None] = lambda payload: None
     back_pressured_ms: Callable[[], float] = lambda: 0.0
+    metrics: MetricGroup = field(default_factory=MetricGroup)
     rows_wanted: Callable[[], int] = lambda: 1 << 40
     state: Any = field(default_factory=lambda: NothingRestored())
 

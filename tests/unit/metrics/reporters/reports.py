@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.metrics.groups import MetricGroup, samples_of
-from headrace.metrics.registry import GroupReading, MetricReport
+from headrace.metrics.readings import GroupReading, MetricReport
 from headrace.metrics.reporters.reporter import MetricReporter, ReporterConfig
 from headrace.metrics.scopes import GroupKind
 from headrace.metrics.spans import Span

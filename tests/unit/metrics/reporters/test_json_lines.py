@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.metrics.registry import MetricReport
+from headrace.metrics.readings import MetricReport
 from headrace.metrics.reporters.json_lines import JsonLinesReporter
 from tests.unit.metrics.reporters.reports import (
     SPAN,

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.metrics.registry import GroupReading
+from headrace.metrics.readings import GroupReading
 from headrace.metrics.reporters.metric_filter import MetricFilter
 from tests.unit.metrics.reporters.reports import process_reading, task_reading, user_reading
 

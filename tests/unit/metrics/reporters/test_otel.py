@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from headrace.metrics.registry import MetricReport
+from headrace.metrics.readings import MetricReport
 from headrace.metrics.reporters.otel import OpenTelemetryReporter
 from headrace.metrics.reporters.reporter import ReportingError
 from tests.unit.metrics.reporters.local_server import LocalServer, local_server
