@@ -63,9 +63,12 @@ describe("api", () => {
     expect(calls[0]?.init.body).toBe('{"token":"secret"}');
   });
 
-  it("takes missing checkpoints for checkpointing that is off", async () => {
-    serve(answer(404, { errors: ["Checkpointing is not enabled"] }));
+  it("takes missing checkpoints for checkpointing that is off, and asks no more", async () => {
+    const calls = serve(answer(404, { errors: ["Checkpointing is not enabled"] }));
     expect(await api.checkpoints("ab")).toBeNull();
+    expect(await api.checkpoints("ab")).toBeNull();
+    expect(await api.checkpointConfig("ab")).toBeNull();
+    expect(calls).toHaveLength(1);
   });
 
   it("keeps the end of a log that is too long", async () => {

@@ -269,14 +269,27 @@ export const jobAccumulators = (jobid: string, signal?: AbortSignal): Promise<Jo
 export const jobMetrics = (jobid: string, names?: readonly string[], signal?: AbortSignal): Promise<MetricValue[]> =>
   json(ROUTES.jobMetrics, { values: { jobid }, query: { get: names?.join(",") }, signal });
 
-/** Null where checkpointing is off. */
-export async function checkpoints(jobid: string, signal?: AbortSignal): Promise<CheckpointingStatistics | null> {
-  return orNull(json(ROUTES.checkpoints, { values: { jobid }, signal }));
+/** Jobs that make no checkpoints. They never will: each is asked once. */
+const withoutCheckpoints = new Set<string>();
+
+async function ofCheckpoints<T>(route: string, jobid: string, signal?: AbortSignal): Promise<T | null> {
+  if (withoutCheckpoints.has(jobid)) {
+    return null;
+  }
+  const answer = await orNull(json<T>(route, { values: { jobid }, signal }));
+  if (answer === null) {
+    withoutCheckpoints.add(jobid);
+  }
+  return answer;
 }
 
-export async function checkpointConfig(jobid: string, signal?: AbortSignal): Promise<CheckpointConfiguration | null> {
-  return orNull(json(ROUTES.checkpointConfig, { values: { jobid }, signal }));
-}
+/** Null where checkpointing is off. */
+export const checkpoints = (jobid: string, signal?: AbortSignal): Promise<CheckpointingStatistics | null> =>
+  ofCheckpoints(ROUTES.checkpoints, jobid, signal);
+
+/** Null where checkpointing is off. */
+export const checkpointConfig = (jobid: string, signal?: AbortSignal): Promise<CheckpointConfiguration | null> =>
+  ofCheckpoints(ROUTES.checkpointConfig, jobid, signal);
 
 export const checkpointDetails = (jobid: string, checkpointid: number, signal?: AbortSignal): Promise<Checkpoint> =>
   json(ROUTES.checkpointDetails, { values: { jobid, checkpointid }, signal });

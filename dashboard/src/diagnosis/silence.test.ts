@@ -51,6 +51,17 @@ describe("findSilence", () => {
     expect(first?.text).toContain("since at least 1 min 30 s");
   });
 
+  it("tells an input that is behind and moves from one that stands", () => {
+    const [first] = findSilence(
+      facts({
+        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 600_000 })],
+        standing: new Map([[watermarkKey("source", 1), { since: NOW - 1_000, exact: true }]]),
+      }),
+    );
+    expect(first?.text).toContain("5 min behind the most advanced input, and moves");
+    expect(first?.text).not.toContain("with_idleness");
+  });
+
   it("takes the time of the last record where the source tells it", () => {
     const found = findSilence(
       facts({

@@ -69,6 +69,8 @@ export interface Finding {
 export const HELD_BACK_MS = 10_000;
 /** A source that has been silent for so long is named. */
 export const SILENT_MS = 10_000;
+/** A watermark that changed within this time moves, however far behind it is. */
+export const MOVES_MS = 5_000;
 /** So many intervals without a completed checkpoint are too many. */
 export const LATE_INTERVALS = 3;
 
@@ -209,6 +211,7 @@ function heldBackWatermark(facts: SilenceFacts): Finding[] {
       ? { since: facts.now - holder.idleMs, exact: true }
       : (facts.standing.get(watermarkKey(holder.vertexId, holder.subtask)) ?? null);
   const where = `subtask ${holder.subtask}${split === undefined ? "" : `, split ${split.id},`} of ${vertex === undefined ? holder.vertexId : quoted(vertex)}`;
+  const moves = since !== null && since.exact && facts.now - since.since < MOVES_MS;
   const stands = lowest <= NO_WATERMARK ? "has sent no watermark" : `stands at ${watermark(lowest)}`;
   const distance = lowest <= NO_WATERMARK ? "" : `, ${duration(behind)} behind the most advanced input`;
   return [
@@ -216,8 +219,10 @@ function heldBackWatermark(facts: SilenceFacts): Finding[] {
       "watermark",
       "cause",
       `The watermark is held back by ${where.replace(/,( of)/, "$1")}`,
-      `It ${stands}${distance}${sinceText(since, facts.now)}. Windows fire with the slowest input. If this one has no records, ` +
-        "tell the watermark strategy with with_idleness after how long it no longer counts.",
+      moves
+        ? `It is at ${watermark(lowest)}${distance}, and moves: it reads older records than the others. Windows fire with the slowest input.`
+        : `It ${stands}${distance}${sinceText(since, facts.now)}. Windows fire with the slowest input. If this one has no records, ` +
+            "tell the watermark strategy with with_idleness after how long it no longer counts.",
       { vertexId: holder.vertexId, subtask: holder.subtask, since },
     ),
   ];

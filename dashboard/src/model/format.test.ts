@@ -32,7 +32,7 @@ describe("format", () => {
     expect(watermark(Number("-9223372036854775808"))).toBe("none yet");
     expect(watermark(Number("9223372036854775807"))).toBe("end of input");
     expect(watermark(Date.UTC(2026, 10, 25, 1, 0, 0))).toBe("2026-11-25 01:00:00");
-    expect(watermark(Date.UTC(2026, 10, 25, 1, 0, 0, 250))).toBe("2026-11-25 01:00:00.25");
+    expect(watermark(Date.UTC(2026, 10, 25, 1, 0, 0, 250))).toBe("2026-11-25 01:00:00.250");
   });
 
   it("tells the lag only where event time is near the clock", () => {

@@ -106,7 +106,7 @@ export function watermark(value: number | null | undefined): string {
     return "end of input";
   }
   const date = new Date(value);
-  return Number.isNaN(date.getTime()) ? String(value) : date.toISOString().replace("T", " ").replace(/\.?0*Z$/, "");
+  return Number.isNaN(date.getTime()) ? String(value) : date.toISOString().replace("T", " ").replace(/(\.000)?Z$/, "");
 }
 
 /** How far a watermark is behind the clock, or null where event time is not that of the clock (replayed data). */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
-import { checkpointFacts, sourceSubtasks, wholeLife } from "./jobFacts";
+import type { Job } from "../types";
+import { checkpointFacts, sourceSubtasks, vertexFacts, wholeLife } from "./jobFacts";
 
 describe("sourceSubtasks", () => {
   it("puts watermarks, idle time and splits together by subtask, in order", () => {
@@ -37,5 +38,22 @@ describe("wholeLife", () => {
 describe("checkpointFacts", () => {
   it("is null where checkpointing is off", () => {
     expect(checkpointFacts(null, 1000)).toBeNull();
+  });
+});
+
+describe("vertexFacts", () => {
+  it("tells vertices of one name apart", () => {
+    const vertex = (id: string, name: string) => ({
+      id,
+      name,
+      parallelism: 1,
+      maxParallelism: 128,
+      status: "RUNNING",
+      tasks: {},
+      metrics: { "read-records": 0, "write-records": 0 },
+    });
+    const vertices = [vertex("aaaaaaaa", "enrich"), vertex("bbbbbbbb", "enrich"), vertex("cccccccc", "sink")];
+    const job = { state: "RUNNING", vertices, plan: { nodes: [] } } as unknown as Job;
+    expect(vertexFacts(job, new Map()).map((each) => each.name)).toEqual(["enrich [aaaaaa]", "enrich [bbbbbb]", "sink"]);
   });
 });

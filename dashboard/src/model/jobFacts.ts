@@ -75,9 +75,14 @@ export function vertexFacts(job: Job, live: ReadonlyMap<string, LiveFigures>): V
     watermark: UNKNOWN,
   };
   const ended = TERMINAL.includes(job.state);
+  const named = new Map<string, number>();
+  for (const vertex of job.vertices) {
+    named.set(vertex.name, (named.get(vertex.name) ?? 0) + 1);
+  }
   return job.vertices.map((vertex: JobVertex) => ({
     id: vertex.id,
-    name: vertex.name,
+    // Two vertices of one name are told apart by their ids.
+    name: named.get(vertex.name) === 1 ? vertex.name : `${vertex.name} [${vertex.id.slice(0, 6)}]`,
     parallelism: vertex.parallelism,
     maxParallelism: vertex.maxParallelism,
     status: vertex.status,

@@ -14,7 +14,13 @@ import type { JobProps } from "./JobPage";
 
 export function CheckpointsPage({ job, route }: JobProps): JSX.Element {
   const statistics = usePoll("Checkpoints", (signal) => api.checkpoints(job.jid, signal), [job.jid]);
-  const configuration = usePoll("Configuration of checkpoints", (signal) => api.checkpointConfig(job.jid, signal), [job.jid], "once");
+  const known = statistics.data !== undefined && statistics.data !== null;
+  const configuration = usePoll(
+    "Configuration of checkpoints",
+    async (signal) => (known ? api.checkpointConfig(job.jid, signal) : null),
+    [job.jid, known],
+    "once",
+  );
   if (statistics.data === undefined) {
     return <Waiting what="Asking for the checkpoints" failed={statistics.failed} />;
   }

@@ -27,7 +27,8 @@ async function load(job: Job, clock: WatermarkClock, signal: AbortSignal): Promi
       clock.observe(watermarkKey(source.vertexId, source.subtask), source.outputWatermark, job.now);
     }
   }
-  const [statistics, configuration] = await Promise.all([api.checkpoints(job.jid, signal), api.checkpointConfig(job.jid, signal)]);
+  const statistics = await api.checkpoints(job.jid, signal);
+  const configuration = await api.checkpointConfig(job.jid, signal);
   return {
     ...facts,
     vertices,
