@@ -40,6 +40,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_MS: Final = 5_000.0
 """Below the time that who asks the ResourceManager waits, so that the files of one that hangs can still be read."""
+_LOOK_MS: Final = 5
+"""Time of one look at stacks, which counts where hardly any time is to be between two."""
 
 
 class TaskManagerInspection:
@@ -118,7 +120,8 @@ class TaskManagerInspection:
 
         StackSamplerBusyError where nobody had time for it.
         """
-        timeout_ms = min(sample_count * delay_ms, DURATION_MAX_MS) + _ANSWER_TIMEOUT_MS
+        sampling_ms = min(sample_count * (delay_ms + _LOOK_MS), DURATION_MAX_MS)
+        timeout_ms = max(0, sampling_ms) + _ANSWER_TIMEOUT_MS
 
         async def ask(gateway: TaskExecutorGateway) -> StackSamples | HeadraceError:
             try:

@@ -106,10 +106,10 @@ class StackSampler:
         begin_ns = self.clock.monotonic_ns()
         taken = 0
         for number in range(sample_count):
-            due_ns = begin_ns + int(number * delay_ms * 1e6)
-            if due_ns - begin_ns > DURATION_MAX_MS * 1_000_000:
+            due_ns, now_ns = begin_ns + int(number * delay_ms * 1e6), self.clock.monotonic_ns()
+            if max(due_ns, now_ns) - begin_ns > DURATION_MAX_MS * 1_000_000:
                 break
-            pause.wait(max(0.0, (due_ns - self.clock.monotonic_ns()) / 1e9))
+            pause.wait(max(0.0, (due_ns - now_ns) / 1e9))
             absence_s = number * _GOLDEN_RATIO % 1 * _ABSENCE_MAX_S
             if not self._take(threads, weights, pause, absence_s):
                 break

@@ -170,19 +170,22 @@ def test_no_threads_are_no_work() -> None:
     assert samples == StackSamples(samples.begin_ms, samples.begin_ms)
 
 
-def test_sampling_is_over_after_a_minute_whatever_was_asked_for(waiting: Sampled) -> None:
+@pytest.mark.parametrize(("delay_ms", "count"), [(0, 4), (61_000, 1)])
+def test_sampling_is_over_after_a_minute_whatever_was_asked_for(
+    waiting: Sampled, delay_ms: int, count: int
+) -> None:
     class Hurried(SystemClock):
-        """A clock by which 20 seconds pass between two looks at it."""
+        """A clock by which 5 seconds pass between two looks at it."""
 
         def __init__(self) -> None:
             self.now = 0
 
         def monotonic_ns(self) -> int:
-            self.now += 20_000_000_000
+            self.now += 5_000_000_000
             return self.now
 
-    samples = sample_stacks({0: waiting.ids}, Hurried(), 1000, 20_000, 100)
-    assert samples.sample_count == 4
+    samples = sample_stacks({0: waiting.ids}, Hurried(), 1 << 40, delay_ms, 100)
+    assert samples.sample_count == count
 
 
 def test_samples_of_several_task_managers_are_merged() -> None:

@@ -102,3 +102,44 @@ def test_what_the_driver_shows_is_copied_even_where_nobody_reads_it_any_more(
     output.show(b"")
     assert copied == [b"one\n", b"two\n", b"three\n"]
     assert capsys.readouterr().out == "one\n"
+
+
+FOLDERS = """
+import sys
+from pathlib import Path
+from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
+from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.spark.workers.worker import WorkerSpec, _process_log
+configuration = TaskManagerConfiguration(
+    ResourceId("tm:1"), "address", ResourceManagerId(b"r" * 16), b"secret", {}
+)
+spec = WorkerSpec(configuration, "driver", 30, log_folder=sys.argv[2])
+scratch = Path(sys.argv[1])
+scratch.mkdir()
+with _process_log(spec, configuration, scratch) as log:
+    log.write_printed(b"said\\n")
+    print(log.folder)
+"""
+
+
+def test_a_worker_writes_to_the_folder_that_it_is_told_and_makes_it(tmp_path: Path) -> None:
+    told = tmp_path / "logs" / "headrace-1"
+    assert run(FOLDERS, tmp_path / "scratch", told).stdout == f"{told}\n"
+    assert {path.name for path in told.iterdir()} == {
+        "taskmanager-tm_1.log",
+        "taskmanager-tm_1.out",
+    }
+    assert told.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_worker_without_a_folder_writes_to_its_scratch_directory(tmp_path: Path) -> None:
+    assert run(FOLDERS, tmp_path / "scratch", "").stdout == f"{tmp_path / 'scratch' / 'logs'}\n"
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_the_worker_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = run(FOLDERS, tmp_path / "scratch", tmp_path / "file" / "logs")
+    own = tmp_path / "scratch" / "logs"
+    assert done.stdout == f"{own}\n"
+    assert f"log files go to {own}, and are deleted with it" in done.stderr
+    assert "Not a directory" in done.stderr
