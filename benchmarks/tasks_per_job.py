@@ -178,13 +178,15 @@ def _nothing() -> None:
     """Nobody asks for the end of this cluster."""
 
 
-def job_of(task_count: int, *, is_all_to_all: bool) -> JobGraph:
-    """Ten vertices of equal parallelism in a row."""
-    parallelism = max(1, task_count // VERTEX_COUNT)
-    vertices = tuple(_vertex(number, parallelism) for number in range(VERTEX_COUNT))
+def job_of(
+    task_count: int, *, is_all_to_all: bool = False, vertex_count: int = VERTEX_COUNT
+) -> JobGraph:
+    """Return a job of vertices of equal parallelism in a row."""
+    parallelism = max(1, task_count // vertex_count)
+    vertices = tuple(_vertex(number, parallelism) for number in range(vertex_count))
     edges = tuple(
-        _edge(number, is_by_key=is_all_to_all and number == VERTEX_COUNT - 2)
-        for number in range(VERTEX_COUNT - 1)
+        _edge(number, is_by_key=is_all_to_all and number == vertex_count - 2)
+        for number in range(vertex_count - 1)
     )
     return JobGraph(JobId.generate(system_random()), f"{task_count} tasks", vertices, edges, {})
 

@@ -195,6 +195,7 @@ class SparkHost:
             self._clock,
             name=self.session.context.appName or "headrace",
             identity=self._tls,
+            log_folder=handle.log_folder,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

@@ -100,7 +100,8 @@ async def job_manager_environment() -> models.EnvironmentInfo:
 
 async def job_manager_thread_dump() -> models.ThreadDump:
     """Show what all threads of the driver do now."""
-    return thread_dump_of(thread_dump())
+    # It reads source files.
+    return thread_dump_of(await run_in_thread("headrace-thread-dump", thread_dump))
 
 
 async def job_manager_logs(cluster: ClusterParameter) -> models.LogFileList:

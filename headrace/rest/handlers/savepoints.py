@@ -130,7 +130,7 @@ async def delete_savepoint(
             lambda: cleaner.dispose_savepoint(body.savepoint_path, cluster.settings, cluster.clock),
         )
 
-    return _start(operations, _DISPOSAL, _NO_JOB, None, dispose)
+    return _start(operations, _DISPOSAL, _NO_JOB, body.trigger_id, dispose)
 
 
 async def disposal_status(

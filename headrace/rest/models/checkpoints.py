@@ -228,6 +228,7 @@ class SavepointDisposalRequest(KebabModel):
     """A savepoint is to be deleted."""
 
     savepoint_path: str
+    trigger_id: str | None = Field(default=None, validation_alias="triggerId")
 
 
 class SavepointOutcome(KebabModel):
