@@ -17,7 +17,6 @@ from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestRefusedError
 
 _NOT_FOUND = 404
-
 _TROUBLED = ("FAILING", "FAILED", "RESTARTING")
 
 
