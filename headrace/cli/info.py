@@ -29,7 +29,8 @@ _RULE: Final = "--------------------------------------------------------------"
 _HELP: Final = """\
 Print the plan of PROGRAM as JSON: its operators, their parallelism, and how rows travel between them.
 
-The program runs up to its first env.execute(), with its ARGUMENTS; no job and no Spark is started.
+The program runs up to its first env.execute(), with its ARGUMENTS. No job is started, and Spark only where the program
+itself asks for a session.
 
 \b
 Try it:

@@ -15,6 +15,7 @@ from headrace.cli.jobs.job_reader import JobReader
 from headrace.cli.jobs.keys import Keys, keyboard
 from headrace.cli.jobs.top_view import HEAD_HEIGHT, plain_lines, screen_of
 from headrace.rest.client_errors import ClusterEndedError, RestError
+from headrace.rest.connections import has_ended
 
 _FAILURES_MAX: Final = 5
 """Questions in a row that may stay without an answer before the view ends."""
@@ -72,6 +73,8 @@ def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | N
         )
     # The screen is gone; its end stays to be read.
     session.say("\n".join(plain_lines(last)))
+    if not is_ended(last.state) and has_ended(session.found):
+        session.note("the cluster has ended since")
     return 0
 
 

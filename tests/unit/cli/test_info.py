@@ -82,6 +82,7 @@ def test_a_program_without_a_job_is_told(
     assert active_executor() is None
 
 
+@pytest.mark.slow
 def test_spark_is_not_started(program: Path) -> None:
     script = (
         "import sys\nfrom headrace.cli.main import main\n"

@@ -294,7 +294,11 @@ def test_checkpoint_triggers_one_and_tells_its_number(
         (["cancel", "12"], "'12' is not a job id, which has 32 hexadecimal digits"),
         (["list", "--bogus"], "No such option '--bogus'"),
         (["list", "-m", "nonsense"], "an address is host:port"),
-        (["list", "-D", "client.timeuot=5 s"], "did you mean client.timeout?"),
+        pytest.param(
+            ["list", "-D", "client.timeuot=5 s"],
+            "did you mean client.timeout?",
+            marks=pytest.mark.slow,  # whoever looks for all options imports every module
+        ),
         (["list", "-D", "client.timeout=soon"], "'soon': this is not a duration"),
         (["list", "-t", "yarn"], "'yarn' is not 'remote'"),
         (["savepoint", "lst"], "\"lst\" is not a valid action: did you mean 'list'?"),

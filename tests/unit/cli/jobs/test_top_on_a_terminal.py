@@ -9,38 +9,44 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING
-from tests.unit.rest.fake_cluster import JOB, fake_cluster
+from tests.unit.rest.fake_cluster import JOB, fake_cluster, home_of
 
 PATIENCE_S = 60
 ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
-def ends_with(press: bytes) -> tuple[bytes, int]:
-    """Start `headrace top`, press a key once it shows the job, and return what was drawn and the exit code."""
-    answers: dict[str, Any] = {**ONE_RUNNING, f"GET /jobs/{JOB}": JOB_PAGE}
-    with fake_cluster(answers, token="") as cluster:
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        command = [sys.executable, "-m", "headrace", "top", "-m", cluster.authority]
-        process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm-256color"},
-            preexec_fn=own_terminal(slave),
-        )
-        os.close(slave)
-        drawn = read_until(master, b"q quits")
-        os.write(master, press)
-        drawn += read_until(master, b"")
-        os.close(master)
-        return drawn, process.wait(PATIENCE_S)
+ANSWERS: dict[str, Any] = {**ONE_RUNNING, f"GET /jobs/{JOB}": JOB_PAGE}
+
+
+def watched_until(act: Callable[[int], None], *options: str) -> tuple[str, int]:
+    """Start `headrace top`, and act once it shows the job; return what is left on the terminal, and the exit code."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "top", *options],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm-256color"},
+        preexec_fn=own_terminal(slave),
+    )
+    os.close(slave)
+    drawn = read_until(master, b"q quits")
+    assert ENTER_SCREEN in drawn
+    act(master)
+    drawn += read_until(master, b"")
+    os.close(master)
+    return drawn.rpartition(LEAVE_SCREEN)[2].decode(), process.wait(PATIENCE_S)
+
+
+def press(terminal: int, key: bytes) -> None:
+    os.write(terminal, key)
 
 
 def own_terminal(slave: int) -> Callable[[], None]:
@@ -68,10 +74,23 @@ def read_until(terminal: int, sign: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
-def test_a_key_ends_it_and_the_terminal_is_as_before(key: bytes) -> None:
-    drawn, code = ends_with(key)
+def test_a_key_ends_it_and_what_was_seen_last_stays_to_be_read(key: bytes) -> None:
+    with fake_cluster(ANSWERS, token="") as cluster:
+        left, code = watched_until(lambda terminal: press(terminal, key), "-m", cluster.authority)
     assert code == 0
-    assert ENTER_SCREEN in drawn
-    after = drawn.rpartition(LEAVE_SCREEN)[2].decode()
-    # What was seen last stays to be read.
-    assert f"departures ({JOB}): RUNNING" in after
+    assert f"departures ({JOB}): RUNNING" in left
+
+
+def test_it_ends_with_the_cluster_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_cluster(ANSWERS) as cluster:
+        (file,) = home_of(monkeypatch, tmp_path, cluster)
+
+        def end(_: int) -> None:
+            file.unlink()
+            cluster.close()
+
+        left, code = watched_until(end, "-i", "0.2")
+    assert code == 0
+    assert "the cluster has ended since" in left
