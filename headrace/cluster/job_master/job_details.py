@@ -32,6 +32,8 @@ _EVERY_OPERATOR: Final = frozenset(
     for row in (
         names.NUM_RECORDS_IN,
         names.NUM_RECORDS_OUT,
+        names.NUM_RECORDS_IN_PER_SECOND,
+        names.NUM_RECORDS_OUT_PER_SECOND,
         names.CURRENT_INPUT_WATERMARK,
         names.CURRENT_OUTPUT_WATERMARK,
         names.CURRENT_EMIT_EVENT_TIME_LAG,
