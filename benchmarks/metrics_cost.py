@@ -7,7 +7,7 @@ as by default; the order of the turns changes. The figure is the median, over pa
 time the whole process took, control plane and reporter included: what else the machine does moves it little. The aim
 is below 2 %.
 
-    python -m benchmarks.metrics_cost [--turns 7] [--rows 8000000] [--records 400000]
+    python -m benchmarks.metrics_cost [--turns 7] [--rows 60000000] [--records 4000000]
 """
 
 import argparse
@@ -130,8 +130,8 @@ def cost_percent(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--rows", type=int, default=8_000_000, help="of the columnar program")
-    parser.add_argument("--records", type=int, default=400_000, help="of the keyed program")
+    parser.add_argument("--rows", type=int, default=60_000_000, help="of the columnar program")
+    parser.add_argument("--records", type=int, default=4_000_000, help="of the keyed program")
     options = parser.parse_args()
     for name, program, count in (
         ("columnar", columnar, options.rows),

@@ -49,6 +49,20 @@ GC_TIME_PER_SECOND = _row(
 )
 FILES_OPEN = _row("Status.JVM.FileDescriptor.Open", _G, "", _PROCESS, "Open files and sockets.")
 FILES_MAX = _row("Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "As many as there may be.")
+MANAGED_USED = _row(
+    "Status.Flink.Memory.Managed.Used",
+    _G,
+    "bytes",
+    _PROCESS,
+    "What RocksDB uses of the memory that its databases share; of a TaskManager alone.",
+)
+MANAGED_TOTAL = _row(
+    "Status.Flink.Memory.Managed.Total",
+    _G,
+    "bytes",
+    _PROCESS,
+    "That memory; 0 where no state lies in RocksDB.",
+)
 CONTROL_THREAD_LAG = _row(
     "Status.Headrace.ControlThread.LagMs",
     _G,

@@ -53,6 +53,8 @@ class MetricRegistry:
         self._clock: Final = clock
         self._formats: Final = ScopeFormats(settings)
         self._reporters: Final = tuple(reporters)
+        self._pulled: Final = tuple(each for each in reporters if each.is_pulled)
+        self._are_pushed: Final = len(self._pulled) < len(self._reporters)
         self._sources: Final[dict[Hashable, MetricSource]] = {}
         self._failed: Final[set[Hashable]] = set()
         self._ended: Final = deque[GroupReading](maxlen=ENDED_GROUPS_MAX)
@@ -92,10 +94,10 @@ class MetricRegistry:
         source = self._sources.pop(key, None)
         if source is not None and self._reporters:
             last = [_without_rates(each) for each in self._read_one(key, source)]
-            self._ended.extend(last)
-            for reporter in self._reporters:
-                if reporter.is_pulled:
-                    reporter.offer(MetricReport(self._clock.now_ms(), (), last))
+            if self._are_pushed:
+                self._ended.extend(last)
+            for reporter in self._pulled:
+                reporter.offer(MetricReport(self._clock.now_ms(), (), last))
         self._failed.discard(key)
 
     def report_span(self, span: Span) -> None:

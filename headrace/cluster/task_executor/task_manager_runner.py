@@ -36,6 +36,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.gateways.resource_manager import HardwareDescription
+from headrace.metrics.cluster_names import MANAGED_TOTAL, MANAGED_USED
 from headrace.metrics.groups import MetricGroup, samples_of
 from headrace.metrics.process_metrics import ProcessWatcher, process_metrics
 from headrace.metrics.readings import GroupReading
@@ -46,6 +47,7 @@ from headrace.network.stored.spill_files import TMP_DIRS
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
+from headrace.state.rocksdb.database import shared_memory_usage
 from headrace.task.task_runner import ThreadTaskRunner
 
 _LOG = logging.getLogger(__name__)
@@ -160,9 +162,11 @@ class LocalTaskManager:
             self._shuffle.close()
 
     def process_metrics(self) -> dict[str, float]:
-        """Return the metrics of the process and of its network memory, by their full names. Any thread."""
+        """Return the metrics of the process, its network memory and RocksDB's, by their full names. Any thread."""
         network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
-        return process_metrics(process_memory_bytes(self._settings)) | network
+        used, total = shared_memory_usage()
+        managed = {MANAGED_USED.name: float(used), MANAGED_TOTAL.name: float(total)}
+        return process_metrics(process_memory_bytes(self._settings)) | network | managed
 
     def _read_process(self) -> tuple[GroupReading]:
         configuration = self._configuration

@@ -40,11 +40,24 @@ def rocksdict() -> Any:
     return library
 
 
+_caches: Final[dict[int, Any]] = {}
+"""Block caches of this process by their size: one, as all jobs of a TaskManager have the same."""
+
+
+def shared_memory_usage() -> tuple[int, int]:
+    """Return the bytes that databases of this process use of the memory they share, and how many that is. Any thread.
+
+    Both are 0 before the first database is opened.
+    """
+    caches = dict(_caches)
+    return sum(cache.get_usage() for cache in caches.values()), sum(caches)
+
+
 @lru_cache(maxsize=8)
 def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
     """Return the block cache, and the write buffer manager that is charged to it."""
     library = rocksdict()
-    cache = library.Cache(size_bytes)
+    cache = _caches[size_bytes] = library.Cache(size_bytes)
     buffers = library.WriteBufferManager.new_write_buffer_manager_with_cache(
         int(size_bytes * _WRITE_BUFFER_SHARE), False, cache
     )

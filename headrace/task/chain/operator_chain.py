@@ -46,7 +46,7 @@ from headrace.operators.runtime.operator import (
 from headrace.operators.runtime.user_code import user_error
 from headrace.state.backend import FrozenState
 from headrace.state.operator_state_handler import OperatorStateHandler
-from headrace.task.chain.operator_io import operator_io_groups
+from headrace.task.chain.operator_io import operator_io_groups, register_fired_timers
 from headrace.task.chain.outputs import (
     ChainedTarget,
     ChainEnd,
@@ -163,6 +163,7 @@ class OperatorChain:
         self._io = operator_io_groups(
             vertex, self._operators, self._outputs, counters, environment.clock
         )
+        register_fired_timers(environment.metrics, self._operators.values())
         self._latencies = _create_latencies(environment)
         self._states: dict[OperatorId, OperatorStateHandler] = {}
         self._paced: list[PacedRows] = []

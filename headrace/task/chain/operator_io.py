@@ -4,7 +4,7 @@ Nothing is counted for it: outputs count rows and know their watermark, and who 
 a side output are not among them. Source: Flink OperatorIOMetricGroup.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.clock import Clock
@@ -51,6 +51,17 @@ def operator_io_groups(
                 lambda operator=operator: _known(operator.current_watermark),
             )
     return groups
+
+
+def register_fired_timers(group: MetricGroup, operators: Iterable[Operator]) -> None:
+    """Register how many timers of a task have fired, in its group; not where no operator has any."""
+    timed = [operator for operator in operators if isinstance(operator, TimedOperator)]
+    if timed:
+        _register(
+            group,
+            names.NUM_FIRED_TIMERS,
+            lambda: sum(operator.fired_timer_count for operator in timed),
+        )
 
 
 _RATES: Final = {

@@ -132,6 +132,18 @@ def test_a_reporter_that_reads_for_itself_hears_of_an_end_at_once_and_is_given_n
     ]
 
 
+def test_of_groups_that_ended_nothing_is_kept_where_nobody_is_to_be_told_later() -> None:
+    pulled = Receiver(is_pulled=True)
+    registry = MetricRegistry(Settings(), SystemClock(), [pulled])
+    registry.start()
+    for number in range(5):
+        registry.add(number, lambda: [task_reading({"numRecordsIn": 1})])
+        registry.remove(number)
+    assert len(pulled.offered) == 5 and len(registry._ended) == 0
+    registry.close()
+    assert pulled.calls == ["start", "close soon", "await end"]
+
+
 def test_the_last_report_is_made_at_the_end_and_then_reporters_are_closed(
     receiver: Receiver,
 ) -> None:

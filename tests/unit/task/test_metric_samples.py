@@ -135,6 +135,8 @@ def test_timers_are_counted_of_each_operator_that_has_some() -> None:
         if "numFiredTimers" in values(samples)
     }
     assert fired == {"waking": 3}
+    own = [values(list(task.metric_samples().own)).get("numFiredTimers") for task in job.tasks]
+    assert sorted(own, key=str) == [3, None]
 
 
 def test_own_samples_are_those_of_the_snapshot(task: Task) -> None:

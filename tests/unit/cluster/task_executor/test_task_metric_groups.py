@@ -91,3 +91,4 @@ def test_the_process_of_a_task_manager_tells_of_its_network_memory_too() -> None
     found = LocalTaskManager(configuration).process_metrics()
     assert found["Status.JVM.Memory.Heap.Max"] == 1 << 30
     assert found["Status.Shuffle.Netty.TotalMemorySegments"] > 0
+    assert found["Status.Flink.Memory.Managed.Used"] <= found["Status.Flink.Memory.Managed.Total"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.state.rocksdb.database import Database
+from headrace.state.rocksdb.database import Database, shared_memory_usage
 
 MEMORY_BYTES = 32 << 20
 """Makes the shards of the block cache as small as they get, 512 KB."""
@@ -51,3 +51,21 @@ def test_an_access_reads_no_whole_filter_of_a_large_file(tmp_path: Path) -> None
         assert _bytes_read_by(read) < READ_COUNT * 3 * BLOCK_BYTES
     finally:
         database.close()
+
+
+def test_the_use_of_the_memory_that_databases_share_is_told(tmp_path: Path) -> None:
+    # Of a size that no other test has: the memory of each stays with the process.
+    size_bytes = 3 << 20
+    _, total_before = shared_memory_usage()
+    database = Database(str(tmp_path), size_bytes)
+    try:
+        database.open()
+        used_before, total = shared_memory_usage()
+        table = database.table("count")
+        for number in range(2_000):
+            table.put(number.to_bytes(4, "big"), bytes(100))
+        used, _ = shared_memory_usage()
+    finally:
+        database.close()
+    assert total == total_before + size_bytes
+    assert used > used_before
