@@ -13,7 +13,7 @@ SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
-  tests/integration/shuffle
+  tests/integration/shuffle tests/integration/rest tests/integration/cli
 
 # Tests and Spark's workers start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
