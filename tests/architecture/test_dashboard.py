@@ -70,6 +70,15 @@ def test_the_lock_file_of_the_dashboard_names_no_host() -> None:
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
 
 
+def test_licences_of_all_packages_in_the_script_are_shipped() -> None:
+    packages = json.loads((SOURCES / "package.json").read_text("utf-8"))["dependencies"]
+    licences = (BUILT / "licenses.txt").read_text("utf-8")
+    assert len(packages) >= 3
+    assert [
+        name for name in packages if not re.search(rf"^{name} [0-9.]+ \(", licences, re.M)
+    ] == []
+
+
 def test_every_file_that_sends_requests_is_the_client() -> None:
     found = [
         file.relative_to(ROOT / "dashboard").as_posix()

@@ -21,6 +21,15 @@ def called_name(call: ast.Call) -> str:
             return ""
 
 
+def is_expectation(call: ast.Call) -> bool:
+    """Whether it is `expect(…).to_…(…)` of a page in a browser: `expect(…)` alone checks nothing."""
+    match call.func:
+        case ast.Attribute(attr=name, value=ast.Call(func=ast.Name(id="expect"))):
+            return name.startswith(("to_", "not_to_"))
+        case _:
+            return False
+
+
 def asserts(function: Function) -> bool:
     """Whether it holds an `assert`, a `pytest.raises`, or a call of something that is named after what it does."""
     for node in ast.walk(function):
@@ -30,6 +39,8 @@ def asserts(function: Function) -> bool:
             case ast.Call():
                 name = called_name(node)
                 if name == "raises" or name.lstrip("_").startswith(_CHECKING_CALLS):
+                    return True
+                if is_expectation(node):
                     return True
             case _:
                 pass
@@ -73,6 +84,8 @@ def test_every_test_asserts_and_runs_what_it_defines() -> None:
     [
         ("run()", ["asserts nothing"]),
         ("assert run()", []),
+        ("expect(page).to_be_visible()", []),
+        ("expect(page)", ["asserts nothing"]),
         ("with pytest.raises(OSError): run()", []),
         ("check_model(run())", []),
         ("def scenario(): assert run()", ["never runs scenario"]),

@@ -4,7 +4,7 @@ import re
 import threading
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.golden_jobs import JOBS
@@ -75,16 +75,16 @@ def test_a_session_that_ends_leads_to_the_login_page(page: Page) -> None:
 def test_nothing_is_asked_while_the_page_is_hidden(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
-    watched.open(cluster.address)
     page = watched.page
-    overview(page)
+    page.clock.install()
+    watched.open(cluster.address)
     with page.expect_response(re.compile("/jobs/overview")):
         pass
     page.evaluate(HIDE)
     page.wait_for_load_state("networkidle")
     before = len(cluster.requests)
-    # Four poll intervals pass in the page's own time.
-    page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 2000))")
+    page.clock.run_for(60_000)
+    page.wait_for_load_state("networkidle")
     assert len(cluster.requests) == before
     with page.expect_response(re.compile("/jobs/overview")):
         page.evaluate(SHOW)
@@ -93,14 +93,34 @@ def test_nothing_is_asked_while_the_page_is_hidden(
 def test_requests_do_not_pile_up_behind_a_slow_cluster(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
+    page = watched.page
+    page.clock.install()
     watched.open(cluster.address)
-    overview(watched.page)
+    overview(page)
     cluster.held = threading.Event()
     before = cluster.count("GET /jobs/overview")
-    watched.page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 2000))")
+    page.clock.run_for(60_000)
     assert cluster.count("GET /jobs/overview") <= before + 1
-    with watched.page.expect_response(re.compile("/jobs/overview")):
+    with page.expect_response(re.compile("/jobs/overview")):
         cluster.held.set()
+
+
+def test_what_a_cluster_says_is_text_and_never_markup(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+    def renamed(route: Route) -> None:
+        answer = route.fetch().json()
+        for job in answer["jobs"]:
+            job["name"] = hostile
+        route.fulfill(json=answer)
+
+    watched.page.route("**/jobs/overview", renamed)
+    watched.open(cluster.address)
+    expect(watched.page.locator("tbody strong").first).to_have_text(hostile)
+    assert watched.page.locator("main img, main script").count() == 0
+    assert watched.problems == []
 
 
 def test_an_error_is_shown_once_by_name_and_goes_when_it_is_over(

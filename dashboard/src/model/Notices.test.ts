@@ -36,6 +36,16 @@ describe("Notices", () => {
     expect([first.mock.calls.length, second.mock.calls.length]).toEqual([1, 1]);
   });
 
+  it("takes away by itself that something was done, and never that it failed", () => {
+    vi.useFakeTimers();
+    const notices = new Notices();
+    notices.tell("done", "Savepoint: done", "It is there.");
+    notices.tell("error", "Cancel failed", "No.");
+    vi.advanceTimersByTime(60_000);
+    vi.useRealTimers();
+    expect(notices.list().map((each) => each.title)).toEqual(["Cancel failed"]);
+  });
+
   it("says nothing of a missing token, for which there is the login page", () => {
     const notices = new Notices();
     notices.report("a", "Jobs", new ApiError(401, "jobs/overview", ["token"]), null);

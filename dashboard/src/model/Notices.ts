@@ -10,6 +10,8 @@ export interface Notice {
   retry: (() => void) | null;
 }
 
+/** How long it stands there that something was done. */
+const DONE_MS = 15_000;
 /** All that fails because the cluster does not answer is one notice. */
 const UNREACHABLE = "unreachable";
 
@@ -56,7 +58,15 @@ export class Notices {
 
   /** Tells the outcome of what the reader asked for. */
   tell(kind: "error" | "done", title: string, detail: string): void {
-    this.put({ key: `told ${title}`, title, detail, kind, retry: null });
+    const notice: Notice = { key: `told ${title}`, title, detail, kind, retry: null };
+    this.put(notice);
+    if (kind === "done") {
+      setTimeout(() => {
+        if (this.entries.get(notice.key) === notice) {
+          this.clear(notice.key);
+        }
+      }, DONE_MS);
+    }
   }
 
   clear(key: string): void {

@@ -1,7 +1,8 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import type { Job } from "../types";
-import { checkpointFacts, sourceSubtasks, vertexFacts, wholeLife } from "./jobFacts";
+import { ASKED_MAX, checkpointFacts, loadLive, sourceSubtasks, vertexFacts, wholeLife } from "./jobFacts";
+import { VertexRates } from "./VertexRates";
 
 describe("sourceSubtasks", () => {
   it("puts watermarks, idle time and splits together by subtask, in order", () => {
@@ -55,5 +56,38 @@ describe("vertexFacts", () => {
     const vertices = [vertex("aaaaaaaa", "enrich"), vertex("bbbbbbbb", "enrich"), vertex("cccccccc", "sink")];
     const job = { state: "RUNNING", vertices, plan: { nodes: [] } } as unknown as Job;
     expect(vertexFacts(job, new Map()).map((each) => each.name)).toEqual(["enrich [aaaaaa]", "enrich [bbbbbb]", "sink"]);
+  });
+});
+
+describe("loadLive", () => {
+  afterEach(() => void vi.unstubAllGlobals());
+
+  const times = { "accumulated-backpressured-time": 0, "read-records": 0, "write-records": 0 };
+
+  /** A job of 1,000 vertices, of which number 777 works and all others wait for input. */
+  function large(now: number): Job {
+    const vertices = Array.from({ length: 1000 }, (_, index) => ({
+      id: `v${index}`,
+      tasks: { RUNNING: 10 },
+      metrics: { ...times, "accumulated-busy-time": index === 777 ? now : 0, "accumulated-idle-time": index === 777 ? 0 : now },
+    }));
+    return { jid: "j", now, state: "RUNNING", vertices } as unknown as Job;
+  }
+
+  it("asks few vertices of a large job, and among them the one that works", async () => {
+    const asked: string[] = [];
+    vi.stubGlobal("document", { baseURI: "http://host/" });
+    vi.stubGlobal("fetch", async (url: string) => {
+      asked.push(url);
+      return new Response(JSON.stringify([{ id: "busyTimeMsPerSecond", max: 999, avg: 500 }]));
+    });
+    const rates = new VertexRates();
+    rates.observe(large(1000));
+    rates.observe(large(2000));
+    const found = await loadLive(large(2000), rates, new AbortController().signal);
+    expect(asked).toHaveLength(ASKED_MAX);
+    expect(asked.some((url) => url.includes("/vertices/v777/"))).toBe(true);
+    expect(found.size).toBe(1000);
+    expect([found.get("v777")?.busy.max, found.get("v999")?.busy.max]).toEqual([999, 0]);
   });
 });

@@ -14,9 +14,12 @@ import {
 } from "../types";
 import { number } from "./format";
 import { inTurns } from "./Poller";
+import type { VertexRates } from "./VertexRates";
 
 /** Requests under way at the same time for one page. */
 const PARALLEL = 4;
+/** So many vertices are asked for their figures in one round. */
+export const ASKED_MAX = 60;
 /** So many vertices are asked for their subtasks in one round; of larger jobs, those that matter most. */
 const DETAILED_MAX = 24;
 const TASK_MANAGERS_MAX = 24;
@@ -37,14 +40,38 @@ export type LiveFigures = Pick<
   "busy" | "backPressured" | "idle" | "recordsIn" | "recordsOut" | "watermark"
 >;
 
-/** Figures of every vertex of a job, by id. Vertices that do not run have none and are not asked. */
-export async function loadLive(job: Job, signal: AbortSignal): Promise<Map<string, LiveFigures>> {
+/**
+ * Figures of every vertex of a job, by id. Vertices that do not run have none and are not asked. Of a large job, those
+ * that work or wait most are asked; of the others, rates from the totals in the job's own answers are enough.
+ */
+export async function loadLive(job: Job, rates: VertexRates, signal: AbortSignal): Promise<Map<string, LiveFigures>> {
   const running = job.vertices.filter((vertex) => (vertex.tasks.RUNNING ?? 0) + (vertex.tasks.INITIALIZING ?? 0) > 0);
-  const found = await inTurns(running, PARALLEL, async (vertex) => {
+  const figures = new Map<string, LiveFigures>();
+  for (const vertex of running) {
+    const known = rates.of(vertex.id);
+    if (known !== undefined) {
+      figures.set(vertex.id, { ...known, watermark: UNKNOWN });
+    }
+  }
+  const found = await inTurns(mostActive(running, rates), PARALLEL, async (vertex) => {
     const metrics = await api.vertexSubtaskMetrics(job.jid, vertex.id, LIVE, signal);
     return [vertex.id, liveFigures(metrics)] as const;
   });
-  return new Map(found);
+  for (const [id, live] of found) {
+    figures.set(id, live);
+  }
+  return figures;
+}
+
+function mostActive(vertices: readonly JobVertex[], rates: VertexRates): readonly JobVertex[] {
+  if (vertices.length <= ASKED_MAX) {
+    return vertices;
+  }
+  const activity = (vertex: JobVertex): number => {
+    const known = rates.of(vertex.id);
+    return Math.max(known?.busy.max ?? 0, known?.backPressured.max ?? 0);
+  };
+  return [...vertices].sort((a, b) => activity(b) - activity(a)).slice(0, ASKED_MAX);
 }
 
 function liveFigures(metrics: readonly AggregatedMetric[]): LiveFigures {

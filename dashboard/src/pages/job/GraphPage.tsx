@@ -16,9 +16,9 @@ import { link } from "../../model/router";
 import type { JobProps } from "./JobPage";
 import { useLive } from "./useLive";
 
-export function GraphPage({ job, route }: JobProps): JSX.Element {
+export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
   const cluster = useContext(Cluster);
-  const live = useLive(job);
+  const live = useLive(job, rates);
   const facts = useMemo(() => vertexFacts(job, live.data ?? new Map()), [job, live.data]);
   const accumulators = usePoll("Accumulators", (signal) => api.jobAccumulators(job.jid, signal), [job.jid]);
   const selected = route.query.get("vertex");

@@ -1,13 +1,14 @@
 /** One job: its head with state and actions, and the tabs of its pages. */
 
 import type { JSX } from "preact";
-import { useContext, useEffect } from "preact/hooks";
+import { useContext, useEffect, useMemo } from "preact/hooks";
 
 import * as api from "../../api";
 import { State, Tabs, Waiting } from "../../components/Basics";
 import { Cluster } from "../../model/cluster";
 import { duration, time } from "../../model/format";
 import { usePoll } from "../../model/poll";
+import { VertexRates } from "../../model/VertexRates";
 import { link, type Route } from "../../model/router";
 import { TERMINAL, type Job } from "../../types";
 import { CheckpointsPage } from "./CheckpointsPage";
@@ -23,6 +24,8 @@ import { SlownessPage } from "./SlownessPage";
 export interface JobProps {
   job: Job;
   route: Route;
+  /** Rates from the totals of the job's answers so far. */
+  rates: VertexRates;
 }
 
 const PAGES: readonly (readonly [string, string, (props: JobProps) => JSX.Element])[] = [
@@ -41,6 +44,10 @@ export function JobPage({ route }: { route: Route }): JSX.Element {
   const jobid = route.parts[1] ?? "";
   const wanted = route.parts[2] ?? "overview";
   const { data: job, failed, reload } = usePoll("Job", (signal) => api.job(jobid, signal), [jobid]);
+  const rates = useMemo(() => new VertexRates(), [jobid]);
+  if (job !== undefined) {
+    rates.observe(job);
+  }
   useEffect(() => {
     document.title = job === undefined ? "Headrace" : `${job.name} – Headrace`;
   }, [job?.name]);
@@ -70,7 +77,7 @@ export function JobPage({ route }: { route: Route }): JSX.Element {
         current={id}
         tabs={PAGES.map(([each, title]) => ({ id: each, title, href: link(["job", jobid, each]) }))}
       />
-      <Page key={id} job={job} route={route} />
+      <Page key={id} job={job} route={route} rates={rates} />
     </>
   );
 }

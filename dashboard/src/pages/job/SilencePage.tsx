@@ -12,15 +12,16 @@ import { checkpointFacts, loadLive, loadSources, vertexFacts } from "../../model
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
 import type { Job } from "../../types";
+import type { VertexRates } from "../../model/VertexRates";
 import type { JobProps } from "./JobPage";
 import { runningKey } from "./useLive";
 
-async function load(job: Job, clock: WatermarkClock, signal: AbortSignal): Promise<SilenceFacts> {
+async function load(job: Job, rates: VertexRates, clock: WatermarkClock, signal: AbortSignal): Promise<SilenceFacts> {
   const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
   if (job.state !== "RUNNING") {
     return { ...facts, vertices: vertexFacts(job, new Map()), sources: [], standing: new Map(), checkpoints: null };
   }
-  const vertices = vertexFacts(job, await loadLive(job, signal));
+  const vertices = vertexFacts(job, await loadLive(job, rates, signal));
   const sources = await loadSources(job, vertices, signal);
   for (const source of sources) {
     if (source.outputWatermark !== null) {
@@ -38,11 +39,11 @@ async function load(job: Job, clock: WatermarkClock, signal: AbortSignal): Promi
   };
 }
 
-export function SilencePage({ job }: JobProps): JSX.Element {
+export function SilencePage({ job, rates }: JobProps): JSX.Element {
   const clock = useRef(new WatermarkClock());
   const latest = useRef(job);
   latest.current = job;
-  const polled = usePoll("Diagnosis", (signal) => load(latest.current, clock.current, signal), [job.jid, job.state, runningKey(job)]);
+  const polled = usePoll("Diagnosis", (signal) => load(latest.current, rates, clock.current, signal), [job.jid, job.state, runningKey(job)]);
   const facts = polled.data;
   if (facts === undefined) {
     return <Waiting what="Following the records" failed={polled.failed} />;

@@ -12,15 +12,16 @@ import { loadGc, loadLive, loadPhases, vertexFacts, withSubtasks } from "../../m
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
 import type { Job } from "../../types";
+import type { VertexRates } from "../../model/VertexRates";
 import type { JobProps } from "./JobPage";
 import { runningKey } from "./useLive";
 
-async function load(job: Job, signal: AbortSignal): Promise<SlownessFacts> {
+async function load(job: Job, rates: VertexRates, signal: AbortSignal): Promise<SlownessFacts> {
   const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
   if (job.state !== "RUNNING") {
     return { ...facts, vertices: vertexFacts(job, new Map()), gcMsPerSecond: {}, checkpointPhases: [] };
   }
-  const vertices = await withSubtasks(job, vertexFacts(job, await loadLive(job, signal)), signal);
+  const vertices = await withSubtasks(job, vertexFacts(job, await loadLive(job, rates, signal)), signal);
   const suspects = vertices.filter((vertex) => vertex.subtasks.length > 0).map((vertex) => vertex.id);
   const statistics = await api.checkpoints(job.jid, signal);
   return {
@@ -31,10 +32,10 @@ async function load(job: Job, signal: AbortSignal): Promise<SlownessFacts> {
   };
 }
 
-export function SlownessPage({ job }: JobProps): JSX.Element {
+export function SlownessPage({ job, rates }: JobProps): JSX.Element {
   const latest = useRef(job);
   latest.current = job;
-  const polled = usePoll("Diagnosis", (signal) => load(latest.current, signal), [job.jid, job.state, runningKey(job)]);
+  const polled = usePoll("Diagnosis", (signal) => load(latest.current, rates, signal), [job.jid, job.state, runningKey(job)]);
   const facts = polled.data;
   if (facts === undefined) {
     return <Waiting what="Looking at every vertex" failed={polled.failed} />;

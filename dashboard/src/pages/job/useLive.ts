@@ -1,14 +1,19 @@
 /** The figures of every vertex, polled; of an ended job, what its answer holds. */
 
+import { useRef } from "preact/hooks";
+
 import { usePoll, type Polled } from "../../model/poll";
 import { loadLive, type LiveFigures } from "../../model/jobFacts";
+import type { VertexRates } from "../../model/VertexRates";
 import { TERMINAL, type Job } from "../../types";
 
-export function useLive(job: Job): Polled<Map<string, LiveFigures>> {
+export function useLive(job: Job, rates: VertexRates): Polled<Map<string, LiveFigures>> {
   const ended = TERMINAL.includes(job.state);
+  const latest = useRef(job);
+  latest.current = job;
   return usePoll(
     "Figures of the vertices",
-    async (signal) => (ended ? new Map<string, LiveFigures>() : loadLive(job, signal)),
+    async (signal) => (ended ? new Map<string, LiveFigures>() : loadLive(latest.current, rates, signal)),
     [job.jid, ended, runningKey(job)],
     ended ? "once" : "interval",
   );
