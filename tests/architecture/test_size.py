@@ -12,20 +12,20 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
-    "cli": (36, 3_150),
+    "cli": (38, 3_200),
     "cluster": (125, 12_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
     "core": (56, 4_950),
     "datastream": (40, 400),
     "functions": (26, 2_850),
-    "gateways": (11, 1_000),
+    "gateways": (12, 1_000),
     "graph": (11, 1_400),
     "headrace": (3, 50),
     "metrics": (26, 1_950),
     "network": (87, 9_500),
     "operators": (47, 5_150),
-    "rest": (50, 4_500),
+    "rest": (51, 4_800),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (35, 3_450),
@@ -37,7 +37,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (760, 76_000)
+WHEEL_CEILING: Final = (804, 77_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 
