@@ -13,13 +13,14 @@ SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/unit/testkit tests/simulation \
   tests/integration/programs tests/integration/stored_savepoints tests/unit/shuffle_service \
-  tests/integration/shuffle
+  tests/integration/shuffle tests/integration/rest tests/integration/cli
 
 # Tests and Spark's workers start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean
+.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean \
+  dashboard dashboard-check test-browser pictures
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +110,20 @@ $(DOCS_STAMP): requirements/docs.txt
 
 demo: setup  ## the New York departures program, on a local Spark
 	$(BIN)/headrace run examples/new_york_departures.py
+
+# The built files are committed, so that nobody else needs Node: `make check` only compares a hash of their sources.
+dashboard:  ## build headrace/rest/dashboard from dashboard/; needs Node 20.19 or newer
+	cd dashboard && npm ci && npm test && npm run build
+	$(PYTHON) tools/dashboard_sources.py --record
+
+dashboard-check:  ## say whether the built dashboard is of its sources; needs no Node
+	$(PYTHON) tools/dashboard_sources.py
+
+test-browser: setup  ## the dashboard in Chromium, with jobs of every kind; needs Debian's package chromium
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m browser tests/dashboard
+
+pictures: setup  ## take the pictures of the dashboard in docs/pictures anew
+	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
 
 wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .

@@ -90,6 +90,14 @@ class CommandTable(click.Group):
             for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
+        if not found and self._free_word is not None:
+            command = self.get_command(ctx, self._free_word)
+            words = (
+                [one for one in command.params if isinstance(one, click.Argument)]
+                if command
+                else []
+            )
+            found = words[0].shell_complete(ctx, incomplete) if words else []
         # Options of the group; click's own group would import every command to look for its help.
         return found + click.Command.shell_complete(self, ctx, incomplete)
 

@@ -81,7 +81,7 @@ def info(
     try:
         # What the program prints is no part of the plan.
         with contextlib.redirect_stdout(sys.stderr):
-            plan = plan_of(program, arguments, settings, entry_class)
+            plan = plan_of_program(program, arguments, settings, entry_class)
     except SystemExit as ended:
         raise ProgramError(
             f"the program exited ({ended.code}) before it called env.execute()"
@@ -95,7 +95,7 @@ def info(
     return 0
 
 
-def plan_of(
+def plan_of_program(
     program: Path, arguments: tuple[str, ...], settings: dict[str, str], entry_class: str | None
 ) -> str:
     """Run a program up to its first `execute()` and return its plan. ProgramError where it never comes to one."""

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     ),
     "info": Entry("headrace.cli.info:info", "Print the plan of a program as JSON."),
     "job": Entry("headrace.cli.main:job", "The commands for jobs, by a word in front."),
-    "list": Entry("headrace.cli.jobs.list_jobs:list_jobs", "List the jobs of a cluster."),
+    "list": Entry("headrace.cli.jobs.list_jobs:list_command", "List the jobs of a cluster."),
     "logs": Entry("headrace.cli.jobs.logs:logs", "Print a log of a cluster."),
     "metrics": Entry("headrace.cli.jobs.metrics:metrics", "Print metrics."),
     "open": Entry(

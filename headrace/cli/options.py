@@ -5,6 +5,7 @@ Settings on the command line (`KeyValue`) are checked before anything starts, so
 
 import contextlib
 import importlib
+import json
 import pkgutil
 import textwrap
 from collections.abc import Mapping
@@ -74,13 +75,15 @@ Try it:
   headrace options                       all
   headrace options checkpointing         those about checkpointing
   headrace options restart delay         those with both words
+  headrace options --json                for a program
 """
 _WIDTH: Final = 100
 
 
 @click.command(name="options", help=_HELP)
+@click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
 @click.argument("words", nargs=-1)
-def options(words: tuple[str, ...]) -> int:
+def options(words: tuple[str, ...], is_json: bool) -> int:
     """List options; the help text is `_HELP`."""
     declare_all_options()
     found = [option for option in declared_options() if _has(option, words)]
@@ -89,8 +92,21 @@ def options(words: tuple[str, ...]) -> int:
             f"no option has {' and '.join(repr(word) for word in words)} in its key or meaning; "
             "'headrace options' lists all"
         )
-    click.echo("\n".join(_entry(option) for option in found))
+    if is_json:
+        click.echo(json.dumps([_facts(option) for option in found], indent=2))
+    else:
+        click.echo("\n".join(_entry(option) for option in found))
     return 0
+
+
+def _facts(option: ConfigOption[Any]) -> dict[str, Any]:
+    return {
+        "key": option.key,
+        "type": type_text(option),
+        "default": default_text(option.default),
+        "doc": " ".join(option.doc.split()),
+        "choices": list(option.choices),
+    }
 
 
 def _has(option: ConfigOption[Any], words: tuple[str, ...]) -> bool:

@@ -186,7 +186,16 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-@click.group(help="Show parts of Headrace at work, step by step.")
+_GROUP_HELP: Final = """\
+Show parts of Headrace at work, step by step.
+
+\b
+Try it:
+  headrace trace exchange
+"""
+
+
+@click.group(help=_GROUP_HELP, short_help="Show parts of Headrace at work, step by step.")
 def trace() -> None:
     """The group of all traces."""
 

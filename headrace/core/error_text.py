@@ -15,7 +15,13 @@ _LINKS: Final = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
+
+
+def without_controls(text: str) -> str:
+    """Return a text of somebody else's with a sign for each control character, which a terminal would obey."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def wants_details() -> bool:

@@ -91,7 +91,8 @@ class PendingCheckpointInfo(msgspec.Struct, frozen=True):
 class CheckpointOverview(msgspec.Struct, frozen=True):
     """All of a job's. `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why.
 
-    `paused_because` says why none is begun although one is due.
+    `paused_because` says why none is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it,
+    last began with one; -1 if never.
     """
 
     counts: CheckpointCounts = CheckpointCounts()
@@ -103,6 +104,7 @@ class CheckpointOverview(msgspec.Struct, frozen=True):
     uncommitted_ids: tuple[int, ...] = ()
     blocking_sinks: tuple[str, ...] = ()
     paused_because: str = ""
+    restored_timestamp_ms: int = -1
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):

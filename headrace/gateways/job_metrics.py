@@ -56,6 +56,7 @@ def _checkpoint_metrics(checkpoints: CheckpointOverview) -> dict[str, float]:
         names.CHECKPOINTS_FAILED.name: counts.failed,
         names.CHECKPOINTS_IN_PROGRESS.name: counts.in_progress,
         names.CHECKPOINTS_TOTAL.name: counts.triggered,
+        names.LAST_CHECKPOINT_RESTORED.name: checkpoints.restored_timestamp_ms,
     }
     completed = [
         each

@@ -230,6 +230,7 @@ class ResourceManagerGateway(Protocol):
 
         A TaskManager that does not answer is left out. Callers wait longer than the sampling takes.
         """
+        ...
 
     async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
         """Return what the TaskManager says of its process, see TaskExecutorGateway. UnknownTaskManagerError."""

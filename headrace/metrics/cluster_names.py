@@ -110,6 +110,13 @@ LAST_CHECKPOINT_PERSISTED = _row(
 LAST_CHECKPOINT_COMPLETED = _row(
     "lastCheckpointCompletedTimestamp", _G, "epoch ms", _JOB, "When it was published."
 )
+LAST_CHECKPOINT_RESTORED = _row(
+    "lastCheckpointRestoreTimestamp",
+    _G,
+    "epoch ms",
+    _JOB,
+    "When the job, or a part of it, last began with a checkpoint; -1 if never.",
+)
 LAST_CHECKPOINT_ID = _row("lastCompletedCheckpointId", _G, "", _JOB, "Its number.")
 CHECKPOINTS_COMPLETED = _row(
     "numberOfCompletedCheckpoints", _G, "", _JOB, "Complete ones, and savepoints."

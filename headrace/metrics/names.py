@@ -145,6 +145,8 @@ CURRENT_INPUT_WATERMARK = _row(
 CURRENT_OUTPUT_WATERMARK = _row(
     "currentOutputWatermark", _G, "epoch ms", _TASK, "Last watermark sent.", _MIN
 )
+NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _OPERATOR, "Timers that have fired.")
+NUM_FIRED_TIMERS_PER_SECOND = _row("numFiredTimersPerSecond", _M, "1/s", _OPERATOR, "The same.")
 NUM_LATE_RECORDS_DROPPED = _row(
     "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
 )

@@ -15,14 +15,14 @@ from headrace import __version__
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
-from headrace.rest.authentication import Application, GuardedApplication, RestGuard
+from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
 from headrace.rest.cluster_view import ClusterView, Snapshots
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
-from headrace.rest.routes import ROUTES, Kept, Route
+from headrace.rest.routes import ROUTES, Kept, RestRoute
 from headrace.rest.static_files import StaticFiles
 
 _LOG: Final = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ def create_app(
     cluster: ClusterView,
     guard: RestGuard,
     operations: Operations,
-    routes: tuple[Route, ...] = ROUTES,
-) -> Application:
+    routes: tuple[RestRoute, ...] = ROUTES,
+) -> AsgiApplication:
     """Return the application of a cluster behind its guard."""
     settings, clock = cluster.settings, cluster.clock
     state = {
@@ -49,8 +49,8 @@ def create_app(
 
 
 def guarded_app(
-    routes: tuple[Route, ...], guard: RestGuard, settings: Settings, state: Mapping[str, Any]
-) -> Application:
+    routes: tuple[RestRoute, ...], guard: RestGuard, settings: Settings, state: Mapping[str, Any]
+) -> AsgiApplication:
     """Return the application of some routes and the dashboard, behind its guard. `state`: what handlers find."""
     app = _routed(routes)
     for name, value in {**state, "guard": guard}.items():
@@ -69,7 +69,7 @@ def openapi() -> dict[str, Any]:
     return _routed(ROUTES).openapi()
 
 
-def _routed(routes: tuple[Route, ...]) -> FastAPI:
+def _routed(routes: tuple[RestRoute, ...]) -> FastAPI:
     app = FastAPI(
         title="Headrace REST API",
         version=__version__,
@@ -83,7 +83,7 @@ def _routed(routes: tuple[Route, ...]) -> FastAPI:
     return app
 
 
-def _add(app: FastAPI, route: Route) -> None:
+def _add(app: FastAPI, route: RestRoute) -> None:
     for prefix in ("", VERSION_PREFIX):
         app.router.add_api_route(
             f"{prefix}{route.path}",
@@ -99,7 +99,7 @@ def _add(app: FastAPI, route: Route) -> None:
         )
 
 
-def _described(route: Route) -> dict[int | str, dict[str, Any]]:
+def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
     errors: dict[int | str, dict[str, Any]] = {
         "4XX": {"model": ErrorBody, "description": "The request cannot be fulfilled."}
     }
@@ -108,7 +108,7 @@ def _described(route: Route) -> dict[int | str, dict[str, Any]]:
     return {route.status: {"model": route.answer}, **errors}
 
 
-def _answering(route: Route) -> Callable[..., Awaitable[Response]]:
+def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
     """Return the handler of a route, which writes its answer and turns errors into answers."""
 
     @functools.wraps(route.handler)

@@ -29,7 +29,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
 """Where a browser brings the token, and so may be asked without one."""
@@ -218,7 +218,7 @@ class GuardedApplication:
     """An ASGI application behind a guard. `is_page` says whether a path is a file of the dashboard."""
 
     def __init__(
-        self, application: Application, guard: RestGuard, is_page: Callable[[str], bool]
+        self, application: AsgiApplication, guard: RestGuard, is_page: Callable[[str], bool]
     ) -> None:
         self._application: Final = application
         self._guard: Final = guard

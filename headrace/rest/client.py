@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from headrace.core.clock import Clock, SystemClock
@@ -22,13 +22,14 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import system_random
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
+    ClusterEndedError,
     OperationFailedError,
     OperationLateError,
     RestRefusedError,
     RestUnreachableError,
     UnauthorizedError,
 )
-from headrace.rest.connections import FoundConnection
+from headrace.rest.connections import FoundConnection, has_ended
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,
@@ -51,7 +52,7 @@ ANSWER_BYTES_MAX: Final = 104_857_600
 _LOG: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 1 << 16
 _FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 0.25
 """Pause between two questions for the result of an operation; it doubles from the first to the longest."""
 _ID_BITS: Final = 128
 
@@ -84,6 +85,7 @@ class RestClient:
         ca_file: str = "",
         settings: Settings | None = None,
         on_retry: Callable[[RestUnreachableError | RestRefusedError], None] | None = None,
+        has_ended: Callable[[], bool] | None = None,
         clock: Clock | None = None,
         wait: Wait | None = None,
     ) -> None:
@@ -108,24 +110,34 @@ class RestClient:
         self._connection_timeout_s = settings.get_option(CONNECTION_TIMEOUT).total_seconds()
         self._timeout_s = settings.get_option(CLIENT_TIMEOUT).total_seconds()
         self._on_retry = on_retry
+        self._has_ended = has_ended or (lambda: False)
         self._clock = clock or SystemClock()
         self._wait = wait or threading.Event().wait
 
     @classmethod
     def of(cls, found: FoundConnection, **options: Any) -> "RestClient":
-        """Return the client of a connection that was found."""
+        """Return the client of a connection that was found; a cluster that is known to be gone is not asked again."""
         connection = found.connection
         return cls(
             connection.address,
             connection.token,
             token_from=found.token_from,
             ca_file=connection.ca_file,
+            has_ended=lambda: has_ended(found),
             **options,
         )
 
     def get(self, path: str, **query: object) -> Json:
         """Return the answer of GET. RestUnreachableError; RestRefusedError; UnauthorizedError."""
         return self._json("GET", path, None, query)
+
+    def get_object(self, path: str, **query: object) -> dict[str, Any]:
+        """Return the answer of GET, an object. RestRefusedError for any other, as another kind of server gives."""
+        answer = self.get(path, **query)
+        if isinstance(answer, dict):
+            return cast("dict[str, Any]", answer)
+        problem = f"the answer is no object: is {self.address} the REST address of a cluster?"
+        raise RestRefusedError("GET", path, http.HTTPStatus.OK, [problem])
 
     def post(self, path: str, body: Json = None, **query: object) -> Json:
         """Return the answer of POST, whose body is `{}` unless one is given."""
@@ -190,8 +202,8 @@ class RestClient:
         began_ms = self._clock.monotonic_ms()
         pause_s = _FIRST_PAUSE_S
         while True:
-            answer = self.get(path)
-            if answer.get("status", {}).get("id") == "COMPLETED":
+            answer = self.get_object(path)
+            if (answer.get("status") or {}).get("id") == "COMPLETED":
                 operation = answer.get("operation") or {}
                 failure = operation.get("failure-cause") or operation.get("failureCause")
                 if failure is not None:
@@ -252,6 +264,8 @@ class RestClient:
                     self._pause(error, attempt)
                     continue
                 except _NobodyListensError as error:
+                    if self._has_ended():
+                        raise ClusterEndedError(self.address) from error
                     self._pause(RestUnreachableError(self.address, str(error), attempt), attempt)
                     continue
                 yield answer

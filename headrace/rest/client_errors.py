@@ -2,6 +2,7 @@
 
 RestError
 +- RestUnreachableError     nobody answers at the address, or no answer can be had from it
+|  +- ClusterEndedError     for it has ended
 +- RestRefusedError         the cluster answered with an error
 |  +- UnauthorizedError     the cluster does not take the token
 +- OperationFailedError     a savepoint or the like was begun, and failed
@@ -14,6 +15,7 @@ RestError
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.core.error_text import without_controls
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -34,6 +36,13 @@ class RestUnreachableError(RestError):
         )
         self.address = address
         self.attempts = attempts
+
+
+class ClusterEndedError(RestUnreachableError):
+    """The cluster is gone: it took its connection file with it, or its process has ended."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, "it has ended")
 
 
 class RestRefusedError(RestError):
@@ -124,7 +133,8 @@ def cause_line(errors: Sequence[str]) -> str:
 
     Names of Java's and our own classes in front of it say nothing to a reader.
     """
-    lines = [line.strip() for one in errors for line in one.splitlines() if line.strip()]
+    said = without_controls("\n".join(errors))
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = [
         line.removeprefix("<Exception on server side:").strip()
         for line in lines

@@ -24,6 +24,8 @@ HOME_VARIABLE: Final = "HEADRACE_HOME"
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
 DASHBOARD_SUFFIX: Final = ".html"
 """Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
+CERTIFICATE_SUFFIX: Final = ".pem"
+"""Ending of the certificate beside a connection file; it goes with the file, too."""
 _FILE_BYTES_MAX: Final = 1 << 16
 _FILES_MAX: Final = 1_000
 _PORTS: Final = {"http": 80, "https": 443}
@@ -103,13 +105,18 @@ def write_private_file(file: Path, content: bytes) -> None:
 def remove_connection(file: Path) -> None:
     """Remove the file that this process has written; one that a later cluster wrote in its place stays."""
     with contextlib.suppress(ConnectionFileError, OSError):
-        if read_connection(file).pid == os.getpid():
-            _delete(file)
+        connection = read_connection(file)
+        if connection.pid == os.getpid():
+            _delete(file, connection)
 
 
-def _delete(file: Path) -> None:
-    file.with_suffix(DASHBOARD_SUFFIX).unlink(missing_ok=True)
-    file.unlink(missing_ok=True)
+def _delete(file: Path, connection: ClusterConnection) -> None:
+    """Delete a file, unless a new cluster has just put its own in place."""
+    with contextlib.suppress(FileNotFoundError):
+        if read_connection(file) == connection:
+            for suffix in (DASHBOARD_SUFFIX, CERTIFICATE_SUFFIX):
+                file.with_suffix(suffix).unlink(missing_ok=True)
+            file.unlink()
 
 
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:
@@ -133,6 +140,18 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
         ]
         raise SeveralClustersError(lines)
     return found[0]
+
+
+def has_ended(found: FoundConnection) -> bool:
+    """Return whether the cluster of a connection is known to be gone: its file is, or its process."""
+    if found.file is None:
+        return False
+    try:
+        return read_connection(found.file) != found.connection or _is_dead(found.connection)
+    except FileNotFoundError:
+        return True
+    except ConnectionFileError:
+        return False
 
 
 def live_addresses() -> list[str]:
@@ -160,7 +179,7 @@ def _live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Conne
             refused.append(error)
             continue
         if _is_dead(connection):
-            _delete(file)
+            _delete(file, connection)
             notify(
                 f"removed {file}: the cluster at {connection.address} has ended (process {connection.pid})"
             )

@@ -48,7 +48,7 @@ class Kept(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Route:
+class RestRoute:
     """One route. `answer`: type of the body, None where the handler makes the whole response.
 
     `is_archived`: an ended job answers it from its archive as well.
@@ -77,9 +77,11 @@ class Route:
         return self._writer.dump_json(found, by_alias=True)
 
 
-def _page(path: str, handler: Callable[..., Any], answer: Any, *, of_job: bool = False) -> Route:
+def _page(
+    path: str, handler: Callable[..., Any], answer: Any, *, of_job: bool = False
+) -> RestRoute:
     """Return a route that dashboards poll."""
-    return Route("GET", path, handler, answer, kept=Kept.INTERVAL, is_archived=of_job)
+    return RestRoute("GET", path, handler, answer, kept=Kept.INTERVAL, is_archived=of_job)
 
 
 _JOB: Final = "/jobs/{jobid}"
@@ -89,39 +91,41 @@ _APPLICATION: Final = "/applications/{applicationid}"
 _TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
 
 # A fixed path stands before those with parameters that would fit it.
-ROUTES: Final[tuple[Route, ...]] = (
+ROUTES: Final[tuple[RestRoute, ...]] = (
     # The cluster
-    Route("GET", "/config", cluster.configuration, cluster_models.DashboardConfiguration),
-    Route("GET", "/overview", cluster.overview, cluster_models.ClusterOverview),
-    Route("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
-    Route("POST", "/session", cluster.sign_in, None),
-    Route("DELETE", "/session", cluster.sign_out, None),
-    Route("GET", "/datasets", cluster.data_sets, cluster_models.DataSetList),
+    RestRoute("GET", "/config", cluster.configuration, cluster_models.DashboardConfiguration),
+    RestRoute("GET", "/overview", cluster.overview, cluster_models.ClusterOverview),
+    RestRoute("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
+    RestRoute("POST", "/session", cluster.sign_in, None),
+    RestRoute("DELETE", "/session", cluster.sign_out, None),
+    RestRoute("GET", "/datasets", cluster.data_sets, cluster_models.DataSetList),
     # The driver
-    Route("GET", "/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]),
-    Route(
+    RestRoute(
+        "GET", "/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]
+    ),
+    RestRoute(
         "GET",
         "/jobmanager/environment",
         cluster.job_manager_environment,
         cluster_models.EnvironmentInfo,
     ),
     _page("/jobmanager/metrics", metrics.job_manager_metrics, METRIC_LIST),
-    Route("GET", "/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
-    Route("GET", "/jobmanager/logs/{filename}", cluster.job_manager_log_file, None),
-    Route("GET", "/jobmanager/log", cluster.job_manager_log, None),
-    Route("GET", "/jobmanager/stdout", cluster.job_manager_stdout, None),
-    Route(
+    RestRoute("GET", "/jobmanager/logs", cluster.job_manager_logs, cluster_models.LogFileList),
+    RestRoute("GET", "/jobmanager/logs/{filename}", cluster.job_manager_log_file, None),
+    RestRoute("GET", "/jobmanager/log", cluster.job_manager_log, None),
+    RestRoute("GET", "/jobmanager/stdout", cluster.job_manager_stdout, None),
+    RestRoute(
         "GET", "/jobmanager/thread-dump", cluster.job_manager_thread_dump, cluster_models.ThreadDump
     ),
     # Jobs
-    Route("GET", "/jobs", jobs.list_job_ids, job_models.JobIds),
-    Route("GET", "/jobs/overview", jobs.list_jobs, job_models.JobList, is_archived=True),
+    RestRoute("GET", "/jobs", jobs.list_job_ids, job_models.JobIds),
+    RestRoute("GET", "/jobs/overview", jobs.jobs_overview, job_models.JobList, is_archived=True),
     _page("/jobs/metrics", metrics.metrics_of_jobs, COMBINED_METRICS),
     _page(_JOB, jobs.job_details, job_models.JobDetailsInfo, of_job=True),
-    Route("PATCH", _JOB, jobs.cancel_job, cluster_models.Empty, status=202),
-    Route("GET", f"{_JOB}/yarn-cancel", jobs.cancel_job, cluster_models.Empty, status=202),
-    Route("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo, is_archived=True),
-    Route(
+    RestRoute("PATCH", _JOB, jobs.cancel_job, cluster_models.Empty, status=202),
+    RestRoute("GET", f"{_JOB}/yarn-cancel", jobs.cancel_job, cluster_models.Empty, status=202),
+    RestRoute("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo, is_archived=True),
+    RestRoute(
         "GET",
         f"{_JOB}/execution-result",
         jobs.job_execution_result,
@@ -139,62 +143,62 @@ ROUTES: Final[tuple[Route, ...]] = (
         metrics_history_models.MetricsHistoryInfo,
         of_job=True,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_JOB}/jobmanager/config",
         cluster.job_manager_config,
         list[cluster_models.Setting],
         is_archived=True,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_JOB}/jobmanager/environment",
         cluster.job_manager_environment,
         cluster_models.EnvironmentInfo,
         is_archived=True,
     ),
-    Route("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
-    Route("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),
-    Route("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, cluster_models.Empty),
-    Route(
+    RestRoute("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
+    RestRoute("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),
+    RestRoute("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, cluster_models.Empty),
+    RestRoute(
         "GET",
         f"{_JOB}/resource-requirements",
         unsupported.resource_requirements,
         cluster_models.Empty,
     ),
-    Route(
+    RestRoute(
         "PUT",
         f"{_JOB}/resource-requirements",
         unsupported.resource_requirements,
         cluster_models.Empty,
     ),
     # Applications
-    Route(
+    RestRoute(
         "GET",
         "/applications/overview",
         applications.list_applications,
         application_models.ApplicationList,
     ),
-    Route(
+    RestRoute(
         "GET",
         _APPLICATION,
         applications.application_details,
         application_models.ApplicationDetails,
     ),
-    Route(
+    RestRoute(
         "POST",
         f"{_APPLICATION}/cancel",
         applications.cancel_application,
         cluster_models.Empty,
         status=202,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_APPLICATION}/exceptions",
         applications.application_exceptions,
         job_models.JobExceptions,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_APPLICATION}/jobmanager/config",
         cluster.job_manager_config,
@@ -221,7 +225,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         vertex_models.VertexAccumulators,
         of_job=True,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_VERTEX}/flamegraph",
         flame_graphs.vertex_flame_graph,
@@ -273,53 +277,53 @@ ROUTES: Final[tuple[Route, ...]] = (
         checkpoint_models.VertexCheckpoint,
         of_job=True,
     ),
-    Route(
+    RestRoute(
         "POST",
         f"{_JOB}/checkpoints",
-        savepoints.trigger_checkpoint,
+        savepoints.request_checkpoint,
         cluster_models.TriggerAnswer,
         status=202,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_JOB}/checkpoints/{{triggerid}}",
         savepoints.checkpoint_status,
         checkpoint_models.CheckpointStatus,
     ),
-    Route(
+    RestRoute(
         "POST",
         f"{_JOB}/savepoints",
         savepoints.trigger_savepoint,
         cluster_models.TriggerAnswer,
         status=202,
     ),
-    Route(
+    RestRoute(
         "GET",
         f"{_JOB}/savepoints/{{triggerid}}",
         savepoints.savepoint_status,
         checkpoint_models.SavepointStatus,
     ),
-    Route(
+    RestRoute(
         "POST",
         f"{_JOB}/stop",
         savepoints.stop_with_savepoint,
         cluster_models.TriggerAnswer,
         status=202,
     ),
-    Route(
+    RestRoute(
         "POST",
         "/savepoint-disposal",
-        savepoints.dispose_savepoint,
+        savepoints.delete_savepoint,
         cluster_models.TriggerAnswer,
     ),
-    Route(
+    RestRoute(
         "GET",
         "/savepoint-disposal/{triggerid}",
         savepoints.disposal_status,
         checkpoint_models.SavepointStatus,
     ),
     # TaskManagers
-    Route(
+    RestRoute(
         "GET",
         "/taskmanagers",
         task_managers.list_task_managers,
@@ -330,13 +334,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         _TASK_MANAGER, task_managers.task_manager_details, task_manager_models.TaskManagerDetails
     ),
     _page(f"{_TASK_MANAGER}/metrics", metrics.task_manager_metrics, METRIC_LIST),
-    Route(
+    RestRoute(
         "GET", f"{_TASK_MANAGER}/logs", task_managers.task_manager_logs, cluster_models.LogFileList
     ),
-    Route("GET", f"{_TASK_MANAGER}/logs/{{filename}}", task_managers.task_manager_log_file, None),
-    Route("GET", f"{_TASK_MANAGER}/log", task_managers.task_manager_log, None),
-    Route("GET", f"{_TASK_MANAGER}/stdout", task_managers.task_manager_stdout, None),
-    Route(
+    RestRoute(
+        "GET", f"{_TASK_MANAGER}/logs/{{filename}}", task_managers.task_manager_log_file, None
+    ),
+    RestRoute("GET", f"{_TASK_MANAGER}/log", task_managers.task_manager_log, None),
+    RestRoute("GET", f"{_TASK_MANAGER}/stdout", task_managers.task_manager_stdout, None),
+    RestRoute(
         "GET",
         f"{_TASK_MANAGER}/thread-dump",
         task_managers.task_manager_thread_dump,
@@ -345,6 +351,6 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 
 
-def response_class(route: Route) -> type[Response] | None:
+def response_class(route: RestRoute) -> type[Response] | None:
     """Return the class of answers whose body the handler makes itself."""
     return Response if route.answer is None else None

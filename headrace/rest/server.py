@@ -25,7 +25,7 @@ from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
-from headrace.rest.authentication import Application, RestGuard, guard_of
+from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError
 from headrace.rest.cluster_view import AskMetricsHistory, ClusterView
 from headrace.rest.connections import (
@@ -95,7 +95,7 @@ class HttpServer:
     def __init__(
         self,
         place: ListeningPlace,
-        create: Callable[[RestGuard], Application],
+        create: Callable[[RestGuard], AsgiApplication],
         settings: Settings,
         clock: Clock,
         *,
@@ -215,7 +215,7 @@ class RestServer(HttpServer):
 
         operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
 
-        def create(guard: RestGuard) -> Application:
+        def create(guard: RestGuard) -> AsgiApplication:
             from headrace.rest.app import create_app
 
             return create_app(view, guard, operations)

@@ -12,11 +12,11 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (40, 4_550),
     "checkpoint": (21, 2_500),
-    "cli": (38, 3_200),
+    "cli": (38, 3_300),
     "cluster": (125, 12_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
-    "core": (56, 4_950),
+    "core": (60, 5_100),
     "datastream": (40, 400),
     "functions": (26, 2_850),
     "gateways": (12, 1_000),
@@ -37,7 +37,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (804, 77_500)
+WHEEL_CEILING: Final = (830, 80_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final, get_args, get_origin
 
 from headrace.rest.app import openapi
-from headrace.rest.routes import ROUTES, Route
+from headrace.rest.routes import ROUTES, RestRoute
 from tools.pages.markdown import table
 
 _INTRODUCTION: Final = """\
@@ -39,7 +39,7 @@ def openapi_page() -> str:
     return json.dumps(openapi(), indent=1, sort_keys=True) + "\n"
 
 
-def _answer(route: Route) -> str:
+def _answer(route: RestRoute) -> str:
     if route.answer is None:
         return "text, or the page"
     return _name(route.answer)

@@ -45,7 +45,7 @@ def cancel(
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to cancel a job.", context)
     if savepoint is None:
-        client = session.client
+        client = session.connect()
         session.say(f"Cancelling job {job_id}.")
         client.patch(path_of("jobs", job_id), mode="cancel")
         session.say(f"Cancelled job {job_id}.")
@@ -64,7 +64,7 @@ def cancel(
     body: dict[str, Any] = {"cancel-job": True, "formatType": format_type}
     if savepoint:
         body["target-directory"] = savepoint
-    location = session.client.trigger(path_of("jobs", job_id, "savepoints"), body)["location"]
+    location = session.operate(path_of("jobs", job_id, "savepoints"), body)["location"]
     session.say(f"Cancelled job {job_id}. Savepoint stored in {location}.")
     session.answer({"job-id": job_id, "location": location})
     return 0

@@ -12,7 +12,7 @@ _COMMANDS: Final = {
     "list": Entry("headrace.cli.snapshots:list_snapshots", "List the snapshots in a folder."),
     "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
     "trigger": Entry(
-        "headrace.cli.jobs.checkpoint:trigger_checkpoint",
+        "headrace.cli.jobs.checkpoint:checkpoint_job",
         "Take a checkpoint of a running job; the word may be left out.",
     ),
     "verify": Entry(
@@ -49,18 +49,18 @@ Try it:
 )
 @click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
-def trigger_checkpoint(session: ClusterSession, is_full: bool, job_id: str | None) -> int:
+def checkpoint_job(session: ClusterSession, is_full: bool, job_id: str | None) -> int:
     """Take a checkpoint; the help text is `_TRIGGER_HELP`."""
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError(
             "Missing JobID. Specify a Job ID to manipulate a checkpoint.", context
         )
-    client = session.client
+    session.connect()
     session.say(f"Triggering checkpoint for job {job_id}.")
     session.say("Waiting for response...")
     body = {"checkpointType": "FULL" if is_full else "CONFIGURED"}
-    operation = client.trigger(path_of("jobs", job_id, "checkpoints"), body)
+    operation = session.operate(path_of("jobs", job_id, "checkpoints"), body)
     kind = "(FULL)" if is_full else ""
     session.say(f"Checkpoint{kind} {operation['checkpointId']} for job {job_id} completed.")
     session.say("You can resume your program from this checkpoint with the run command.")

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,6 +18,7 @@ from headrace.cli.command_table import ActionUsageError
 from headrace.cli.logs import configure_logs, report_failure
 from headrace.cli.options import KeyValue, refuse_unusable
 from headrace.core.config import Settings, check_values, unknown_settings
+from headrace.core.error_text import without_controls
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.security.tls import is_loopback
 from headrace.graph.pipeline_options import FREE_PREFIXES
@@ -34,10 +36,13 @@ from headrace.rest.client_errors import (
     RestUnreachableError,
 )
 from headrace.rest.connections import FoundConnection, find_connection, live_addresses
+from headrace.rest.options import REST_ADDRESS, REST_PORT
 
 _TARGETS: Final = ("remote",)
 _RULE: Final = "-" * 60
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+_PORT: Final = 8081
+_TOLD_EACH_S: Final = 10.0
 _COMPLETION: Final = {
     RETRY_MAX_ATTEMPTS.key: "1",
     CONNECTION_TIMEOUT.key: "300 ms",
@@ -66,11 +71,21 @@ class ClusterSession:
     def client(self) -> RestClient:
         """The client of the cluster; the first use looks for it."""
         settings = dict(self.definitions)
-        host = self.found.connection.address.partition("://")[2].rpartition(":")[0].strip("[]")
+        host = urlsplit(self.found.connection.address).hostname or ""
         if self.found.file is None and is_loopback(host):
             # A cluster of this machine that is about to listen has told of itself in a file.
             settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
         return RestClient.of(self.found, settings=Settings(settings), on_retry=self._say_retry)
+
+    @functools.cached_property
+    def impatient_client(self) -> RestClient:
+        """A client for views that ask again by themselves."""
+        settings = {**self.definitions, RETRY_MAX_ATTEMPTS.key: "1"}
+        return RestClient.of(self.found, settings=Settings(settings))
+
+    def connect(self) -> RestClient:
+        """Find the cluster now, before a word is said of what is done with it, and return its client."""
+        return self.client
 
     def _say_retry(self, error: RestUnreachableError | RestRefusedError) -> None:
         if not self._has_said_retry:
@@ -79,22 +94,42 @@ class ClusterSession:
 
     def say(self, text: str) -> None:
         """Print a line for people: on standard error where standard output is for a program."""
-        click.echo(text, err=self.is_json)
+        click.echo(without_controls(text), err=self.is_json)
 
     def note(self, text: str) -> None:
         """Print a line on standard error."""
-        click.echo(text, err=True)
+        click.echo(without_controls(text), err=True)
 
     def answer(self, document: Any) -> None:
         """Print the one JSON document, where it is wanted."""
         if self.is_json:
             print_json(document)
 
+    def operate(
+        self, path: str, body: Mapping[str, Any], results: str | None = None
+    ) -> dict[str, Any]:
+        """Begin an operation and return its result; who waits is told now and then that it goes on."""
+        request_id = self.client.begin(path, body)
+        told_s = 0.0
+
+        def tell(waited_s: float) -> None:
+            nonlocal told_s
+            if waited_s - told_s >= _TOLD_EACH_S:
+                told_s = waited_s
+                self.note(f"still waiting after {waited_s:.0f} s")
+
+        results_path = f"{results or path}/{request_id}"
+        try:
+            return self.client.result_of(results_path, request_id, tell)
+        except KeyboardInterrupt:
+            self.note(f"the cluster goes on with it: ask {results_path} for the result")
+            raise
+
     def job_named(self, job_id: str | None) -> str:
         """Return the job that is meant: the one named, or the only one that runs. UsageError."""
         if job_id is not None:
             return job_id
-        jobs = self.client.get("/jobs/overview").get("jobs", [])
+        jobs = self.client.get_object("/jobs/overview").get("jobs", [])
         running = [job for job in jobs if not is_ended(job["state"])]
         if len(running) == 1:
             return str(running[0]["jid"])
@@ -108,7 +143,7 @@ class ClusterSession:
 
     def vertex_named(self, job_id: str, named: str) -> dict[str, Any]:
         """Return the vertex with this id, number (from 1) or part of its name. UsageError lists what there is."""
-        vertices: list[dict[str, Any]] = self.client.get(path_of("jobs", job_id)).get(
+        vertices: list[dict[str, Any]] = self.client.get_object(path_of("jobs", job_id)).get(
             "vertices", []
         )
         exact = [one for one in vertices if named in (one["id"], one["name"])]
@@ -158,7 +193,7 @@ class JobIdType(click.ParamType[str]):
         try:
             found = find_connection(ctx.params.get("address"), lambda _: None)
             client = RestClient.of(found, settings=Settings(_COMPLETION))
-            jobs = client.get("/jobs/overview")["jobs"]
+            jobs = client.get_object("/jobs/overview")["jobs"]
             return [
                 CompletionItem(job["jid"], help=f"{job['name']} ({job['state']})")
                 for job in jobs
@@ -198,6 +233,7 @@ class ClusterCommand(click.Command):
         address, definitions = ctx.params.pop("address"), dict(ctx.params.pop("definitions"))
         ctx.params.pop("target")
         configure_logs(verbose=ctx.params.pop("verbose"))
+        address = address or _address_in(definitions)
         session = ClusterSession(address, definitions, is_json=ctx.params.pop("is_json"))
         ctx.obj = session
         try:
@@ -241,6 +277,14 @@ def _general_options() -> Sequence[click.Parameter]:
     )
 
 
+def _address_in(definitions: dict[str, str]) -> str | None:
+    """Return the address that settings name, if any, and take it out of them; -m wins over it."""
+    host, port = definitions.pop(REST_ADDRESS.key, None), definitions.pop(REST_PORT.key, None)
+    if host is None and port is None:
+        return None
+    return f"{host or '127.0.0.1'}:{port or _PORT}"
+
+
 def _check(definitions: Mapping[str, str]) -> None:
     if unknown_settings(definitions, FREE_PREFIXES):
         # A key of some other part, or a typo: to find out takes a second, as every part is imported.
@@ -262,4 +306,4 @@ def _print_stack(error: HeadraceError) -> None:
         click.echo(
             f"\n{_RULE}\n The program finished with the following exception:\n{_RULE}", err=True
         )
-        click.echo(text, err=True)
+        click.echo(without_controls(text), err=True)

@@ -44,7 +44,7 @@ _Entry = dict[str, Any]
 def exceptions(session: ClusterSession, count: int, has_traceback: bool, job_id: str | None) -> int:
     """Show exceptions; the help text is `_HELP`."""
     job_id = session.job_named(job_id)
-    answer = session.client.get(path_of("jobs", job_id, "exceptions"), maxExceptions=count)
+    answer = session.client.get_object(path_of("jobs", job_id, "exceptions"), maxExceptions=count)
     history = answer.get("exceptionHistory", {})
     entries: list[_Entry] = history.get("entries", [])[:count]
     session.answer(

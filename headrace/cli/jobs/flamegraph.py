@@ -106,7 +106,7 @@ def await_samples(
     """Return the root frame once there are samples. NoSamplesError where there will be none, or none in time."""
     began_ms = now_ms()
     while True:
-        answer = client.get(path, **query)
+        answer = client.get_object(path, **query)
         match answer.get("endTimestamp"):
             case -1:
                 raise NoSamplesError("the vertex has ended: only what runs can be sampled")

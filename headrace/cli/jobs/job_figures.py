@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.core.error_text import without_controls
 from headrace.metrics import names
 
 METRICS: Final = (
@@ -44,7 +45,7 @@ class VertexFigures:
 
 
 @dataclass(frozen=True)
-class CheckpointFigures:
+class ShownCheckpoints:
     """Counts of checkpoints, and the last completed one; its id is None before there is one."""
 
     completed: int
@@ -69,7 +70,7 @@ class JobFigures:
     duration_ms: int
     vertices: tuple[VertexFigures, ...]
     restarts: int | None = None
-    checkpoints: CheckpointFigures | None = None
+    checkpoints: ShownCheckpoints | None = None
     """None where checkpointing is off."""
     failure: str = ""
     """The last exception, in a line."""
@@ -81,7 +82,7 @@ def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> Ve
     return VertexFigures(
         number,
         str(vertex["id"]),
-        str(vertex["name"]),
+        without_controls(str(vertex["name"])),
         str(vertex["status"]),
         int(vertex["parallelism"]),
         busy=_share(found, names.BUSY_TIME.name, "avg"),
@@ -110,13 +111,13 @@ def aggregates_of(answer: object) -> Aggregates:
     return found
 
 
-def checkpoint_figures(answer: Mapping[str, Any]) -> CheckpointFigures:
+def checkpoint_figures(answer: Mapping[str, Any]) -> ShownCheckpoints:
     """Return the figures of the answer of `/jobs/<id>/checkpoints`."""
     counts, latest = answer.get("counts") or {}, answer.get("latest") or {}
     completed = latest.get("completed") or latest.get("savepoint") or {}
     failed = latest.get("failed") or {}
     is_newer = failed.get("id", -1) > completed.get("id", -1)
-    return CheckpointFigures(
+    return ShownCheckpoints(
         int(counts.get("completed", 0)),
         int(counts.get("failed", 0)),
         int(counts.get("in_progress", 0)),
@@ -124,7 +125,7 @@ def checkpoint_figures(answer: Mapping[str, Any]) -> CheckpointFigures:
         int(completed.get("latest_ack_timestamp", 0)),
         int(completed.get("end_to_end_duration", 0)),
         int(completed.get("checkpointed_size", completed.get("state_size", 0))),
-        str(failed.get("failure_message") or "") if is_newer else "",
+        without_controls(str(failed.get("failure_message") or "")) if is_newer else "",
     )
 
 

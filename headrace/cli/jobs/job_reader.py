@@ -5,17 +5,18 @@ from typing import Any
 from headrace.cli.jobs.exceptions import message_of, place_of
 from headrace.cli.jobs.job_figures import (
     METRICS,
-    CheckpointFigures,
     JobFigures,
+    ShownCheckpoints,
     VertexFigures,
     checkpoint_figures,
     vertex_figures,
 )
+from headrace.core.error_text import without_controls
+from headrace.metrics.cluster_names import NUM_RESTARTS
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestRefusedError
 
 _NOT_FOUND = 404
-_RESTARTS = "numRestarts"
 _TROUBLED = ("FAILING", "FAILED", "RESTARTING")
 
 
@@ -28,7 +29,7 @@ class JobReader:
 
     def read(self, first: int = 0, count: int | None = None) -> JobFigures:
         """Return the figures of the job; metrics are those of `count` vertices from `first` on, None: of all."""
-        job = self._client.get(path_of("jobs", self._job_id))
+        job = self._client.get_object(path_of("jobs", self._job_id))
         state = str(job["state"])
         vertices: list[dict[str, Any]] = job.get("vertices", [])
         end = len(vertices) if count is None else first + count
@@ -38,7 +39,7 @@ class JobReader:
         ]
         return JobFigures(
             self._job_id,
-            str(job["name"]),
+            without_controls(str(job["name"])),
             state,
             int(job.get("now", 0)),
             int(job.get("duration", 0)),
@@ -53,13 +54,13 @@ class JobReader:
         return self._if_there(path, get=",".join(METRICS))
 
     def _restarts(self) -> int | None:
-        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=_RESTARTS)
+        found = self._if_there(path_of("jobs", self._job_id, "metrics"), get=NUM_RESTARTS.name)
         try:
             return int(float(found[0]["value"]))
         except (LookupError, TypeError, ValueError):
             return None
 
-    def _checkpoints(self) -> CheckpointFigures | None:
+    def _checkpoints(self) -> ShownCheckpoints | None:
         found = self._if_there(path_of("jobs", self._job_id, "checkpoints"))
         return None if found is None else checkpoint_figures(found)
 
@@ -69,7 +70,8 @@ class JobReader:
         if not entries:
             return ""
         place = place_of(entries[0].get("stacktrace", ""))
-        return f"{place}: {message_of(entries[0])}" if place else message_of(entries[0])
+        said = message_of(entries[0])
+        return without_controls(f"{place}: {said}" if place else said)
 
     def _if_there(self, path: str, **query: object) -> Any:
         """Return an answer; None where there is nothing to tell, as without checkpoints."""

@@ -22,7 +22,7 @@ Try it:
   headrace list --json | jq -r '.jobs[].jid'       for a program
 """
 
-Job = dict[str, Any]
+_Job = dict[str, Any]
 
 
 @click.command("list", cls=ClusterCommand, help=_HELP)
@@ -30,14 +30,14 @@ Job = dict[str, Any]
 @click.option("-r", "--running", is_flag=True, help="Only jobs that run or restart.")
 @click.option("-s", "--scheduled", is_flag=True, help="Only jobs that wait to run.")
 @click.pass_obj
-def list_jobs(session: ClusterSession, is_all: bool, running: bool, scheduled: bool) -> int:
+def list_command(session: ClusterSession, is_all: bool, running: bool, scheduled: bool) -> int:
     """List jobs; the help text is `_HELP`."""
     if not (is_all or running or scheduled):
         running = scheduled = True
-    client = session.client
+    client = session.connect()
     session.say("Waiting for response...")
-    jobs: list[Job] = client.get("/jobs/overview").get("jobs", [])
-    shown: list[Job] = []
+    jobs: list[_Job] = client.get_object("/jobs/overview").get("jobs", [])
+    shown: list[_Job] = []
     for wanted, state, title, word in (
         (running, "running", _RUNNING_TITLE, "No running jobs."),
         (scheduled, "scheduled", _SCHEDULED_TITLE, "No scheduled jobs."),
@@ -59,13 +59,13 @@ def list_jobs(session: ClusterSession, is_all: bool, running: bool, scheduled: b
     return 0
 
 
-def _kind(job: Job) -> str:
+def _kind(job: _Job) -> str:
     if job["state"] in _SCHEDULED:
         return "scheduled"
     return "ended" if is_ended(job["state"]) else "running"
 
 
-def job_line(job: Job) -> str:
+def job_line(job: _Job) -> str:
     """Return `20.11.2026 10:31:16 : <id> : <name> (RUNNING)`, in this machine's time zone."""
     started = datetime.fromtimestamp(job["start-time"] / 1000).strftime("%d.%m.%Y %H:%M:%S")
     return f"{started} : {job['jid']} : {job['name']} ({job['state']})"

@@ -12,6 +12,7 @@ from headrace.cli.figures import size_or_dash
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
 from headrace.cli.jobs.task_managers import task_manager_named
 from headrace.rest.client import RestClient, Wait, path_of
+from headrace.rest.client_errors import ClusterEndedError, RestRefusedError
 
 _POLL_S: Final = 1.0
 _LINES_MAX: Final = 1_000_000
@@ -61,7 +62,9 @@ def logs(
     if taskmanager is not None:
         process = ["taskmanagers", task_manager_named(session, taskmanager)]
     if is_list:
-        found: list[dict[str, Any]] = session.client.get(path_of(*process, "logs")).get("logs", [])
+        found: list[dict[str, Any]] = session.client.get_object(path_of(*process, "logs")).get(
+            "logs", []
+        )
         session.answer({"logs": found})
         if not session.is_json:
             session.say(
@@ -70,16 +73,28 @@ def logs(
             )
         return 0
     path = path_of(*process, *(["logs", name] if name else ["stdout"] if is_stdout else ["log"]))
+    try:
+        _print_log(session, path, lines, follow=follow)
+    except ClusterEndedError:
+        session.note("the cluster has ended")
+    except RestRefusedError:
+        session.note(
+            "--list shows the files that there are; 'headrace logs 1' is about the first TaskManager"
+        )
+        raise
+    return 0
+
+
+def _print_log(session: ClusterSession, path: str, lines: int | None, *, follow: bool) -> None:
     if session.is_json:
         whole = b"".join(_end_of(session.client, path, lines)[0])
         print_json({"text": whole.decode("utf-8", "replace")})
-        return 0
+        return
     contents, offset = _end_of(session.client, path, lines) if lines is not None else ((), 0)
     for content in contents:
         _write(content)
     if lines is None or follow:
         follow_log(session.client, path, offset, _write, threading.Event().wait, is_endless=follow)
-    return 0
 
 
 def follow_log(

@@ -30,8 +30,8 @@ def rescale_info(session: ClusterSession, job_id: str | None) -> int:
     """Show it; the help text is `_HELP`."""
     job_id = session.job_named(job_id)
     client = session.client
-    job = client.get(path_of("jobs", job_id))
-    cluster = client.get("/overview")
+    job = client.get_object(path_of("jobs", job_id))
+    cluster = client.get_object("/overview")
     requirements = _if_adaptive(session, path_of("jobs", job_id, "resource-requirements"))
     overview = _if_adaptive(session, path_of("jobs", job_id, "rescales", "overview"))
     vertices = [_vertex(one, requirements) for one in job.get("vertices", [])]

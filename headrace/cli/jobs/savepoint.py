@@ -74,7 +74,7 @@ def trigger(
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
-    client = session.client
+    client = session.connect()
     session.say(f"Triggering savepoint for job {job_id}.")
     body: dict[str, Any] = {"cancel-job": False}
     if directory is not None:
@@ -88,7 +88,7 @@ def trigger(
         session.answer({"job-id": job_id, "request-id": trigger_id})
         return 0
     session.say("Waiting for response...")
-    location = client.trigger(path, body)["location"]
+    location = session.operate(path, body)["location"]
     session.say(f"Savepoint completed. Path: {location}")
     session.say("You can resume your program from this savepoint with the run command.")
     session.answer({"job-id": job_id, "location": location})
@@ -96,10 +96,10 @@ def trigger(
 
 
 def _dispose(session: ClusterSession, path: str) -> int:
-    client = session.client
+    session.connect()
     session.say(f"Disposing savepoint '{path}'.")
     session.say("Waiting for response...")
-    client.trigger("/savepoint-disposal", {"savepoint-path": path})
+    session.operate("/savepoint-disposal", {"savepoint-path": path})
     session.say(f"Savepoint '{path}' disposed.")
     session.answer({"savepoint-path": path})
     return 0

@@ -58,7 +58,7 @@ def stop(
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
     format_type = format_type or DEFAULT_FORMAT
     verb = "Draining" if is_drained else "Suspending"
-    client = session.client
+    client = session.connect()
     session.say(f'{verb} job "{job_id}" with a {format_type} savepoint.')
     session.say(f"Triggering stop-with-savepoint for job {job_id}.")
     body: dict[str, Any] = {"drain": is_drained, "formatType": format_type}
@@ -72,7 +72,7 @@ def stop(
         return 0
     session.say("Waiting for response...")
     results = path_of("jobs", job_id, "savepoints")
-    location = client.trigger(path, body, results=results)["location"]
+    location = session.operate(path, body, results)["location"]
     session.say(f"Savepoint completed. Path: {location}")
     session.answer({"job-id": job_id, "location": location})
     return 0

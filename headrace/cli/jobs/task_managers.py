@@ -9,7 +9,7 @@ from headrace.cli.jobs.cluster_command import ClusterSession
 
 def task_manager_named(session: ClusterSession, named: str) -> str:
     """Return the id of the TaskManager with this id, number (from 1) or part of its id. UsageError lists all."""
-    found: list[dict[str, Any]] = session.client.get("/taskmanagers").get("taskmanagers", [])
+    found: list[dict[str, Any]] = session.client.get_object("/taskmanagers").get("taskmanagers", [])
     ids = [str(one["id"]) for one in found]
     if named in ids:
         return named

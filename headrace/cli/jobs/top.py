@@ -14,7 +14,7 @@ from headrace.cli.jobs.job_figures import JobFigures
 from headrace.cli.jobs.job_reader import JobReader
 from headrace.cli.jobs.keys import Keys, keyboard
 from headrace.cli.jobs.top_view import HEAD_HEIGHT, plain_lines, screen_of
-from headrace.rest.client_errors import RestError
+from headrace.rest.client_errors import ClusterEndedError, RestError
 
 _FAILURES_MAX: Final = 5
 """Questions in a row that may stay without an answer before the view ends."""
@@ -48,7 +48,8 @@ Try it:
 @click.pass_obj
 def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | None) -> int:
     """Watch a job; the help text is `_HELP`."""
-    reader = JobReader(session.client, session.job_named(job_id))
+    job_id = session.job_named(job_id)
+    reader = JobReader(session.impatient_client, job_id)
     console = Console()
     if is_once or session.is_json or not console.is_terminal:
         figures = reader.read()
@@ -82,7 +83,8 @@ def watch(
 ) -> JobFigures:
     """Show a job until it has ended or a key says so, and return what was seen last.
 
-    A question without an answer is told in the view; after five in a row its error is raised.
+    A question without an answer is told in the view; after five in a row its error is raised. A cluster that ends with
+    its job ends the view.
     """
     first, failures, notice = 0, 0, ""
     figures = reader.read(first, height())
@@ -96,6 +98,8 @@ def watch(
             try:
                 figures = reader.read(first, height())
                 failures, notice = 0, ""
+            except ClusterEndedError:
+                return figures
             except RestError as error:
                 failures += 1
                 if failures >= _FAILURES_MAX:

@@ -17,7 +17,7 @@ from headrace.cli.figures import (
     size_or_dash,
     watermark_text,
 )
-from headrace.cli.jobs.job_figures import CheckpointFigures, JobFigures, VertexFigures, lag_ms
+from headrace.cli.jobs.job_figures import JobFigures, ShownCheckpoints, VertexFigures, lag_ms
 
 BAR_WIDTH: Final = 20
 _NAME_LENGTH_MIN: Final = 18
@@ -173,7 +173,7 @@ def checkpoint_line(figures: JobFigures) -> str:
     return line
 
 
-def _last(found: CheckpointFigures, now_ms: int) -> str:
+def _last(found: ShownCheckpoints, now_ms: int) -> str:
     age = duration_text(now_ms - found.last_ended_ms)
     took = duration_text(found.last_duration_ms)
     return f"; last {found.last_id}, {age} ago, took {took}, {size_or_dash(found.last_size_bytes)}"

@@ -32,12 +32,15 @@ _EVERY_OPERATOR: Final = frozenset(
     for row in (
         names.NUM_RECORDS_IN,
         names.NUM_RECORDS_OUT,
+        names.NUM_RECORDS_IN_PER_SECOND,
+        names.NUM_RECORDS_OUT_PER_SECOND,
         names.CURRENT_INPUT_WATERMARK,
         names.CURRENT_OUTPUT_WATERMARK,
         names.CURRENT_EMIT_EVENT_TIME_LAG,
         names.SOURCE_IDLE_TIME,
         names.PENDING_RECORDS,
         names.NUM_RECORDS_SEND,
+        names.NUM_FIRED_TIMERS,
     )
 )
 """Metrics that the runtime has for operators of any program: no operator publishes them as a result."""

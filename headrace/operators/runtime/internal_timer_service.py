@@ -106,6 +106,8 @@ class InternalTimerService(Snapshotable):
         self._wake_up: ScheduledTimer | None = None
         self._wake_up_ms = 0
         self.current_watermark_ms = MIN_TIMESTAMP
+        self.fired_count = 0
+        """Timers that have fired here, since the operator was opened."""
 
     def current_processing_time_ms(self) -> int:
         """Return the wall clock, epoch ms."""
@@ -182,6 +184,7 @@ class InternalTimerService(Snapshotable):
     def _with_key(self, callback: TimerCallback) -> TimerCallback:
         def fire(time_ms: int, key: Any, namespace: Any) -> None:
             self._set_current_key(key)
+            self.fired_count += 1
             callback(time_ms, key, namespace)
 
         return fire

@@ -33,6 +33,7 @@ class TimedOperator(Operator):
     # finished before its checkpoint is asked too, and never opened.
     _open_watermark_ms: int | None = None
     _status_behind: bool | None = None
+    _opened_timers: InternalTimerService | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -47,6 +48,7 @@ class TimedOperator(Operator):
             self._on_wake_up,
         )
         self._timers.keep_in(context.state, TIMERS)
+        self._opened_timers = self._timers
         self._is_interruptible = context.settings.get_option(INTERRUPTIBLE_TIMERS)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -67,6 +69,12 @@ class TimedOperator(Operator):
     @property
     def can_take_input(self) -> bool:
         return self._open_watermark_ms is None
+
+    @property
+    def fired_timer_count(self) -> int:
+        """Return how many timers have fired, none before `open`. Any thread."""
+        timers = self._opened_timers
+        return 0 if timers is None else timers.fired_count
 
     @property
     def is_drained(self) -> bool:

@@ -9,7 +9,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobOverview
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.jobs import cancel_job, job_details_of, job_exceptions
-from headrace.rest.handlers.parameters import Application, Cluster
+from headrace.rest.handlers.parameters import ApplicationParameter, ClusterParameter
 from headrace.rest.models.applications import ApplicationDetails, ApplicationInfo, ApplicationList
 from headrace.rest.models.cluster import Empty
 from headrace.rest.models.jobs import JobExceptions
@@ -26,13 +26,15 @@ _STATUS: Final = {
 _SHOWN: Final = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
 
 
-async def list_applications(cluster: Cluster) -> ApplicationList:
+async def list_applications(cluster: ClusterParameter) -> ApplicationList:
     """List all jobs as applications."""
     now_ms = cluster.clock.now_ms()
     return ApplicationList(applications=[_info(job, now_ms) for job in await cluster.jobs()])
 
 
-async def application_details(cluster: Cluster, application: Application) -> ApplicationDetails:
+async def application_details(
+    cluster: ClusterParameter, application: ApplicationParameter
+) -> ApplicationDetails:
     """Show one application with its job."""
     now_ms = cluster.clock.now_ms()
     for job in await cluster.jobs():
@@ -49,12 +51,14 @@ async def application_details(cluster: Cluster, application: Application) -> App
     )
 
 
-async def cancel_application(cluster: Cluster, application: Application) -> Empty:
+async def cancel_application(cluster: ClusterParameter, application: ApplicationParameter) -> Empty:
     """Cancel the job of an application."""
     return await cancel_job(cluster, application)
 
 
-async def application_exceptions(cluster: Cluster, application: Application) -> JobExceptions:
+async def application_exceptions(
+    cluster: ClusterParameter, application: ApplicationParameter
+) -> JobExceptions:
     """Show the failures of an application's job."""
     return await job_exceptions(cluster, application)
 

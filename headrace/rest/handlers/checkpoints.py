@@ -16,7 +16,12 @@ from headrace.gateways.checkpoint_statistics import (
     TaskCheckpointDetails,
 )
 from headrace.rest.handler_errors import NotFoundError
-from headrace.rest.handlers.parameters import CheckpointId, Cluster, Job, Vertex
+from headrace.rest.handlers.parameters import (
+    CheckpointId,
+    ClusterParameter,
+    JobParameter,
+    VertexParameter,
+)
 from headrace.rest.handlers.subtasks import percentile
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.spelling import NOT_A_NUMBER
@@ -29,7 +34,9 @@ _CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
 _CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 
 
-async def checkpoint_statistics(cluster: Cluster, job: Job) -> models.CheckpointingStatistics:
+async def checkpoint_statistics(
+    cluster: ClusterParameter, job: JobParameter
+) -> models.CheckpointingStatistics:
     """Show counts, a summary and the newest checkpoints of a job."""
     found = await cluster.checkpoints(job)
     if not found.is_enabled and not found.counts.triggered:
@@ -69,7 +76,7 @@ async def checkpoint_statistics(cluster: Cluster, job: Job) -> models.Checkpoint
 
 
 async def checkpoint_details(
-    cluster: Cluster, job: Job, checkpoint_id: CheckpointId
+    cluster: ClusterParameter, job: JobParameter, checkpoint_id: CheckpointId
 ) -> models.Checkpoint:
     """Show one checkpoint with each vertex's part."""
     found = await _find(cluster, job, checkpoint_id)
@@ -78,7 +85,10 @@ async def checkpoint_details(
 
 
 async def vertex_checkpoint(
-    cluster: Cluster, job: Job, checkpoint_id: CheckpointId, vertex: Vertex
+    cluster: ClusterParameter,
+    job: JobParameter,
+    checkpoint_id: CheckpointId,
+    vertex: VertexParameter,
 ) -> models.VertexCheckpoint:
     """Show one vertex's part in a checkpoint with all its subtasks."""
     found = await _find(cluster, job, checkpoint_id)
@@ -88,7 +98,9 @@ async def vertex_checkpoint(
     raise NotFoundError(f"There is no checkpoint statistics for task {vertex.hex()}.")
 
 
-async def checkpoint_config(cluster: Cluster, job: Job) -> models.CheckpointConfig:
+async def checkpoint_config(
+    cluster: ClusterParameter, job: JobParameter
+) -> models.CheckpointConfig:
     """Show the settings of a job's checkpoints."""
     found = await cluster.checkpoint_configuration(job)
     if not found.is_enabled:
@@ -197,7 +209,7 @@ def _type_of(record: CheckpointRecord) -> str:
     return "SAVEPOINT" if record.kind is SnapshotKind.SAVEPOINT else "SYNC_SAVEPOINT"
 
 
-async def _find(cluster: Cluster, job: JobId, checkpoint_id: int) -> CheckpointDetails:
+async def _find(cluster: ClusterParameter, job: JobId, checkpoint_id: int) -> CheckpointDetails:
     found = await cluster.checkpoint(job, checkpoint_id)
     if found is None:
         raise NotFoundError(

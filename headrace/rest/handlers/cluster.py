@@ -18,7 +18,7 @@ from headrace.core.threads import run_in_thread
 from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import NotFoundError
-from headrace.rest.handlers.parameters import Cluster, LogFileName
+from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
 
@@ -30,7 +30,7 @@ SHOWN_LOG_BYTES: Final = 64 << 20
 """Bytes of a log file that one answer has at most: its end."""
 
 
-async def configuration(cluster: Cluster) -> models.DashboardConfiguration:
+async def configuration(cluster: ClusterParameter) -> models.DashboardConfiguration:
     """Tell a dashboard how often to ask and which pages to show."""
     return dashboard_configuration(
         cluster.settings, cluster.clock.now_ms(), cluster.refresh_interval_ms
@@ -58,7 +58,7 @@ def dashboard_configuration(
     )
 
 
-async def overview(cluster: Cluster) -> models.ClusterOverview:
+async def overview(cluster: ClusterParameter) -> models.ClusterOverview:
     """Count TaskManagers, slots and jobs."""
     resources = await cluster.resources()
     statuses = Counter(job.status for job in await cluster.jobs())
@@ -75,13 +75,13 @@ async def overview(cluster: Cluster) -> models.ClusterOverview:
     )
 
 
-async def shut_down(cluster: Cluster) -> models.Empty:
+async def shut_down(cluster: ClusterParameter) -> models.Empty:
     """Cancel all jobs and end the cluster."""
     await cluster.ask(cluster.dispatcher.shut_down_cluster())
     return models.Empty()
 
 
-async def job_manager_config(cluster: Cluster) -> list[models.Setting]:
+async def job_manager_config(cluster: ClusterParameter) -> list[models.Setting]:
     """List the settings of the cluster, secrets masked."""
     shown = shown_settings(cluster.settings.to_dict())
     return [models.Setting(key=key, value=value) for key, value in sorted(shown.items())]
@@ -103,27 +103,27 @@ async def job_manager_thread_dump() -> models.ThreadDump:
     return thread_dump_of(thread_dump())
 
 
-async def job_manager_logs(cluster: Cluster) -> models.LogFileList:
+async def job_manager_logs(cluster: ClusterParameter) -> models.LogFileList:
     """List the driver's log files."""
     return log_list(log_files(cluster.log_folder) if cluster.log_folder else ())
 
 
-async def job_manager_log(cluster: Cluster) -> Response:
+async def job_manager_log(cluster: ClusterParameter) -> Response:
     """Return the driver's log."""
     return await _job_manager_file(cluster, "jobmanager.log")
 
 
-async def job_manager_stdout(cluster: Cluster) -> Response:
+async def job_manager_stdout(cluster: ClusterParameter) -> Response:
     """Return what the program printed in the driver."""
     return await _job_manager_file(cluster, "jobmanager.out")
 
 
-async def job_manager_log_file(cluster: Cluster, file_name: LogFileName) -> Response:
+async def job_manager_log_file(cluster: ClusterParameter, file_name: LogFileName) -> Response:
     """Return one of the driver's log files."""
     return await _job_manager_file(cluster, file_name)
 
 
-async def data_sets(cluster: Cluster) -> models.DataSetList:
+async def data_sets(cluster: ClusterParameter) -> models.DataSetList:
     """List results that jobs left to the cluster."""
     found = await cluster.ask(cluster.resource_manager.list_data_sets())
     return models.DataSetList(

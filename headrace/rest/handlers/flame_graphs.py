@@ -6,7 +6,12 @@ from fastapi import Query
 
 from headrace.core.process import flame_graph as frames
 from headrace.core.process.stack_sampler import StackSamples
-from headrace.rest.handlers.parameters import Cluster, Job, SampledGraphs, Vertex
+from headrace.rest.handlers.parameters import (
+    ClusterParameter,
+    JobParameter,
+    SampledGraphs,
+    VertexParameter,
+)
 from headrace.rest.handlers.subtasks import vertex_status
 from headrace.rest.handlers.vertices import find_vertex
 from headrace.rest.models.vertices import FlameGraph, FlameGraphNode
@@ -18,10 +23,10 @@ GraphType = Literal["FULL", "ON_CPU", "OFF_CPU"]
 
 
 async def vertex_flame_graph(
-    cluster: Cluster,
+    cluster: ClusterParameter,
     graphs: SampledGraphs,
-    job: Job,
-    vertex: Vertex,
+    job: JobParameter,
+    vertex: VertexParameter,
     graph_type: Annotated[GraphType, Query(alias="type")] = "FULL",
     subtask_index: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
 ) -> FlameGraph:

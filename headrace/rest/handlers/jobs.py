@@ -12,7 +12,7 @@ from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.gateways.job_master import ExceptionInfo, JobPlan, VertexDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
-from headrace.rest.handlers.parameters import Cluster, Job
+from headrace.rest.handlers.parameters import ClusterParameter, JobParameter
 from headrace.rest.handlers.subtasks import (
     group_times,
     io_metrics,
@@ -30,7 +30,7 @@ _APPLICATION_STATUS: Final = {
 }
 
 
-async def list_job_ids(cluster: Cluster) -> models.JobIds:
+async def list_job_ids(cluster: ClusterParameter) -> models.JobIds:
     """List ids and statuses of all jobs."""
     return models.JobIds(
         jobs=[
@@ -40,13 +40,13 @@ async def list_job_ids(cluster: Cluster) -> models.JobIds:
     )
 
 
-async def list_jobs(cluster: Cluster) -> models.JobList:
+async def jobs_overview(cluster: ClusterParameter) -> models.JobList:
     """List running and ended jobs with the states of their subtasks."""
     now_ms = cluster.clock.now_ms()
     return models.JobList(jobs=[job_details_of(job, now_ms) for job in await cluster.jobs()])
 
 
-async def job_details(cluster: Cluster, job: Job) -> models.JobDetailsInfo:
+async def job_details(cluster: ClusterParameter, job: JobParameter) -> models.JobDetailsInfo:
     """Show a job with its vertices and its plan."""
     details, plan = await cluster.details(job), await cluster.plan(job)
     now_ms = cluster.clock.now_ms()
@@ -71,11 +71,11 @@ async def job_details(cluster: Cluster, job: Job) -> models.JobDetailsInfo:
         vertices=vertices,
         status_counts={state.name: statuses[state.name] for state in ExecutionState}
         | {"RECONCILING": 0},
-        plan=plan_of(plan),
+        plan=plan_model_of(plan),
     )
 
 
-async def job_status(cluster: Cluster, job: Job) -> models.JobStatusInfo:
+async def job_status(cluster: ClusterParameter, job: JobParameter) -> models.JobStatusInfo:
     """Tell a job's status, now."""
     try:
         status = await cluster.status(job)
@@ -87,12 +87,12 @@ async def job_status(cluster: Cluster, job: Job) -> models.JobStatusInfo:
     return models.JobStatusInfo(status=status.name)
 
 
-async def job_plan(cluster: Cluster, job: Job) -> models.JobPlanInfo:
+async def job_plan(cluster: ClusterParameter, job: JobParameter) -> models.JobPlanInfo:
     """Show a job's graph."""
-    return models.JobPlanInfo(plan=plan_of(await cluster.plan(job)))
+    return models.JobPlanInfo(plan=plan_model_of(await cluster.plan(job)))
 
 
-async def job_config(cluster: Cluster, job: Job) -> models.JobConfigInfo:
+async def job_config(cluster: ClusterParameter, job: JobParameter) -> models.JobConfigInfo:
     """Show a job's settings, secrets masked."""
     details, found = await cluster.details(job), await cluster.configuration(job)
     return models.JobConfigInfo(
@@ -109,8 +109,8 @@ async def job_config(cluster: Cluster, job: Job) -> models.JobConfigInfo:
 
 
 async def job_exceptions(
-    cluster: Cluster,
-    job: Job,
+    cluster: ClusterParameter,
+    job: JobParameter,
     max_exceptions: Annotated[int | None, Query(alias="maxExceptions", ge=0)] = None,
     failure_label_filter: Annotated[str | None, Query(alias="failureLabelFilter")] = None,
 ) -> models.JobExceptions:
@@ -134,8 +134,8 @@ async def job_exceptions(
 
 
 async def job_accumulators(
-    cluster: Cluster,
-    job: Job,
+    cluster: ClusterParameter,
+    job: JobParameter,
     include_serialized_value: Annotated[bool, Query(alias="includeSerializedValue")] = False,
 ) -> models.JobAccumulators:
     """Show what a job's functions sum up."""
@@ -149,7 +149,9 @@ async def job_accumulators(
     )
 
 
-async def job_execution_result(cluster: Cluster, job: Job) -> models.JobExecutionResult:
+async def job_execution_result(
+    cluster: ClusterParameter, job: JobParameter
+) -> models.JobExecutionResult:
     """Show the result of a job that has ended."""
     status = await cluster.status(job)
     if not status.is_globally_terminal_state():
@@ -164,7 +166,9 @@ async def job_execution_result(cluster: Cluster, job: Job) -> models.JobExecutio
 
 
 async def cancel_job(
-    cluster: Cluster, job: Job, mode: Annotated[Literal["cancel", "stop"], Query()] = "cancel"
+    cluster: ClusterParameter,
+    job: JobParameter,
+    mode: Annotated[Literal["cancel", "stop"], Query()] = "cancel",
 ) -> Empty:
     """Cancel a job, without waiting for its end."""
     if mode == "stop":
@@ -210,7 +214,7 @@ def job_times(status: JobStatus, timestamps_ms: dict[str, int]) -> tuple[int, in
     return start_ms, end_ms
 
 
-def plan_of(plan: JobPlan) -> models.Plan:
+def plan_model_of(plan: JobPlan) -> models.Plan:
     """Return a graph as dashboards draw it, sinks first."""
     return models.Plan(
         jid=plan.job_id.hex(),

@@ -16,12 +16,12 @@ from headrace.gateways.job_master import SubtaskDetails, VertexDetails
 from headrace.gateways.job_metrics import job_metrics
 from headrace.rest.handler_errors import BadRequestError
 from headrace.rest.handlers.parameters import (
-    Cluster,
-    Job,
+    ClusterParameter,
+    JobParameter,
     MetricNames,
     SubtaskIndex,
     TaskManagerId,
-    Vertex,
+    VertexParameter,
 )
 from headrace.rest.handlers.vertices import find_subtask, find_vertex
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
@@ -31,20 +31,23 @@ _Aggregations = Annotated[str | None, Query(alias="agg", max_length=100)]
 _Chosen = Annotated[str | None, Query(max_length=100_000)]
 
 
-async def job_manager_metrics(cluster: Cluster, get: MetricNames) -> list[MetricValue]:
+async def job_manager_metrics(cluster: ClusterParameter, get: MetricNames) -> list[MetricValue]:
     """List metrics of the driver's process and of the cluster."""
     return shown(await cluster.job_manager_metrics(), get)
 
 
 async def task_manager_metrics(
-    cluster: Cluster, task_manager: TaskManagerId, get: MetricNames
+    cluster: ClusterParameter, task_manager: TaskManagerId, get: MetricNames
 ) -> list[MetricValue]:
     """List metrics of a TaskManager's process."""
     return shown(await cluster.task_manager_metrics(ResourceId(task_manager)), get)
 
 
 async def metrics_of_task_managers(
-    cluster: Cluster, get: MetricNames, agg: _Aggregations = None, taskmanagers: _Chosen = None
+    cluster: ClusterParameter,
+    get: MetricNames,
+    agg: _Aggregations = None,
+    taskmanagers: _Chosen = None,
 ) -> list[AggregatedMetric] | list[MetricValue]:
     """Combine metrics of all TaskManagers, or of those named."""
     overview = await cluster.resources()
@@ -58,7 +61,9 @@ async def metrics_of_task_managers(
     return combined(found, get, agg)
 
 
-async def metrics_of_job(cluster: Cluster, job: Job, get: MetricNames) -> list[MetricValue]:
+async def metrics_of_job(
+    cluster: ClusterParameter, job: JobParameter, get: MetricNames
+) -> list[MetricValue]:
     """List metrics of a job; none of one that is unknown."""
     try:
         return shown(await _of_job(cluster, job), get)
@@ -67,7 +72,7 @@ async def metrics_of_job(cluster: Cluster, job: Job, get: MetricNames) -> list[M
 
 
 async def metrics_of_jobs(
-    cluster: Cluster, get: MetricNames, agg: _Aggregations = None, jobs: _Chosen = None
+    cluster: ClusterParameter, get: MetricNames, agg: _Aggregations = None, jobs: _Chosen = None
 ) -> list[AggregatedMetric] | list[MetricValue]:
     """Combine metrics of all jobs, or of those named."""
     chosen = None if jobs is None else set(jobs.split(","))
@@ -77,7 +82,7 @@ async def metrics_of_jobs(
 
 
 async def metrics_of_vertex(
-    cluster: Cluster, job: Job, vertex: Vertex, get: MetricNames
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
     """List metrics of all subtasks of a vertex; their index stands before each name."""
     found = await find_vertex(cluster, job, vertex)
@@ -90,9 +95,9 @@ async def metrics_of_vertex(
 
 
 async def metrics_of_subtasks(
-    cluster: Cluster,
-    job: Job,
-    vertex: Vertex,
+    cluster: ClusterParameter,
+    job: JobParameter,
+    vertex: VertexParameter,
     get: MetricNames,
     agg: _Aggregations = None,
     subtasks: _Chosen = None,
@@ -103,14 +108,18 @@ async def metrics_of_subtasks(
 
 
 async def metrics_of_subtask(
-    cluster: Cluster, job: Job, vertex: Vertex, subtask_index: SubtaskIndex, get: MetricNames
+    cluster: ClusterParameter,
+    job: JobParameter,
+    vertex: VertexParameter,
+    subtask_index: SubtaskIndex,
+    get: MetricNames,
 ) -> list[MetricValue]:
     """List metrics of one subtask."""
     return shown((await find_subtask(cluster, job, vertex, subtask_index)).metrics, get)
 
 
 async def metrics_of_coordinators(
-    cluster: Cluster, job: Job, vertex: Vertex, get: MetricNames
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
     """List metrics of the coordinators of a vertex: they have none of their own yet."""
     await find_vertex(cluster, job, vertex)
@@ -178,7 +187,7 @@ def _aggregate(name: str, values: Sequence[float], chosen: Sequence[str]) -> Agg
     return AggregatedMetric(id=name, **{each: found[each] for each in chosen})
 
 
-async def _of_job(cluster: Cluster, job: JobId) -> Mapping[str, float | str]:
+async def _of_job(cluster: ClusterParameter, job: JobId) -> Mapping[str, float | str]:
     return job_metrics(await cluster.details(job), cluster.clock.now_ms())
 
 

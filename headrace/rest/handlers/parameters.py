@@ -40,19 +40,19 @@ def _names(get: Annotated[str | None, Query(max_length=100_000)] = None) -> tupl
     return None if get is None else tuple(filter(None, get.split(",")))
 
 
-Cluster = Annotated[ClusterView, Depends(_cluster_view)]
+ClusterParameter = Annotated[ClusterView, Depends(_cluster_view)]
 """The control plane."""
 RunningOperations = Annotated[Operations, Depends(_operations)]
 """Savepoints and other things that clients asked for."""
 SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
 """Flame graphs that are looked at."""
-Job = Annotated[JobId, Depends(_job_id)]
+JobParameter = Annotated[JobId, Depends(_job_id)]
 """The job of the path."""
-Application = Annotated[JobId, Depends(_application_id)]
+ApplicationParameter = Annotated[JobId, Depends(_application_id)]
 """The application of the path: its job's id."""
-Vertex = Annotated[JobVertexId, Depends(_vertex_id)]
+VertexParameter = Annotated[JobVertexId, Depends(_vertex_id)]
 """The vertex of the path."""
-Trigger = Annotated[str, Path(alias="triggerid", pattern=_HEX)]
+TriggerParameter = Annotated[str, Path(alias="triggerid", pattern=_HEX)]
 """The trigger id of the path."""
 SubtaskIndex = Annotated[int, Path(alias="subtaskindex", ge=0)]
 """The subtask of the path."""

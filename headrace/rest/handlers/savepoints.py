@@ -18,7 +18,12 @@ from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import BadRequestError, NotFoundError
 from headrace.rest.handlers.checkpoints import with_scheme
-from headrace.rest.handlers.parameters import Cluster, Job, RunningOperations, Trigger
+from headrace.rest.handlers.parameters import (
+    ClusterParameter,
+    JobParameter,
+    RunningOperations,
+    TriggerParameter,
+)
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.cluster import TriggerAnswer
 from headrace.rest.models.jobs import FailureCause, OperationStatus
@@ -34,9 +39,9 @@ _WITHOUT_LIMIT: Final = None
 
 
 async def trigger_savepoint(
-    cluster: Cluster,
+    cluster: ClusterParameter,
     operations: RunningOperations,
-    job: Job,
+    job: JobParameter,
     body: models.SavepointTriggerRequest | None = None,
 ) -> TriggerAnswer:
     """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
@@ -55,9 +60,9 @@ async def trigger_savepoint(
 
 
 async def stop_with_savepoint(
-    cluster: Cluster,
+    cluster: ClusterParameter,
     operations: RunningOperations,
-    job: Job,
+    job: JobParameter,
     body: models.StopRequest | None = None,
 ) -> TriggerAnswer:
     """Begin to end a job with a savepoint."""
@@ -73,16 +78,16 @@ async def stop_with_savepoint(
 
 
 async def savepoint_status(
-    operations: RunningOperations, job: Job, trigger: Trigger
+    operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of a savepoint or a stop."""
     return _savepoint_status(_find(operations, _SAVEPOINT, job, trigger))
 
 
-async def trigger_checkpoint(
-    cluster: Cluster,
+async def request_checkpoint(
+    cluster: ClusterParameter,
     operations: RunningOperations,
-    job: Job,
+    job: JobParameter,
     body: models.CheckpointTriggerRequest | None = None,
 ) -> TriggerAnswer:
     """Begin a checkpoint."""
@@ -99,13 +104,13 @@ async def trigger_checkpoint(
 
 
 async def checkpoint_status(
-    operations: RunningOperations, job: Job, trigger: Trigger
+    operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.CheckpointStatus:
     """Tell what became of a checkpoint that was asked for."""
     task = _find(operations, _CHECKPOINT, job, trigger)
     if not task.done():
         return models.CheckpointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
-    failure = failure_of(task)
+    failure = failure_cause_of(task)
     outcome = (
         models.CheckpointOutcome(checkpoint_id=task.result())
         if failure is None
@@ -114,8 +119,8 @@ async def checkpoint_status(
     return models.CheckpointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)
 
 
-async def dispose_savepoint(
-    cluster: Cluster, operations: RunningOperations, body: models.SavepointDisposalRequest
+async def delete_savepoint(
+    cluster: ClusterParameter, operations: RunningOperations, body: models.SavepointDisposalRequest
 ) -> TriggerAnswer:
     """Begin to delete a savepoint; only one whose metadata were written with the cluster's key."""
 
@@ -129,7 +134,7 @@ async def dispose_savepoint(
 
 
 async def disposal_status(
-    operations: RunningOperations, trigger: Trigger
+    operations: RunningOperations, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of the deletion of a savepoint."""
     task = operations.find(_DISPOSAL, _NO_JOB, trigger.lower())
@@ -138,7 +143,7 @@ async def disposal_status(
     return _savepoint_status(task, models.SavepointOutcome())
 
 
-def failure_of(task: asyncio.Task[Any]) -> FailureCause | None:
+def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
     """Return why an operation that is over came to nothing, or None."""
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
@@ -186,7 +191,7 @@ def _savepoint_status(
 ) -> models.SavepointStatus:
     if not task.done():
         return models.SavepointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
-    failure = failure_of(task)
+    failure = failure_cause_of(task)
     if failure is not None:
         outcome = models.SavepointOutcome(failure_cause=failure)
     else:

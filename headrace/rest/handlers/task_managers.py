@@ -7,6 +7,7 @@ from fastapi import Response
 
 from headrace.core.ids import ResourceId
 from headrace.gateways.resource_manager import TaskManagerInfo
+from headrace.metrics import cluster_names as names
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handlers.cluster import (
     LOG_PIECE_BYTES,
@@ -14,14 +15,14 @@ from headrace.rest.handlers.cluster import (
     log_list,
     thread_dump_of,
 )
-from headrace.rest.handlers.parameters import Cluster, LogFileName, TaskManagerId
+from headrace.rest.handlers.parameters import ClusterParameter, LogFileName, TaskManagerId
 from headrace.rest.models import task_managers as models
 from headrace.rest.models.cluster import LogFileList, ThreadDump
 
 _MEGABYTE: Final = 1 << 20
 
 
-async def list_task_managers(cluster: Cluster) -> models.TaskManagerList:
+async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerList:
     """List all TaskManagers."""
     overview = await cluster.resources()
     tasks = await assigned_tasks(cluster)
@@ -34,7 +35,7 @@ async def list_task_managers(cluster: Cluster) -> models.TaskManagerList:
 
 
 async def task_manager_details(
-    cluster: Cluster, task_manager: TaskManagerId
+    cluster: ClusterParameter, task_manager: TaskManagerId
 ) -> models.TaskManagerDetails:
     """Show one TaskManager with its slots and its memory."""
     resource_id = ResourceId(task_manager)
@@ -57,31 +58,33 @@ async def task_manager_details(
     )
 
 
-async def task_manager_logs(cluster: Cluster, task_manager: TaskManagerId) -> LogFileList:
+async def task_manager_logs(cluster: ClusterParameter, task_manager: TaskManagerId) -> LogFileList:
     """List a TaskManager's log files, also of one that has ended on this host."""
     gateway = cluster.resource_manager
     found = await cluster.ask(gateway.request_task_manager_log_files(ResourceId(task_manager)))
     return log_list(found)
 
 
-async def task_manager_log(cluster: Cluster, task_manager: TaskManagerId) -> Response:
+async def task_manager_log(cluster: ClusterParameter, task_manager: TaskManagerId) -> Response:
     """Return a TaskManager's log."""
     return await _file(cluster, task_manager, f"taskmanager-{task_manager}.log")
 
 
-async def task_manager_stdout(cluster: Cluster, task_manager: TaskManagerId) -> Response:
+async def task_manager_stdout(cluster: ClusterParameter, task_manager: TaskManagerId) -> Response:
     """Return what user code printed in a TaskManager."""
     return await _file(cluster, task_manager, f"taskmanager-{task_manager}.out")
 
 
 async def task_manager_log_file(
-    cluster: Cluster, task_manager: TaskManagerId, file_name: LogFileName
+    cluster: ClusterParameter, task_manager: TaskManagerId, file_name: LogFileName
 ) -> Response:
     """Return one of a TaskManager's log files."""
     return await _file(cluster, task_manager, file_name)
 
 
-async def task_manager_thread_dump(cluster: Cluster, task_manager: TaskManagerId) -> ThreadDump:
+async def task_manager_thread_dump(
+    cluster: ClusterParameter, task_manager: TaskManagerId
+) -> ThreadDump:
     """Show what all threads of a TaskManager do now."""
     gateway = cluster.resource_manager
     found = await cluster.ask(gateway.request_task_manager_thread_dump(ResourceId(task_manager)))
@@ -191,8 +194,8 @@ def _memory(metrics: Mapping[str, float]) -> models.TaskManagerMetrics:
         garbage_collectors=[
             models.GarbageCollectorInfo(
                 name="All",
-                count=value("Status.JVM.GarbageCollector.All.Count"),
-                time=value("Status.JVM.GarbageCollector.All.Time"),
+                count=value(names.GC_COUNT.name),
+                time=value(names.GC_TIME.name),
             )
         ],
     )

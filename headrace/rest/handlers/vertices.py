@@ -7,7 +7,13 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.job_master import SubtaskDetails, VertexDetails
 from headrace.metrics import names
 from headrace.rest.handler_errors import NotFoundError
-from headrace.rest.handlers.parameters import AttemptNumber, Cluster, Job, SubtaskIndex, Vertex
+from headrace.rest.handlers.parameters import (
+    AttemptNumber,
+    ClusterParameter,
+    JobParameter,
+    SubtaskIndex,
+    VertexParameter,
+)
 from headrace.rest.handlers.subtasks import (
     AttemptLike,
     aggregated,
@@ -29,7 +35,9 @@ _HIGH: Final = 0.5
 _NO_WATERMARK: Final = -(1 << 63)
 
 
-async def vertex_details(cluster: Cluster, job: Job, vertex: Vertex) -> models.VertexDetails:
+async def vertex_details(
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
+) -> models.VertexDetails:
     """Show a vertex with the current attempt of each subtask."""
     found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
     return models.VertexDetails(
@@ -44,7 +52,10 @@ async def vertex_details(cluster: Cluster, job: Job, vertex: Vertex) -> models.V
 
 
 async def subtask_attempt(
-    cluster: Cluster, job: Job, vertex: Vertex, subtask_index: SubtaskIndex
+    cluster: ClusterParameter,
+    job: JobParameter,
+    vertex: VertexParameter,
+    subtask_index: SubtaskIndex,
 ) -> models.Attempt:
     """Show the current attempt of a subtask."""
     subtask = await find_subtask(cluster, job, vertex, subtask_index)
@@ -52,9 +63,9 @@ async def subtask_attempt(
 
 
 async def numbered_attempt(
-    cluster: Cluster,
-    job: Job,
-    vertex: Vertex,
+    cluster: ClusterParameter,
+    job: JobParameter,
+    vertex: VertexParameter,
     subtask_index: SubtaskIndex,
     attempt: AttemptNumber,
 ) -> models.Attempt:
@@ -63,7 +74,9 @@ async def numbered_attempt(
     return attempt_of(subtask_index, find_attempt(subtask, attempt), cluster.clock.now_ms())
 
 
-async def subtask_times(cluster: Cluster, job: Job, vertex: Vertex) -> models.SubtaskTimes:
+async def subtask_times(
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
+) -> models.SubtaskTimes:
     """Show when the subtasks of a vertex entered their states."""
     found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
     return models.SubtaskTimes(
@@ -86,7 +99,7 @@ async def subtask_times(cluster: Cluster, job: Job, vertex: Vertex) -> models.Su
 
 
 async def vertex_task_managers(
-    cluster: Cluster, job: Job, vertex: Vertex
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexTaskManagers:
     """Show a vertex by TaskManager."""
     found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
@@ -111,7 +124,9 @@ async def vertex_task_managers(
     )
 
 
-async def back_pressure(cluster: Cluster, job: Job, vertex: Vertex) -> models.BackPressure:
+async def back_pressure(
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
+) -> models.BackPressure:
     """Show which share of their time the subtasks of a vertex wait for room in their output."""
     found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
     measured = [each for each in found.subtasks if names.BACK_PRESSURED_TIME.name in each.metrics]
@@ -126,7 +141,9 @@ async def back_pressure(cluster: Cluster, job: Job, vertex: Vertex) -> models.Ba
     )
 
 
-async def watermarks(cluster: Cluster, job: Job, vertex: Vertex) -> list[MetricValue]:
+async def watermarks(
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
+) -> list[MetricValue]:
     """List the watermark that each subtask of a vertex has received last; none for sources."""
     found = await find_vertex(cluster, job, vertex)
     plan = await cluster.plan(job)
@@ -143,7 +160,7 @@ async def watermarks(cluster: Cluster, job: Job, vertex: Vertex) -> list[MetricV
 
 
 async def vertex_accumulators(
-    cluster: Cluster, job: Job, vertex: Vertex
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexAccumulators:
     """List the sums of a vertex: figures of its operators, summed over subtasks."""
     found = await find_vertex(cluster, job, vertex)
@@ -153,7 +170,7 @@ async def vertex_accumulators(
 
 
 async def subtasks_accumulators(
-    cluster: Cluster, job: Job, vertex: Vertex
+    cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.SubtasksAccumulators:
     """List the sums of each subtask of a vertex."""
     found = await find_vertex(cluster, job, vertex)
@@ -173,9 +190,9 @@ async def subtasks_accumulators(
 
 
 async def attempt_accumulators(
-    cluster: Cluster,
-    job: Job,
-    vertex: Vertex,
+    cluster: ClusterParameter,
+    job: JobParameter,
+    vertex: VertexParameter,
     subtask_index: SubtaskIndex,
     attempt: AttemptNumber,
 ) -> models.AttemptAccumulators:
@@ -197,13 +214,13 @@ def back_pressure_level(ratio: float) -> str:
     return "low" if ratio <= _HIGH else "high"
 
 
-async def find_vertex(cluster: Cluster, job: JobId, vertex: JobVertexId) -> VertexDetails:
+async def find_vertex(cluster: ClusterParameter, job: JobId, vertex: JobVertexId) -> VertexDetails:
     """Return a vertex of a job; UnknownJobError, NotFoundError."""
     return await cluster.vertex(job, vertex)
 
 
 async def find_subtask(
-    cluster: Cluster, job: JobId, vertex: JobVertexId, subtask_index: int
+    cluster: ClusterParameter, job: JobId, vertex: JobVertexId, subtask_index: int
 ) -> SubtaskDetails:
     """Return a subtask of a vertex; UnknownJobError, NotFoundError."""
     found = await find_vertex(cluster, job, vertex)

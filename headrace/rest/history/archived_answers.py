@@ -11,7 +11,7 @@ from typing import Any, Final
 from headrace.gateways.ended_job import EndedJob
 from headrace.rest.handler_errors import HandlerError
 from headrace.rest.history.ended_job_view import EndedJobView
-from headrace.rest.routes import ROUTES, Route
+from headrace.rest.routes import ROUTES, RestRoute
 
 OVERVIEW_PATH: Final = "/jobs/overview"
 _PARAMETERS: Final = {
@@ -32,11 +32,11 @@ class ArchivedPath:
     """A path that an archive answers, with the values of its parameters."""
 
     path: str
-    route: Route
+    route: RestRoute
     values: _Values
 
 
-def archived_routes() -> tuple[Route, ...]:
+def archived_routes() -> tuple[RestRoute, ...]:
     """Return the routes that an archive answers."""
     return tuple(route for route in ROUTES if route.is_archived)
 

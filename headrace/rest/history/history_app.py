@@ -10,7 +10,7 @@ from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import run_in_thread
 from headrace.rest.app import JSON, VERSION_PREFIX, guarded_app
-from headrace.rest.authentication import Application, RestGuard
+from headrace.rest.authentication import AsgiApplication, RestGuard
 from headrace.rest.handler_errors import UnavailableError
 from headrace.rest.handlers.cluster import (
     FLINK_VERSION,
@@ -18,13 +18,13 @@ from headrace.rest.handlers.cluster import (
     sign_in,
     sign_out,
 )
-from headrace.rest.handlers.parameters import Job
+from headrace.rest.handlers.parameters import JobParameter
 from headrace.rest.history.archive_catalog import ArchiveCatalog
 from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models.jobs import JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
-from headrace.rest.routes import Route
+from headrace.rest.routes import RestRoute
 
 _READS_MAX: Final = 64
 """Answers that are read from archives at once; more are asked to come again."""
@@ -52,25 +52,25 @@ class History:
             self._reading_count -= 1
 
 
-def create_history_app(history: History, guard: RestGuard) -> Application:
+def create_history_app(history: History, guard: RestGuard) -> AsgiApplication:
     """Return the application behind its guard."""
     return guarded_app(history_routes(), guard, history.settings, {"history": history})
 
 
-def history_routes() -> tuple[Route, ...]:
+def history_routes() -> tuple[RestRoute, ...]:
     """Return what a history server answers: lists of its own, and what archives hold."""
     of_archives = (
-        Route(route.method, route.path, _archived_answer, None)
+        RestRoute(route.method, route.path, _archived_answer, None)
         for route in archived_routes()
         if route.path != OVERVIEW_PATH
     )
     return (
-        Route("GET", "/config", _configuration, cluster_models.DashboardConfiguration),
-        Route("GET", "/overview", _overview, cluster_models.ClusterOverview),
-        Route("POST", "/session", sign_in, None),
-        Route("DELETE", "/session", sign_out, None),
-        Route("GET", "/jobs", _job_ids, JobIds),
-        Route("GET", OVERVIEW_PATH, _jobs, None),
+        RestRoute("GET", "/config", _configuration, cluster_models.DashboardConfiguration),
+        RestRoute("GET", "/overview", _overview, cluster_models.ClusterOverview),
+        RestRoute("POST", "/session", sign_in, None),
+        RestRoute("DELETE", "/session", sign_out, None),
+        RestRoute("GET", "/jobs", _job_ids, JobIds),
+        RestRoute("GET", OVERVIEW_PATH, _jobs, None),
         *of_archives,
     )
 
@@ -117,7 +117,7 @@ async def _jobs(request: Request) -> Response:
     return Response(_history(request).catalog.overviews(), media_type=JSON)
 
 
-async def _archived_answer(request: Request, job: Job) -> Response:
+async def _archived_answer(request: Request, job: JobParameter) -> Response:
     """Return what the job's cluster answered when the job had ended."""
     path = request.url.path.removeprefix(VERSION_PREFIX).lower()
     return Response(await _history(request).answer(job.hex(), path), media_type=JSON)

@@ -11,7 +11,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import start_thread
-from headrace.rest.authentication import Application, RestGuard
+from headrace.rest.authentication import AsgiApplication, RestGuard
 from headrace.rest.connections import headrace_home
 from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.history_app import History, create_history_app
@@ -52,7 +52,7 @@ class HistoryServer:
         self._interval_s: Final = settings.get_option(HISTORY_REFRESH_INTERVAL).total_seconds()
         history = History(self._catalog, settings, clock)
 
-        def create(guard: RestGuard) -> Application:
+        def create(guard: RestGuard) -> AsgiApplication:
             return create_history_app(history, guard)
 
         address = settings.get_option(HISTORY_ADDRESS)

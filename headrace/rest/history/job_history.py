@@ -21,6 +21,7 @@ from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobDetails
 from headrace.rest.history.metrics_history import MetricsHistory
 from headrace.rest.history.options import ARCHIVE_DIRECTORY
+from headrace.rest.options import REST_ENABLED
 
 if TYPE_CHECKING:
     from headrace.rest.history.job_archivist import JobArchivist
@@ -55,7 +56,12 @@ class JobHistory:
         self._archivist: JobArchivist | None = None
 
     def watch(self, dispatcher: DispatcherGateway, control_loop: asyncio.AbstractEventLoop) -> None:
-        """Look at the jobs of a cluster from now on; its gateway is called on `control_loop`."""
+        """Look at the jobs of a cluster from now on; its gateway is called on `control_loop`.
+
+        Nothing is looked at where nobody could ask for it: without REST, and without archives.
+        """
+        if not self._folder and not self._settings.get_option(REST_ENABLED):
+            return
 
         def begin() -> None:
             spawn(

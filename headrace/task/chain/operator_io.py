@@ -15,6 +15,7 @@ from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.metrics.metric_name import MetricName
 from headrace.operators.runtime.operator import Operator, SourceOperator
+from headrace.operators.runtime.timed_operator import TimedOperator
 from headrace.task.chain.outputs import OperatorOutput
 from headrace.task.metrics import TaskCounters
 
@@ -40,6 +41,10 @@ def operator_io_groups(
             sources = [outputs[edge.source_id] for edge in edges]
             _register(group, names.NUM_RECORDS_IN, lambda sources=sources: _rows_of(sources))
         group.gauge(names.CURRENT_OUTPUT_WATERMARK, lambda output=output: _known(output.watermark))
+        if isinstance(operator, TimedOperator):
+            _register(
+                group, names.NUM_FIRED_TIMERS, lambda operator=operator: operator.fired_timer_count
+            )
         if not isinstance(operator, SourceOperator):
             group.gauge(
                 names.CURRENT_INPUT_WATERMARK,
@@ -51,6 +56,7 @@ def operator_io_groups(
 _RATES: Final = {
     names.NUM_RECORDS_IN: names.NUM_RECORDS_IN_PER_SECOND,
     names.NUM_RECORDS_OUT: names.NUM_RECORDS_OUT_PER_SECOND,
+    names.NUM_FIRED_TIMERS: names.NUM_FIRED_TIMERS_PER_SECOND,
 }
 
 

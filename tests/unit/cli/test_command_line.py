@@ -1,17 +1,19 @@
 """The command line: what options mean, what help teaches, how failures look and which code they end with."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from headrace.api import executors
 from headrace.api.client.program_end import JobLeftBehindError
 from headrace.cli.logs import describe
-from headrace.cli.main import cli, main
+from headrace.cli.main import COMMANDS, cli, main
 from headrace.cli.run import run, run_settings
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import JobStatus
@@ -138,6 +140,54 @@ def test_all_options_are_listed_those_of_the_host_too() -> None:
     heads = [line for line in result.output.splitlines() if not line.startswith(" ")]
     assert {"headrace.spark.master", "state.backend.type"} <= {head.split()[0] for head in heads}
     assert all("default: " in head for head in heads)
+
+
+def test_options_as_json_are_one_document() -> None:
+    result = CliRunner().invoke(cli, ["options", "--json", "exponential-delay.max-backoff"])
+    assert json.loads(result.output) == [
+        {
+            "key": "restart-strategy.exponential-delay.max-backoff",
+            "type": "duration",
+            "default": "1 min",
+            "doc": "Longest pause before a restart.",
+            "choices": [],
+        }
+    ]
+
+
+def every_command() -> Iterator[tuple[str, ...]]:
+    for name in COMMANDS:
+        yield (name,)
+    for group in ("savepoint", "checkpoint", "trace"):
+        command = cli.get_command(click.Context(cli), group)
+        assert isinstance(command, click.Group)
+        for name in command.list_commands(click.Context(command)):
+            yield group, name
+
+
+@pytest.mark.parametrize("words", list(every_command()), ids=" ".join)
+def test_the_help_of_every_command_has_examples_that_begin_with_its_name(
+    words: tuple[str, ...],
+) -> None:
+    result = CliRunner().invoke(cli, [*words, "--help"])
+    assert result.exit_code == 0
+    # The commands for snapshots are in two groups.
+    name = words[-1] if words[0] in ("savepoint", "checkpoint") else " ".join(words)
+    _, _, examples = result.output.partition("Try it")
+    examples = examples or result.output.partition("Examples")[2]
+    if words[-1] == "trigger":
+        name = words[0]
+    assert (
+        any(
+            line.lstrip().startswith("headrace ") and name in line for line in examples.splitlines()
+        )
+        or f"<(headrace {name}" in examples
+    )
+
+
+def test_the_page_of_the_command_line_names_every_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command_line.md").read_text()
+    assert [name for name in COMMANDS if f"headrace {name}" not in page] == []
 
 
 def test_words_that_no_option_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

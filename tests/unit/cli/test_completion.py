@@ -72,6 +72,8 @@ def test_a_job_is_completed_where_flink_s_commands_take_one(
         for command in ("cancel", "stop"):
             assert words(command, incomplete="0a") == [JOB]
         assert words("savepoint", "trigger", incomplete="0a") == [JOB]
+        assert words("savepoint", incomplete="0a") == [JOB]
+    assert "--detached" in words("savepoint", JOB, incomplete="--")
 
 
 def test_completion_imports_no_command() -> None:

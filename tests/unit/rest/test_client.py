@@ -14,6 +14,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.security.tls import generate_identity
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import (
+    ClusterEndedError,
     OperationFailedError,
     OperationLateError,
     RestRefusedError,
@@ -197,6 +198,17 @@ def test_where_nobody_listens_it_is_tried_again_and_then_told() -> None:
     assert len(told) == 3
 
 
+def test_a_cluster_that_has_ended_is_not_asked_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    pauses = Pauses()
+    ended = iter([False, True])
+    client = RestClient(f"http://127.0.0.1:{port}", has_ended=lambda: next(ended), wait=pauses)
+    with pytest.raises(ClusterEndedError, match="it has ended"):
+        client.get("/jobs")
+    assert pauses.seconds == [3.0]
+
+
 def test_a_connection_that_breaks_is_told_and_not_asked_again() -> None:
     with fake_cluster({"GET /a": Answer(200, b"", {"Content-Length": "10"})}) as cluster:
         client, _ = client_of(cluster)
@@ -285,7 +297,7 @@ def test_patience_has_an_end_and_says_where_the_result_will_be() -> None:
         with pytest.raises(OperationLateError, match=f"ask {SAVEPOINTS}/ab for the result"):
             client.trigger(SAVEPOINTS)
     assert sum(pauses.seconds) == pytest.approx(5, abs=1)
-    assert max(pauses.seconds) == 1.0
+    assert max(pauses.seconds) == 0.25
 
 
 def test_results_may_be_at_another_route() -> None:

@@ -14,6 +14,7 @@ from headrace.rest.client_errors import ConnectionFileError, NoClusterError, Sev
 from headrace.rest.connections import (
     ClusterConnection,
     find_connection,
+    has_ended,
     live_addresses,
     read_connection,
     remove_connection,
@@ -97,13 +98,12 @@ def test_no_cluster_is_an_error_that_says_what_to_do() -> None:
 def test_the_file_of_a_dead_process_is_removed_with_a_word(home: Path) -> None:
     pid = dead_pid()
     file = write_connection(ClusterConnection("http://127.0.0.1:8081", "old", pid))
-    page = file.with_suffix(".html")
-    page.touch()
+    for suffix in (".html", ".pem"):
+        file.with_suffix(suffix).touch()
     said: list[str] = []
     with pytest.raises(NoClusterError):
         find_connection(None, said.append)
-    assert not file.exists()
-    assert not page.exists()
+    assert list(file.parent.iterdir()) == []
     assert said == [
         f"removed {file}: the cluster at http://127.0.0.1:8081 has ended (process {pid})"
     ]
@@ -217,6 +217,18 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         find_connection(address, silent)
 
 
+def test_a_cluster_has_ended_once_its_file_or_its_process_is_gone() -> None:
+    file = write_connection(NAMED)
+    found = find_connection(None, silent)
+    assert not has_ended(found)
+    write_connection(ClusterConnection("http://127.0.0.1:8081", "next", os.getpid()))
+    assert has_ended(found)
+    assert not has_ended(find_connection(None, silent))
+    file.unlink()
+    assert has_ended(found)
+    assert not has_ended(find_connection("127.0.0.1:8081", silent))
+
+
 def test_a_cluster_removes_its_own_file_and_not_that_of_the_next_one() -> None:
     file = write_connection(NAMED)
     file.with_suffix(".html").touch()
@@ -226,3 +238,18 @@ def test_a_cluster_removes_its_own_file_and_not_that_of_the_next_one() -> None:
     write_connection(ClusterConnection("http://127.0.0.1:8081", "next", os.getppid()))
     remove_connection(file)
     assert file.exists()
+
+
+def test_a_file_that_a_new_cluster_wrote_over_a_dead_one_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = write_connection(ClusterConnection("http://127.0.0.1:8081", "old", dead_pid()))
+
+    def starts_meanwhile(pid: int, signal: int) -> None:
+        write_connection(NAMED)
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", starts_meanwhile)
+    with pytest.raises(NoClusterError):
+        find_connection(None, lambda _: None)
+    assert read_connection(file) == NAMED

@@ -6,7 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types
 from headrace.core.clock import ManualClock
-from headrace.datastream import OutputTag, ProcessFunction
+from headrace.datastream import KeyedProcessFunction, OutputTag, ProcessFunction
 from headrace.functions.record import MapFunction
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.metrics.groups import MetricSample
@@ -31,6 +31,17 @@ class Renaming(MapFunction):
         self._own.inc(100)
         self._seen.inc()
         return value
+
+
+class Waking(KeyedProcessFunction):
+    """Sets a timer for each value of each key."""
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> list[int]:
+        ctx.timer_service().register_event_time_timer(value)
+        return []
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[int]:
+        return [timestamp]
 
 
 class Splitting(ProcessFunction):
@@ -106,6 +117,24 @@ def test_watermarks_are_known_of_each_operator_and_a_source_has_none_that_goes_i
     assert "currentInputWatermark" not in values(found["Source: numbers"])
     kept = values(found["kept"])
     assert kept["currentInputWatermark"] == kept["currentOutputWatermark"] == 2**63 - 1
+
+
+def test_timers_are_counted_of_each_operator_that_has_some() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    numbers = env.from_collection([1, 2, 3, 3], type_info=Types.LONG())
+    keyed = numbers.key_by(lambda value: 0, key_type=Types.LONG())
+    keyed.process(Waking(), output_type=Types.LONG()).name("waking").print()
+    with LocalJob(env.get_stream_graph()) as job:
+        job.run()
+        found = [by_operator(task) for task in job.tasks]
+    fired = {
+        name: values(samples)["numFiredTimers"]
+        for each in found
+        for name, samples in each.items()
+        if "numFiredTimers" in values(samples)
+    }
+    assert fired == {"waking": 3}
 
 
 def test_own_samples_are_those_of_the_snapshot(task: Task) -> None:

@@ -151,12 +151,14 @@ class CheckpointStatisticsTracker:
 
     def restored(self, checkpoint: CompletedCheckpoint) -> None:
         """Count a start of the job, or of a part of it, from a checkpoint."""
-        checkpoint_id = checkpoint.checkpoint_id
+        checkpoint_id, now_ms = checkpoint.checkpoint_id, self._clock.now_ms()
         self._count(restored=self._overview.counts.restored + 1)
-        self._overview = msgspec.structs.replace(self._overview, restored_id=checkpoint_id)
+        self._overview = msgspec.structs.replace(
+            self._overview, restored_id=checkpoint_id, restored_timestamp_ms=now_ms
+        )
         self._restored = RestoredCheckpoint(
             checkpoint_id,
-            self._clock.now_ms(),
+            now_ms,
             checkpoint.metadata.kind.is_savepoint,
             shown_uri(checkpoint.uri),
         )

@@ -1,7 +1,7 @@
 """`list`, `cancel`, `stop`, `savepoint` and `checkpoint`: Flink's arguments, lines and exit codes."""
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ RULE = "-" * 62
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home_of(monkeypatch, tmp_path)
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
     return tmp_path
 
 
@@ -316,3 +314,56 @@ def test_whatever_is_wrong_is_told_in_the_first_line_and_ends_with_1(
     assert first.startswith("error: ")
     assert says in first
     assert outcome.code == 1
+
+
+def test_the_address_may_be_a_setting_as_with_flink(shell: Shell) -> None:
+    with fake_cluster(ONE_RUNNING, token="") as cluster:
+        host, _, port = cluster.authority.partition(":")
+        assert shell("list", "-D", f"rest.address={host}", "-D", f"rest.port={port}").code == 0
+        assert shell("list", "-D", f"rest.port={port}").code == 0
+    assert len(cluster.requests) == 2
+
+
+def test_texts_of_the_cluster_do_not_steer_the_terminal(shell: Shell) -> None:
+    hostile = job_details(JOB, "RUNNING", name="a\x1b[2Jb\x9bc\rd")
+    with fake_cluster(jobs(hostile), token="") as cluster:
+        outcome = shell("list", "-m", cluster.authority)
+    assert f"{JOB} : a\ufffd[2Jb\ufffdc\ufffdd (RUNNING)" in outcome.out
+    refused = Answer(404, {"errors": ["no\x1b[2J", "stack\x07\nmore"]})
+    with fake_cluster({f"PATCH /jobs/{JOB}": refused}, token="") as cluster:
+        assert not {"\x1b", "\x07"} & set(shell("cancel", "-m", cluster.authority, JOB).err)
+
+
+def test_another_kind_of_server_is_told(shell: Shell) -> None:
+    with fake_cluster({"GET /jobs/overview": [1, 2]}, token="") as cluster:
+        outcome = shell("list", "-m", cluster.authority)
+    assert (outcome.code, "is no object: is http://" in outcome.err) == (1, True)
+
+
+def test_who_no_longer_waits_is_told_that_the_cluster_goes_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    path = f"/jobs/{JOB}/savepoints"
+    monkeypatch.setattr("headrace.rest.client.RestClient.result_of", interrupt)
+    with fake_cluster({f"POST {path}": {"request-id": "ab"}}, token="") as cluster:
+        outcome = shell("savepoint", "-m", cluster.authority, JOB)
+    assert outcome.code == 130
+    assert outcome.err.strip() == f"the cluster goes on with it: ask {path}/ab for the result"
+
+
+def test_who_waits_long_is_told_so_now_and_then(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_: object, path: str, request_id: str, tell: Callable[[float], None]) -> Any:
+        for seconds in (1.0, 9.0, 10.5, 12.0, 25.0):
+            tell(seconds)
+        return {"location": "x"}
+
+    path = f"/jobs/{JOB}/savepoints"
+    monkeypatch.setattr("headrace.rest.client.RestClient.result_of", slow)
+    with fake_cluster({f"POST {path}": {"request-id": "ab"}}, token="") as cluster:
+        outcome = shell("savepoint", "-m", cluster.authority, JOB)
+    assert outcome.err.splitlines() == ["still waiting after 10 s", "still waiting after 25 s"]

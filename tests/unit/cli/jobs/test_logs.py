@@ -58,7 +58,9 @@ def test_a_log_that_is_not_there_is_told(shell: Shell) -> None:
     with fake_cluster({"GET /jobmanager/log": missing}, token="") as cluster:
         outcome = shell("logs", "-m", cluster.authority)
     assert outcome.code == 1
-    assert outcome.err.startswith("error: This file does not exist in JobManager log dir.")
+    hint, error = outcome.err.splitlines()
+    assert hint.startswith("--list shows the files that there are")
+    assert error.startswith("error: This file does not exist in JobManager log dir.")
 
 
 @pytest.mark.parametrize(

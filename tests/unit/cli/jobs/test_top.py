@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.jobs.job_figures import (
-    CheckpointFigures,
     JobFigures,
+    ShownCheckpoints,
     VertexFigures,
     checkpoint_figures,
     lag_ms,
@@ -24,7 +24,7 @@ from headrace.cli.jobs.top import watch
 from headrace.cli.jobs.top_view import BAR_WIDTH, bar_lengths, bar_of, columns_for, screen_of
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.rest.client import RestClient
-from headrace.rest.client_errors import RestUnreachableError
+from headrace.rest.client_errors import ClusterEndedError, RestUnreachableError
 from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING, SINK, STARTED, vertex
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import JOB, VERTEX, fake_cluster
@@ -178,7 +178,7 @@ def test_a_failed_checkpoint_is_told_while_it_is_the_newest() -> None:
     assert checkpoint_figures(CHECKPOINTS).failure == "expired\nmore"
     latest = {"completed": {"id": 14}, "failed": {"id": 13, "failure_message": "x"}}
     assert checkpoint_figures({"latest": latest}).failure == ""
-    assert checkpoint_figures({}) == CheckpointFigures(0, 0, 0)
+    assert checkpoint_figures({}) == ShownCheckpoints(0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +293,12 @@ def test_a_question_without_an_answer_is_told_and_the_next_one_may_have_one() ->
         "no answer (1)",
         "no answer (2)",
     ]
+
+
+def test_a_cluster_that_ends_with_its_job_ends_the_view_with_what_was_seen_last() -> None:
+    reader = ScriptedReader(figures(), ClusterEndedError("http://x:1"))
+    last, shown = watched(reader, ScriptedKeys(None))
+    assert (last.state, len(shown)) == ("RUNNING", 1)
 
 
 def test_a_cluster_that_is_gone_ends_the_view_with_its_error() -> None:

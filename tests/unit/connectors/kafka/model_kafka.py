@@ -128,7 +128,9 @@ class ModelConsumer:
             found[topic] = SimpleNamespace(error="unknown topic", partitions={})
         return SimpleNamespace(topics=found)
 
-    def get_watermark_offsets(self, one: Any, timeout: float) -> tuple[int, int]:
+    def get_watermark_offsets(
+        self, one: Any, timeout: float = 0, cached: bool = False
+    ) -> tuple[int, int]:
         return 0, self.log.end_of(_key(one))
 
     def committed(self, wanted: Sequence[Any], timeout: float) -> list[Any]:

@@ -109,6 +109,41 @@ def test_an_end_behind_the_mark_of_a_transaction_is_reached(log: ModelLog) -> No
     assert run(bounded()).rows == ["a"]
 
 
+def test_records_behind_the_positions_are_counted_once_a_second(log: ModelLog) -> None:
+    log.create("t", 2)
+    log.append("t", 0, "a", "b", "c")
+    log.append("t", 1, "d")
+    log.at_a_time = 1
+    job = SourceJob(builder().build(), 1, bounded().produced_type)
+    (reader,) = job.readers
+    job.poll(2)
+    assert (job.rows, reader.pending_record_count()) == (["a", "d", "b"], None)
+    job.advance(1_000)
+    job.poll()
+    # Counted before the poll that took it.
+    assert (len(job.rows), reader.pending_record_count()) == (4, 1)
+    log.append("t", 1, "e", "f")
+    job.poll(3)
+    assert (len(job.rows), reader.pending_record_count()) == (6, 1)
+    job.advance(1_000)
+    job.poll()
+    assert reader.pending_record_count() == 0
+    job.close()
+
+
+def test_a_bounded_source_counts_up_to_where_it_ends(log: ModelLog) -> None:
+    log.create("t", 1)
+    log.append("t", 0, "a", "b", "c")
+    log.at_a_time = 1
+    job = SourceJob(bounded(), 1, bounded().produced_type)
+    log.append("t", 0, "later", "last")
+    job.advance(1_000)
+    job.poll(2)
+    (reader,) = job.readers
+    assert reader.pending_record_count() == 3
+    job.run_to_end()
+
+
 def test_an_empty_topic_ends_at_once(log: ModelLog) -> None:
     log.create("t", 3)
     assert run(bounded(), 2).rows == []

@@ -65,6 +65,16 @@ def test_a_deleted_timer_does_not_fire_and_deleting_none_is_fine() -> None:
     assert service.fired == []
 
 
+def test_timers_of_both_clocks_are_counted_as_they_fire() -> None:
+    service = _Service()
+    service.register(EVENT, "a", 5, 20)
+    service.register(CLOCK, "a", 7)
+    service.timers.advance_watermark(10)
+    assert service.timers.fired_count == 1
+    service.clock.advance_to(10)
+    assert service.timers.fired_count == len(service.fired) == 2
+
+
 def test_clock_timers_fire_once_their_millisecond_is_over() -> None:
     service = _Service(start_ms=100)
     service.register(CLOCK, "a", 110, 105)

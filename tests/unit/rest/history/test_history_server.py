@@ -7,9 +7,11 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.history_server import archive_folders
 from tests.unit.rest.history.archived_jobs import (
     job_id_of,
+    overview_of,
     small_archive,
     write_archives,
 )
@@ -70,6 +72,23 @@ def test_what_no_archive_has_is_an_error(
 ) -> None:
     found = history.get(path)
     assert (found.status, text in found.errors) == (status, True), found.errors
+
+
+def test_paths_of_a_stranger_s_archive_that_are_no_routes_of_its_job_are_never_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, job, other = tmp_path / "archives", job_id_of(1), job_id_of(2)
+    folder.mkdir()
+    paths = sorted(
+        ("/", "/config", "/jobs/overview", f"/jobs/{other}", f"/jobs/{job}/evil", f"/jobs/{job}")
+    )
+    answers = [(path, b'{"from":"a stranger"}') for path in paths]
+    content = pack_archive(job, overview_of(job), answers, is_compressed=False)
+    (folder / job).write_bytes(content)
+    with served_history(tmp_path, monkeypatch, folder) as history:
+        stranger = [path for path in paths if b"stranger" in history.get(path).body]
+        assert history.get(f"/jobs/{other}").status == 404
+    assert stranger == [f"/jobs/{job}"]
 
 
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE", "PUT"])

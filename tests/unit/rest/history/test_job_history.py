@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
-from headrace.core.clock import SystemClock
+from headrace.checkpoint.storage.file_systems import register_file_system
+from headrace.core.clock import ManualClock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.randomness import system_random
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.job_master import JobDetails
 from headrace.rest.history import job_archivist
+from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.archive_file import read_answer, read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
 from headrace.rest.history.job_history import JobHistory
+from headrace.rest.history.overview_cache import OverviewCache
 from tests.unit.rest.history.archived_jobs import failed_job
 from tests.unit.rest.sample_cluster import (
     FAILED_JOB,
@@ -73,6 +77,40 @@ def test_an_archive_that_is_there_is_not_overwritten(
     assert (tmp_path / FAILED_JOB.hex()).read_bytes() == b"older"
     assert [file.name for file in tmp_path.iterdir()] == [FAILED_JOB.hex()]
     assert "has an archive already" in caplog.text
+
+
+@pytest.fixture
+def store() -> fs.FileSystem:
+    """An object store: `archives://bucket/…`."""
+    kept = fs._MockFileSystem()
+    register_file_system("archives", lambda uri: (kept, uri.removeprefix("archives://")))
+    return kept
+
+
+def test_archives_of_an_object_store_are_written_listed_and_deleted(
+    store: fs.FileSystem, tmp_path: Path
+) -> None:
+    folder = "archives://bucket/history"
+    history = JobHistory(
+        Settings({"jobmanager.archive.fs.dir": folder}), SystemClock(), system_random()
+    )
+    history.job_ended(failed_job())
+    history.job_ended(failed_job())
+    history.close()
+    found = store.get_file_info(fs.FileSelector("bucket/history"))
+    assert [each.base_name for each in found] == [FAILED_JOB.hex()]
+
+    rules = RetentionRules(age_max_ms=1_000.0)
+    cache = OverviewCache(tmp_path, [folder])
+    clock = ManualClock(SystemClock().now_ms())
+    catalog = ArchiveCatalog([folder], rules, cache, clock)
+    catalog.refresh()
+    path = f"/jobs/{FAILED_JOB.hex()}"
+    assert b'"name":"cities"' in catalog.answer(FAILED_JOB.hex(), path)
+    clock.advance_ms(10**15)
+    catalog.refresh()
+    assert catalog.statuses() == []
+    assert store.get_file_info(fs.FileSelector("bucket/history")) == []
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_the_last_checkpoint_is_the_newest_of_both_kinds() -> None:
         CheckpointCounts(triggered=9, in_progress=1, completed=6, failed=2),
         checkpoint(4),
         checkpoint(5, SnapshotKind.SAVEPOINT),
+        restored_timestamp_ms=77,
     )
     values = job_metrics(details(JobStatus.RUNNING, overview), 0)
     assert {name: value for name, value in values.items() if "heckpoint" in name} == {
@@ -79,6 +80,7 @@ def test_the_last_checkpoint_is_the_newest_of_both_kinds() -> None:
         "numberOfFailedCheckpoints": 2,
         "numberOfInProgressCheckpoints": 1,
         "totalNumberOfCheckpoints": 9,
+        "lastCheckpointRestoreTimestamp": 77,
         "lastCompletedCheckpointId": 5,
         "lastCheckpointSize": 200,
         "lastCheckpointFullSize": 300,
@@ -90,7 +92,9 @@ def test_the_last_checkpoint_is_the_newest_of_both_kinds() -> None:
 
 def test_without_a_checkpoint_nothing_is_said_of_the_last_one() -> None:
     values = job_metrics(details(JobStatus.RUNNING), 0)
-    assert [name for name in values if name.startswith("last")] == []
+    assert {name: value for name, value in values.items() if name.startswith("last")} == {
+        "lastCheckpointRestoreTimestamp": -1
+    }
 
 
 def test_the_cluster_is_counted() -> None:

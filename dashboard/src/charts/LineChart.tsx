@@ -1,0 +1,102 @@
+/** A chart of values over time, drawn by uPlot; the newest values stand below it in words. */
+
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+import { clock } from "../model/format";
+import { color, onThemeChange } from "../model/theme";
+
+export interface Line {
+  label: string;
+  values: readonly (number | null)[];
+}
+
+const HEIGHT = 150;
+
+export function LineChart(props: {
+  title: string;
+  /** Epoch milliseconds. */
+  times: readonly number[];
+  lines: readonly Line[];
+  format(value: number | null): string;
+}): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  const chart = useRef<uPlot | null>(null);
+  const labels = props.lines.map((line) => line.label).join("\n");
+  const data = (): uPlot.AlignedData => [props.times.map((time) => time / 1000), ...props.lines.map((line) => [...line.values])];
+  const latest = useRef(data);
+  latest.current = data;
+  const format = useRef(props.format);
+  format.current = props.format;
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) {
+      return;
+    }
+    const draw = (): void => {
+      chart.current?.destroy();
+      const axis = { stroke: color("--muted"), grid: { stroke: color("--border"), width: 1 }, ticks: { show: false } };
+      chart.current = new uPlot(
+        {
+          width: Math.max(200, element.clientWidth),
+          height: HEIGHT,
+          legend: { show: false },
+          cursor: { show: true, y: false },
+          axes: [{ ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
+          scales: { y: { range: (_, least, greatest) => yRange(least, greatest) } },
+          series: [
+            {},
+            ...props.lines.map((line, index) => ({
+              label: line.label,
+              stroke: color(`--series-${index % 8}`),
+              width: 2,
+              points: { show: false },
+            })),
+          ],
+        },
+        latest.current(),
+        element,
+      );
+    };
+    draw();
+    const observer = new ResizeObserver(() => {
+      const width = Math.max(200, element.clientWidth);
+      if (chart.current !== null && chart.current.width !== width) {
+        chart.current.setSize({ width, height: HEIGHT });
+      }
+    });
+    observer.observe(element);
+    const unsubscribe = onThemeChange(draw);
+    return () => {
+      observer.disconnect();
+      unsubscribe();
+      chart.current?.destroy();
+      chart.current = null;
+    };
+  }, [labels]);
+  useEffect(() => chart.current?.setData(data()), [props.times, props.lines]);
+  return (
+    <figure class="chart">
+      <figcaption>{props.title}</figcaption>
+      <div ref={box} class="chart-canvas" aria-hidden="true" />
+      <ul class="legend">
+        {props.lines.map((line, index) => (
+          <li key={line.label}>
+            <span class={`swatch series-${index % 8}`} aria-hidden="true" />
+            {line.label} <strong>{props.format(line.values.at(-1) ?? null)}</strong>
+          </li>
+        ))}
+      </ul>
+    </figure>
+  );
+}
+
+function yRange(least: number | null, greatest: number | null): [number, number] {
+  if (least === null || greatest === null || !Number.isFinite(least) || !Number.isFinite(greatest)) {
+    return [0, 1];
+  }
+  const low = least >= 0 && least < greatest * 0.7 ? 0 : least;
+  return low === greatest ? [Math.min(0, low), greatest === 0 ? 1 : greatest + Math.abs(greatest) * 0.1] : [low, greatest + (greatest - low) * 0.08];
+}

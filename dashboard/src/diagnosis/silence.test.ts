@@ -1,0 +1,170 @@
+import { describe, expect, it } from "vitest";
+
+import { NO_WATERMARK } from "../model/format";
+import { findSilence, WatermarkClock, watermarkKey, type SilenceFacts, type SourceSubtask } from "./silence";
+import { aJob, aVertex, spread } from "./testing";
+
+const source = aVertex("source", { inputs: [], writeRecords: 100, parallelism: 2 });
+const window = aVertex("window", { inputs: ["source"], readRecords: 100, writeRecords: 5 });
+const sink = aVertex("sink", { inputs: ["window"], readRecords: 5 });
+const NOW = 1_000_000;
+const checkpoints = { intervalMs: 10_000, completed: 9, failed: 0, lastCompletedAt: NOW - 4_000, lastFailure: null };
+
+function facts(more: Partial<SilenceFacts> = {}): SilenceFacts {
+  return { ...aJob([source, window, sink]), sources: [], standing: new Map(), checkpoints, now: NOW, ...more };
+}
+
+function aSource(subtask: number, more: Partial<SourceSubtask>): SourceSubtask {
+  return { vertexId: "source", subtask, outputWatermark: null, idleMs: null, splits: [], ...more };
+}
+
+describe("findSilence", () => {
+  it("names the subtask and the split that hold the watermark back, and since when", () => {
+    const [first] = findSilence(
+      facts({
+        sources: [
+          aSource(0, { outputWatermark: 900_000 }),
+          aSource(1, {
+            outputWatermark: 600_000,
+            splits: [
+              { id: "orders-3", watermark: 850_000 },
+              { id: "orders-7", watermark: 600_000 },
+            ],
+          }),
+        ],
+        standing: new Map([[watermarkKey("source", 1), { since: NOW - 90_000, exact: true }]]),
+      }),
+    );
+    expect(first?.kind).toBe("watermark");
+    expect(first?.title).toBe("The watermark is held back by subtask 1, split orders-7 of “source”");
+    expect([first?.vertexId, first?.subtask]).toEqual(["source", 1]);
+    expect(first?.text).toContain("5 min behind the most advanced input, since 1 min 30 s.");
+  });
+
+  it("says at least, where the watermark stood already when the page was opened", () => {
+    const [first] = findSilence(
+      facts({
+        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 1_000 })],
+        standing: new Map([[watermarkKey("source", 1), { since: NOW - 90_000, exact: false }]]),
+      }),
+    );
+    expect(first?.text).toContain("since at least 1 min 30 s");
+  });
+
+  it("tells an input that is behind and moves from one that stands", () => {
+    const [first] = findSilence(
+      facts({
+        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 600_000 })],
+        standing: new Map([[watermarkKey("source", 1), { since: NOW - 1_000, exact: true }]]),
+      }),
+    );
+    expect(first?.text).toContain("5 min behind the most advanced input, and moves");
+    expect(first?.text).not.toContain("with_idleness");
+  });
+
+  it("takes the time of the last record where the source tells it", () => {
+    const found = findSilence(
+      facts({
+        sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: NO_WATERMARK, idleMs: 240_000 })],
+      }),
+    );
+    const held = found.find((each) => each.kind === "watermark");
+    expect(held?.since).toEqual({ since: NOW - 240_000, exact: true });
+    expect(held?.text).toContain("It has sent no watermark, since 4 min");
+    expect(found.find((each) => each.kind === "idle-source")?.weight).toBe("hint");
+  });
+
+  it("blames no input where all are about equally far", () => {
+    const found = findSilence(
+      facts({ sources: [aSource(0, { outputWatermark: 900_000 }), aSource(1, { outputWatermark: 899_000 })] }),
+    );
+    expect(found.map((each) => each.kind)).toEqual(["checkpoint"]);
+    expect(found[0]?.weight).toBe("fact");
+  });
+
+  it("does not count a source that has ended", () => {
+    const found = findSilence(
+      facts({ sources: [aSource(0, { outputWatermark: Number("9223372036854775807") }), aSource(1, { outputWatermark: 5_000 })] }),
+    );
+    expect(found.filter((each) => each.kind === "watermark")).toEqual([]);
+  });
+
+  it("hints that there is no event time where no source has a watermark", () => {
+    const found = findSilence(facts({ sources: [aSource(0, { outputWatermark: NO_WATERMARK })] }));
+    expect(found[0]?.kind).toBe("no-watermark");
+    expect(found[0]?.weight).toBe("hint");
+  });
+
+  it("names a vertex without a watermark where sources tell none", () => {
+    const early = aVertex("early", { inputs: ["source"], readRecords: 9, writeRecords: 9, watermark: { ...spread(5_000), min: 5_000 } });
+    const late = aVertex("late", { inputs: ["source"], readRecords: 9, writeRecords: 9, watermark: { ...spread(NO_WATERMARK), min: NO_WATERMARK } });
+    const found = findSilence(facts({ vertices: [source, early, late, aVertex("sink", { inputs: ["early", "late"] })] }));
+    expect(found[0]?.title).toBe("No watermark has reached “late”");
+  });
+
+  it("says that a source has read nothing", () => {
+    const found = findSilence(facts({ vertices: [{ ...source, writeRecords: 0 }, { ...window, readRecords: 0 }, { ...sink, readRecords: 0 }] }));
+    expect(found.map((each) => [each.kind, each.weight])).toEqual([["no-input", "cause"]]);
+  });
+
+  it("does not miss records behind a source that is chained with its sink", () => {
+    expect(findSilence(facts({ vertices: [aVertex("source and sink", { inputs: [] })] }))).toEqual([]);
+  });
+
+  it("says since when a source reads nothing any more", () => {
+    const found = findSilence(facts({ sources: [aSource(0, { idleMs: 60_000 }), aSource(1, { idleMs: 30_000 })] }));
+    expect(found[0]?.title).toBe("“source” reads nothing any more");
+    expect(found[0]?.since).toEqual({ since: NOW - 60_000, exact: true });
+  });
+
+  it("names the vertex at which records stop", () => {
+    const found = findSilence(facts({ vertices: [source, { ...window, writeRecords: 0 }, { ...sink, readRecords: 0 }] }));
+    expect(found[0]?.title).toBe("Records stop at “window”");
+  });
+
+  it("says that sinks wait for checkpoints that do not complete, and why", () => {
+    const found = findSilence(
+      facts({ checkpoints: { ...checkpoints, lastCompletedAt: NOW - 120_000, failed: 4, lastFailure: "disk full\nat x" } }),
+    );
+    expect(found[0]?.title).toBe("No checkpoint has completed for 2 min");
+    expect(found[0]?.text).toContain("4 failed. The last one failed: disk full");
+    expect(found[0]?.text).not.toContain("at x");
+  });
+
+  it("hints that checkpointing is off only where a sink has records", () => {
+    expect(findSilence(facts({ checkpoints: null })).map((each) => each.kind)).toEqual(["no-checkpoint"]);
+    expect(findSilence(facts({ checkpoints: null, vertices: [source, window, { ...sink, readRecords: 0 }] }))).toEqual([]);
+  });
+
+  it("names the tasks that wait for slots before anything else", () => {
+    const waits = { ...window, parallelism: 2, tasks: { RUNNING: 1, SCHEDULED: 1 } };
+    const found = findSilence(facts({ vertices: [source, waits, sink] }));
+    expect(found[0]?.title).toBe("“window” is not running in full");
+  });
+
+  it("says only that a job is restarting, and for how long", () => {
+    const found = findSilence(facts({ state: "RESTARTING", timestamps: { RESTARTING: NOW - 30_000 } }));
+    expect(found.map((each) => each.title)).toEqual(["The job is RESTARTING for 30 s"]);
+  });
+
+  it("calls the end of a finished job no cause", () => {
+    expect(findSilence(facts({ state: "FINISHED" }))[0]?.weight).toBe("fact");
+  });
+
+  it("puts what flows last", () => {
+    const found = findSilence(facts({ vertices: [source, window, { ...sink, recordsIn: { ...spread(4), sum: 4 } }] }));
+    expect(found.map((each) => each.kind)).toEqual(["checkpoint", "flows"]);
+  });
+});
+
+describe("WatermarkClock", () => {
+  it("starts anew when a watermark moves", () => {
+    const clock = new WatermarkClock();
+    clock.observe("a", 5, 100);
+    clock.observe("a", 5, 200);
+    expect(clock.standing().get("a")).toEqual({ since: 100, exact: false });
+    clock.observe("a", 6, 300);
+    clock.observe("a", 6, 400);
+    expect(clock.standing().get("a")).toEqual({ since: 300, exact: true });
+  });
+});

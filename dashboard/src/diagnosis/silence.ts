@@ -1,0 +1,347 @@
+/**
+ * Finds out why a job puts nothing out: whether it runs, whether records come in, where they stop, which input holds
+ * the watermark back and since when, and whether sinks wait for a checkpoint.
+ */
+
+import { count, duration, LAST_WATERMARK, NO_WATERMARK, plural, watermark } from "../model/format";
+import { isSource, shortName, successors, type JobFacts, type VertexFacts } from "./facts";
+import { BACK_PRESSURED_MS } from "./slowness";
+
+/** What a subtask of a source says of itself. */
+export interface SourceSubtask {
+  vertexId: string;
+  subtask: number;
+  /** Null where it reports none. */
+  outputWatermark: number | null;
+  /** Milliseconds since it emitted the last record. */
+  idleMs: number | null;
+  splits: readonly { id: string; watermark: number | null }[];
+}
+
+/** Since when a watermark stands where it stands. `exact` says that it was seen to move there. */
+export interface Standing {
+  since: number;
+  exact: boolean;
+}
+
+export interface CheckpointFacts {
+  intervalMs: number;
+  completed: number;
+  failed: number;
+  lastCompletedAt: number | null;
+  lastFailure: string | null;
+}
+
+export interface SilenceFacts extends JobFacts {
+  sources: readonly SourceSubtask[];
+  /** Since when the output watermark of a source's subtask stands, by `watermarkKey`. */
+  standing: ReadonlyMap<string, Standing>;
+  /** Null where checkpointing is off. */
+  checkpoints: CheckpointFacts | null;
+}
+
+export type FindingKind =
+  | "not-running"
+  | "tasks-missing"
+  | "no-input"
+  | "idle-source"
+  | "watermark"
+  | "no-watermark"
+  | "stops-here"
+  | "back-pressure"
+  | "checkpoint"
+  | "no-checkpoint"
+  | "flows"
+  | "ended";
+
+export interface Finding {
+  kind: FindingKind;
+  /** "cause" stops the output, "hint" may, "fact" does not. */
+  weight: "cause" | "hint" | "fact";
+  title: string;
+  text: string;
+  vertexId: string | null;
+  subtask: number | null;
+  since: Standing | null;
+}
+
+/** A watermark that is this far behind those of other inputs holds them back. */
+export const HELD_BACK_MS = 10_000;
+/** A source that has been silent for so long is named. */
+export const SILENT_MS = 10_000;
+/** A watermark that changed within this time moves, however far behind it is. */
+export const MOVES_MS = 5_000;
+/** So many intervals without a completed checkpoint are too many. */
+export const LATE_INTERVALS = 3;
+
+export function watermarkKey(vertexId: string, subtask: number): string {
+  return `${vertexId}:${subtask}`;
+}
+
+/** Finds what stops the output; causes first, in the order in which records travel. */
+export function findSilence(facts: SilenceFacts): Finding[] {
+  if (facts.state !== "RUNNING") {
+    return [notRunning(facts)];
+  }
+  const found = [
+    ...missingTasks(facts),
+    ...silentSources(facts),
+    ...heldBackWatermark(facts),
+    ...whereRecordsStop(facts),
+    ...backPressure(facts),
+    ...waitingForCheckpoints(facts),
+    ...flowing(facts),
+  ];
+  const order = { cause: 0, hint: 1, fact: 2 };
+  return found.sort((a, b) => order[a.weight] - order[b.weight]);
+}
+
+function notRunning(facts: SilenceFacts): Finding {
+  const at = facts.timestamps[facts.state];
+  const since = at === undefined || at <= 0 ? null : { since: at, exact: true };
+  const ago = since === null ? "" : ` for ${duration(facts.now - since.since)}`;
+  switch (facts.state) {
+    case "FINISHED":
+      return finding("ended", "fact", "The job has finished", `It put out all it had${ago && `, ${ago.slice(5)} ago`}.`, { since });
+    case "CANCELED":
+    case "SUSPENDED":
+      return finding("ended", "cause", `The job is ${facts.state}`, "Somebody stopped it: nothing comes any more.", { since });
+    case "FAILED":
+      return finding("ended", "cause", "The job has failed", "Its exceptions name the file and the line.", { since });
+    case "CREATED":
+    case "INITIALIZING":
+      return finding(
+        "not-running",
+        "cause",
+        `The job is ${facts.state}${ago}: it has not begun`,
+        "It waits for slots or for its state. The overview tells how many slots are free.",
+        { since },
+      );
+    default:
+      return finding(
+        "not-running",
+        "cause",
+        `The job is ${facts.state}${ago}`,
+        "Nothing is put out until it runs again. Its exceptions tell why it stopped.",
+        { since },
+      );
+  }
+}
+
+function missingTasks(facts: SilenceFacts): Finding[] {
+  const found: Finding[] = [];
+  for (const vertex of facts.vertices) {
+    const waits = (vertex.tasks.SCHEDULED ?? 0) + (vertex.tasks.CREATED ?? 0);
+    const starts = (vertex.tasks.DEPLOYING ?? 0) + (vertex.tasks.INITIALIZING ?? 0);
+    if (waits > 0) {
+      const text = `${plural(waits, "subtask")} of ${vertex.parallelism} wait for a slot. An input that nobody reads holds all others up.`;
+      found.push(finding("tasks-missing", "cause", `${quoted(vertex)} is not running in full`, text, { vertexId: vertex.id }));
+    } else if (starts > 0) {
+      const text = `${plural(starts, "subtask")} of ${vertex.parallelism} start or restore their state.`;
+      found.push(finding("tasks-missing", "cause", `${quoted(vertex)} is starting`, text, { vertexId: vertex.id }));
+    }
+  }
+  return found;
+}
+
+function silentSources(facts: SilenceFacts): Finding[] {
+  const found: Finding[] = [];
+  const next = successors(facts);
+  for (const vertex of facts.vertices.filter(isSource)) {
+    if (vertex.status === "FINISHED") {
+      continue;
+    }
+    // What is chained from source to sink sends nothing over an edge, however much it reads.
+    const sends = (next.get(vertex.id) ?? []).length > 0;
+    if (sends && vertex.writeRecords === 0 && (vertex.recordsOut.sum ?? 0) === 0) {
+      const text = "It runs and has read no record. Is there something to read: the topic, the folder, the table, the offset it starts from?";
+      found.push(finding("no-input", "cause", `${quoted(vertex)} has sent nothing yet`, text, { vertexId: vertex.id }));
+      continue;
+    }
+    const own = facts.sources.filter((each) => each.vertexId === vertex.id);
+    const silent = own.filter((each) => (each.idleMs ?? 0) >= SILENT_MS);
+    if (silent.length === 0) {
+      continue;
+    }
+    const all = silent.length === own.length;
+    const longest = silent.reduce((a, b) => ((b.idleMs ?? 0) > (a.idleMs ?? 0) ? b : a));
+    found.push(
+      finding(
+        "idle-source",
+        all ? "cause" : "hint",
+        all ? `${quoted(vertex)} reads nothing any more` : `${plural(silent.length, "subtask")} of ${quoted(vertex)} ${silent.length === 1 ? "reads" : "read"} nothing`,
+        `Subtask ${longest.subtask} read its last record ${duration(longest.idleMs)} ago.`,
+        {
+          vertexId: vertex.id,
+          subtask: longest.subtask,
+          since: { since: facts.now - (longest.idleMs ?? 0), exact: true },
+        },
+      ),
+    );
+  }
+  return found;
+}
+
+function heldBackWatermark(facts: SilenceFacts): Finding[] {
+  const running = facts.sources.filter(
+    (each) => each.outputWatermark !== null && each.outputWatermark < LAST_WATERMARK,
+  );
+  if (running.length === 0) {
+    return withoutSourceWatermarks(facts);
+  }
+  const values = running.map((each) => each.outputWatermark as number);
+  if (values.every((value) => value <= NO_WATERMARK)) {
+    const text =
+      "No source has sent a watermark: event-time windows and timers do not fire. A job without event time needs none; " +
+      "one with it needs a watermark strategy, and records that carry times.";
+    return [finding("no-watermark", "hint", "There is no event time yet", text, {})];
+  }
+  const holder = running.reduce((a, b) => ((b.outputWatermark as number) < (a.outputWatermark as number) ? b : a));
+  const lowest = holder.outputWatermark as number;
+  const behind = Math.max(...values) - lowest;
+  if (behind < HELD_BACK_MS) {
+    return [];
+  }
+  const vertex = facts.vertices.find((each) => each.id === holder.vertexId);
+  const split = [...holder.splits]
+    .filter((each) => each.watermark !== null)
+    .sort((a, b) => (a.watermark as number) - (b.watermark as number))[0];
+  const since =
+    holder.idleMs !== null && holder.idleMs >= SILENT_MS
+      ? { since: facts.now - holder.idleMs, exact: true }
+      : (facts.standing.get(watermarkKey(holder.vertexId, holder.subtask)) ?? null);
+  const where = `subtask ${holder.subtask}${split === undefined ? "" : `, split ${split.id},`} of ${vertex === undefined ? holder.vertexId : quoted(vertex)}`;
+  const moves = since !== null && since.exact && facts.now - since.since < MOVES_MS;
+  const stands = lowest <= NO_WATERMARK ? "has sent no watermark" : `stands at ${watermark(lowest)}`;
+  const distance = lowest <= NO_WATERMARK ? "" : `, ${duration(behind)} behind the most advanced input`;
+  return [
+    finding(
+      "watermark",
+      "cause",
+      `The watermark is held back by ${where.replace(/,( of)/, "$1")}`,
+      moves
+        ? `It is at ${watermark(lowest)}${distance}, and moves: it reads older records than the others. Windows fire with the slowest input.`
+        : `It ${stands}${distance}${sinceText(since, facts.now)}. Windows fire with the slowest input. If this one has no records, ` +
+            "tell the watermark strategy with with_idleness after how long it no longer counts.",
+      { vertexId: holder.vertexId, subtask: holder.subtask, since },
+    ),
+  ];
+}
+
+/** Where sources report no watermark of their own, what their receivers have tells which input has none. */
+function withoutSourceWatermarks(facts: SilenceFacts): Finding[] {
+  const behind = facts.vertices.filter(
+    (vertex) => !isSource(vertex) && vertex.watermark.min !== null && vertex.watermark.min <= NO_WATERMARK,
+  );
+  const advanced = facts.vertices.filter(
+    (vertex) => vertex.watermark.max !== null && vertex.watermark.max > NO_WATERMARK && vertex.watermark.max < LAST_WATERMARK,
+  );
+  const first = behind[0];
+  if (first === undefined || advanced.length === 0) {
+    return [];
+  }
+  const text = "Another vertex has one: an input of this one sends none, so its windows do not fire.";
+  return [finding("watermark", "cause", `No watermark has reached ${quoted(first)}`, text, { vertexId: first.id })];
+}
+
+function whereRecordsStop(facts: SilenceFacts): Finding[] {
+  const next = successors(facts);
+  for (const vertex of facts.vertices) {
+    const isSink = (next.get(vertex.id) ?? []).length === 0;
+    if (!isSource(vertex) && !isSink && vertex.readRecords > 0 && vertex.writeRecords === 0) {
+      const text =
+        `It has received ${count(vertex.readRecords)} records and sent none: a filter that keeps nothing, a join without ` +
+        "partners, or a window that has not fired.";
+      return [finding("stops-here", "cause", `Records stop at ${quoted(vertex)}`, text, { vertexId: vertex.id })];
+    }
+  }
+  return [];
+}
+
+function backPressure(facts: SilenceFacts): Finding[] {
+  const waiting = facts.vertices.find((vertex) => (vertex.backPressured.max ?? 0) >= 5 * BACK_PRESSURED_MS);
+  if (waiting === undefined) {
+    return [];
+  }
+  const text = `It waits for room ${Math.round(waiting.backPressured.max ?? 0)} ms of each second. “Why is it slow” names what it waits for.`;
+  return [finding("back-pressure", "hint", `${quoted(waiting)} is held up`, text, { vertexId: waiting.id })];
+}
+
+function waitingForCheckpoints(facts: SilenceFacts): Finding[] {
+  const sinks = sinksWithRecords(facts);
+  if (sinks.length === 0) {
+    return [];
+  }
+  const committing = "Sinks that commit (files, transactions of Kafka, tables of Spark) show rows with each completed checkpoint";
+  if (facts.checkpoints === null) {
+    const text = `${committing}, and this job makes none. Set execution.checkpointing.interval.`;
+    return [finding("no-checkpoint", "hint", "Checkpointing is off", text, {})];
+  }
+  const { intervalMs, lastCompletedAt, completed, failed, lastFailure } = facts.checkpoints;
+  const begun = facts.timestamps.RUNNING ?? facts.now;
+  const waited = facts.now - Math.max(lastCompletedAt ?? 0, begun);
+  if (intervalMs > 0 && waited > LATE_INTERVALS * intervalMs) {
+    const why = lastFailure === null ? "" : ` The last one failed: ${lastFailure.split("\n", 1)[0] ?? ""}`;
+    const title =
+      completed === 0 ? "No checkpoint has completed yet" : `No checkpoint has completed for ${duration(waited)}`;
+    const text = `${committing}. One is due every ${duration(intervalMs)}; ${count(failed)} failed.${why}`;
+    const since = { since: facts.now - waited, exact: true };
+    return [finding("checkpoint", "cause", title, text, { since })];
+  }
+  const last = lastCompletedAt === null ? "none has completed yet" : `the last completed ${duration(facts.now - lastCompletedAt)} ago`;
+  const text = `${committing}: every ${duration(intervalMs)}, ${last}.`;
+  return [finding("checkpoint", "fact", "Rows become visible with checkpoints", text, {})];
+}
+
+function flowing(facts: SilenceFacts): Finding[] {
+  return sinksWithRecords(facts)
+    .filter((sink) => (sink.recordsIn.sum ?? 0) > 0)
+    .map((sink) => {
+      const text = `It receives ${count(Math.round(sink.recordsIn.sum ?? 0))} records per second, ${count(sink.readRecords)} so far.`;
+      return finding("flows", "fact", `Records reach ${quoted(sink)}`, text, { vertexId: sink.id });
+    });
+}
+
+function sinksWithRecords(facts: SilenceFacts): VertexFacts[] {
+  const next = successors(facts);
+  return facts.vertices.filter((vertex) => (next.get(vertex.id) ?? []).length === 0 && vertex.readRecords > 0);
+}
+
+function sinceText(since: Standing | null, now: number): string {
+  if (since === null) {
+    return "";
+  }
+  return `, since ${since.exact ? "" : "at least "}${duration(now - since.since)}`;
+}
+
+function quoted(vertex: VertexFacts): string {
+  return `“${shortName(vertex.name)}”`;
+}
+
+function finding(
+  kind: FindingKind,
+  weight: Finding["weight"],
+  title: string,
+  text: string,
+  more: Partial<Finding>,
+): Finding {
+  return { kind, weight, title, text, vertexId: null, subtask: null, since: null, ...more };
+}
+
+/** Remembers since when each watermark stands where it stands, from what polls saw. */
+export class WatermarkClock {
+  private readonly seen = new Map<string, { value: number; standing: Standing }>();
+
+  observe(key: string, value: number, now: number): void {
+    const before = this.seen.get(key);
+    if (before === undefined) {
+      this.seen.set(key, { value, standing: { since: now, exact: false } });
+    } else if (before.value !== value) {
+      this.seen.set(key, { value, standing: { since: now, exact: true } });
+    }
+  }
+
+  standing(): Map<string, Standing> {
+    return new Map([...this.seen].map(([key, each]) => [key, each.standing]));
+  }
+}

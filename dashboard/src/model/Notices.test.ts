@@ -1,0 +1,44 @@
+import { describe, expect, it, vi } from "vitest";
+
+import { ApiError } from "../api";
+import { Notices } from "./Notices";
+
+const down = new ApiError(0, "jobs/overview", ["the cluster does not answer"]);
+
+describe("Notices", () => {
+  it("shows the same failure once, however often it happens", () => {
+    const notices = new Notices();
+    const error = new ApiError(500, "overview", ["Internal server error.", "Boom\nat x"]);
+    notices.report("a", "The overview", error, null);
+    notices.report("a", "The overview", error, null);
+    expect(notices.list().map((each) => [each.title, each.detail])).toEqual([
+      ["The overview could not be loaded", "Boom (500, /overview)"],
+    ]);
+  });
+
+  it("shows a cluster that does not answer once for all that asked, until one of each is answered", () => {
+    const notices = new Notices();
+    notices.report("a", "Jobs", down, null);
+    notices.report("b", "Overview", down, null);
+    expect(notices.list().map((each) => each.title)).toEqual(["The cluster does not answer"]);
+    notices.clear("a");
+    expect(notices.list()).toHaveLength(1);
+    notices.clear("b");
+    expect(notices.list()).toEqual([]);
+  });
+
+  it("tries all again that waited for the cluster", () => {
+    const notices = new Notices();
+    const [first, second] = [vi.fn(), vi.fn()];
+    notices.report("a", "Jobs", down, first);
+    notices.report("b", "Overview", down, second);
+    notices.list()[0]?.retry?.();
+    expect([first.mock.calls.length, second.mock.calls.length]).toEqual([1, 1]);
+  });
+
+  it("says nothing of a missing token, for which there is the login page", () => {
+    const notices = new Notices();
+    notices.report("a", "Jobs", new ApiError(401, "jobs/overview", ["token"]), null);
+    expect(notices.list()).toEqual([]);
+  });
+});

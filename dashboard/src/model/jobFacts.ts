@@ -1,0 +1,259 @@
+/** Asks the routes for what the graph draws and what diagnoses need. */
+
+import * as api from "../api";
+import { UNKNOWN, type CheckpointPhases, type Spread, type SubtaskFacts, type VertexFacts } from "../diagnosis/facts";
+import type { CheckpointFacts, SourceSubtask } from "../diagnosis/silence";
+import {
+  TERMINAL,
+  type AggregatedMetric,
+  type CheckpointingStatistics,
+  type IOMetrics,
+  type Job,
+  type JobVertex,
+  type MetricValue,
+} from "../types";
+import { number } from "./format";
+import { inTurns } from "./Poller";
+
+/** Requests under way at the same time for one page. */
+const PARALLEL = 4;
+/** So many vertices are asked for their subtasks in one round; of larger jobs, those that matter most. */
+const DETAILED_MAX = 24;
+const TASK_MANAGERS_MAX = 24;
+
+const LIVE = [
+  "busyTimeMsPerSecond",
+  "backPressuredTimeMsPerSecond",
+  "idleTimeMsPerSecond",
+  "numRecordsInPerSecond",
+  "numRecordsOutPerSecond",
+  "currentInputWatermark",
+] as const;
+
+export const GC_METRIC = "Status.JVM.GarbageCollector.All.TimeMsPerSecond";
+
+export type LiveFigures = Pick<
+  VertexFacts,
+  "busy" | "backPressured" | "idle" | "recordsIn" | "recordsOut" | "watermark"
+>;
+
+/** Figures of every vertex of a job, by id. Vertices that do not run have none and are not asked. */
+export async function loadLive(job: Job, signal: AbortSignal): Promise<Map<string, LiveFigures>> {
+  const running = job.vertices.filter((vertex) => (vertex.tasks.RUNNING ?? 0) + (vertex.tasks.INITIALIZING ?? 0) > 0);
+  const found = await inTurns(running, PARALLEL, async (vertex) => {
+    const metrics = await api.vertexSubtaskMetrics(job.jid, vertex.id, LIVE, signal);
+    return [vertex.id, liveFigures(metrics)] as const;
+  });
+  return new Map(found);
+}
+
+function liveFigures(metrics: readonly AggregatedMetric[]): LiveFigures {
+  const byId = new Map(metrics.map((metric) => [metric.id, spreadOf(metric)]));
+  const of = (name: (typeof LIVE)[number]): Spread => byId.get(name) ?? UNKNOWN;
+  return {
+    busy: of("busyTimeMsPerSecond"),
+    backPressured: of("backPressuredTimeMsPerSecond"),
+    idle: of("idleTimeMsPerSecond"),
+    recordsIn: of("numRecordsInPerSecond"),
+    recordsOut: of("numRecordsOutPerSecond"),
+    watermark: of("currentInputWatermark"),
+  };
+}
+
+function spreadOf(metric: AggregatedMetric): Spread {
+  return { min: number(metric.min), max: number(metric.max), avg: number(metric.avg), sum: number(metric.sum) };
+}
+
+export function vertexFacts(job: Job, live: ReadonlyMap<string, LiveFigures>): VertexFacts[] {
+  const nodes = new Map(job.plan.nodes.map((node) => [node.id, node]));
+  const nothing: LiveFigures = {
+    busy: UNKNOWN,
+    backPressured: UNKNOWN,
+    idle: UNKNOWN,
+    recordsIn: UNKNOWN,
+    recordsOut: UNKNOWN,
+    watermark: UNKNOWN,
+  };
+  const ended = TERMINAL.includes(job.state);
+  const named = new Map<string, number>();
+  for (const vertex of job.vertices) {
+    named.set(vertex.name, (named.get(vertex.name) ?? 0) + 1);
+  }
+  return job.vertices.map((vertex: JobVertex) => ({
+    id: vertex.id,
+    // Two vertices of one name are told apart by their ids.
+    name: named.get(vertex.name) === 1 ? vertex.name : `${vertex.name} [${vertex.id.slice(0, 6)}]`,
+    parallelism: vertex.parallelism,
+    maxParallelism: vertex.maxParallelism,
+    status: vertex.status,
+    tasks: vertex.tasks,
+    inputs: [...new Set((nodes.get(vertex.id)?.inputs ?? []).map((input) => input.id))],
+    readRecords: vertex.metrics["read-records"],
+    writeRecords: vertex.metrics["write-records"],
+    subtasks: [],
+    ...(live.get(vertex.id) ?? (ended ? { ...nothing, ...wholeLife(vertex.metrics) } : nothing)),
+  }));
+}
+
+/** How the tasks of a vertex that has ended spent their time, from beginning to end. */
+export function wholeLife(metrics: IOMetrics): Pick<VertexFacts, "busy" | "backPressured" | "idle"> {
+  const [busy, backPressured, idle] = [
+    number(metrics["accumulated-busy-time"]) ?? 0,
+    metrics["accumulated-backpressured-time"],
+    metrics["accumulated-idle-time"],
+  ];
+  const total = busy + backPressured + idle;
+  const of = (part: number): Spread => {
+    const ms = total > 0 ? (part / total) * 1000 : null;
+    return { min: ms, max: ms, avg: ms, sum: null };
+  };
+  return { busy: of(busy), backPressured: of(backPressured), idle: of(idle) };
+}
+
+/** Adds the subtasks of those vertices that may be the slow ones: busy, waiting, or next to one that waits. */
+export async function withSubtasks(job: Job, vertices: readonly VertexFacts[], signal: AbortSignal): Promise<VertexFacts[]> {
+  const score = (vertex: VertexFacts): number => Math.max(vertex.busy.max ?? 0, vertex.backPressured.max ?? 0);
+  const wanted = [...vertices].sort((a, b) => score(b) - score(a)).slice(0, DETAILED_MAX);
+  const found = await inTurns(wanted, PARALLEL, async (vertex) => {
+    const details = await api.vertex(job.jid, vertex.id, signal);
+    const pressure = await api.vertexBackPressure(job.jid, vertex.id, signal);
+    const ratios = new Map((pressure.subtasks ?? []).map((each) => [each.subtask, each]));
+    const subtasks = details.subtasks.map((attempt): SubtaskFacts => {
+      const ratio = ratios.get(attempt.subtask);
+      return {
+        index: attempt.subtask,
+        status: attempt.status,
+        taskManagerId: attempt["taskmanager-id"],
+        endpoint: attempt.endpoint,
+        busy: number(ratio?.busyRatio),
+        backPressured: ratio?.ratio ?? null,
+        idle: ratio?.idleRatio ?? null,
+        readRecords: attempt.metrics["read-records"],
+        writeRecords: attempt.metrics["write-records"],
+      };
+    });
+    return [vertex.id, subtasks] as const;
+  });
+  const byId = new Map(found);
+  return vertices.map((vertex) => ({ ...vertex, subtasks: byId.get(vertex.id) ?? [] }));
+}
+
+export async function loadGc(vertices: readonly VertexFacts[], signal: AbortSignal): Promise<Record<string, number>> {
+  const busy = vertices.filter((vertex) => (vertex.busy.max ?? 0) > 0);
+  const ids = [...new Set(busy.flatMap((vertex) => vertex.subtasks.map((subtask) => subtask.taskManagerId)))]
+    .filter((id) => id !== "" && !id.startsWith("("))
+    .slice(0, TASK_MANAGERS_MAX);
+  const found = await inTurns(ids, PARALLEL, async (id) => {
+    try {
+      const metrics = await api.taskManagerMetrics(id, [GC_METRIC], signal);
+      return [id, number(metrics[0]?.value)] as const;
+    } catch (error) {
+      if (error instanceof api.ApiError && error.status >= 404) {
+        return [id, null] as const; // It has just gone: the next round has its successor.
+      }
+      throw error;
+    }
+  });
+  return Object.fromEntries(found.filter((each): each is readonly [string, number] => each[1] !== null));
+}
+
+/** Phases of the last completed checkpoint, for the vertices named. */
+export async function loadPhases(
+  jobid: string,
+  statistics: CheckpointingStatistics | null,
+  vertexIds: readonly string[],
+  signal: AbortSignal,
+): Promise<CheckpointPhases[]> {
+  const last = statistics?.latest.completed;
+  if (last === null || last === undefined) {
+    return [];
+  }
+  const { tasks } = await api.checkpointDetails(jobid, last.id, signal);
+  const part = vertexIds.filter((id) => tasks[id] !== undefined).slice(0, DETAILED_MAX);
+  return inTurns(part, PARALLEL, async (vertexId) => {
+    const details = await api.checkpointSubtasks(jobid, last.id, vertexId, signal);
+    return {
+      checkpointId: last.id,
+      vertexId,
+      startDelayMs: details.summary?.start_delay.max ?? 0,
+      alignmentMs: details.summary?.alignment.duration.max ?? 0,
+      syncMs: details.summary?.checkpoint_duration.sync.max ?? 0,
+      asyncMs: details.summary?.checkpoint_duration.async.max ?? 0,
+    };
+  });
+}
+
+const SOURCE_METRIC = /^(\d+)\.(?:(.*)\.)?(currentOutputWatermark|sourceIdleTime)$/;
+const SPLIT_METRIC = /^(\d+)\.(?:.*\.)?split\.(.+)\.watermark\.currentWatermark$/;
+/** Metrics of a source that are read in one round. */
+const SOURCE_METRICS_MAX = 400;
+
+/** What the subtasks of the sources tell of their watermarks and of their splits. */
+export async function loadSources(job: Job, vertices: readonly VertexFacts[], signal: AbortSignal): Promise<SourceSubtask[]> {
+  const sources = vertices.filter((vertex) => vertex.inputs.length === 0 && (vertex.tasks.RUNNING ?? 0) > 0);
+  const found = await inTurns(sources.slice(0, DETAILED_MAX), PARALLEL, async (source) => {
+    const all = await api.vertexMetrics(job.jid, source.id, undefined, signal);
+    const names = all.map((metric) => metric.id).filter((id) => SOURCE_METRIC.test(id) || SPLIT_METRIC.test(id));
+    if (names.length === 0) {
+      return [];
+    }
+    const values: MetricValue[] = [];
+    for (const part of chunks(names.slice(0, SOURCE_METRICS_MAX), 50)) {
+      values.push(...(await api.vertexMetrics(job.jid, source.id, part, signal)));
+    }
+    return sourceSubtasks(source.id, values);
+  });
+  return found.flat();
+}
+
+/** Puts a source's metrics together by subtask: of a chain the watermark of the last operator, which is the least. */
+export function sourceSubtasks(vertexId: string, values: readonly MetricValue[]): SourceSubtask[] {
+  const found = new Map<number, { outputWatermark: number | null; idleMs: number | null; splits: { id: string; watermark: number | null }[] }>();
+  const of = (subtask: string) => {
+    const index = Number(subtask);
+    const entry = found.get(index) ?? { outputWatermark: null, idleMs: null, splits: [] };
+    found.set(index, entry);
+    return entry;
+  };
+  for (const { id, value } of values) {
+    const parsed = number(value);
+    const split = SPLIT_METRIC.exec(id);
+    if (split !== null) {
+      of(split[1] ?? "0").splits.push({ id: split[2] ?? "", watermark: parsed });
+      continue;
+    }
+    const own = SOURCE_METRIC.exec(id);
+    if (own === null || parsed === null) {
+      continue;
+    }
+    const entry = of(own[1] ?? "0");
+    if (own[3] === "sourceIdleTime") {
+      entry.idleMs = parsed;
+    } else {
+      entry.outputWatermark = entry.outputWatermark === null ? parsed : Math.min(entry.outputWatermark, parsed);
+    }
+  }
+  return [...found].sort(([a], [b]) => a - b).map(([subtask, entry]) => ({ vertexId, subtask, ...entry }));
+}
+
+export function checkpointFacts(statistics: CheckpointingStatistics | null, intervalMs: number | null): CheckpointFacts | null {
+  if (statistics === null || intervalMs === null) {
+    return null;
+  }
+  const completed = statistics.latest.completed;
+  return {
+    intervalMs,
+    completed: statistics.counts.completed,
+    failed: statistics.counts.failed,
+    lastCompletedAt: completed === null ? null : completed.latest_ack_timestamp,
+    lastFailure: statistics.latest.failed?.failure_message ?? null,
+  };
+}
+
+function chunks<T>(items: readonly T[], size: number): T[][] {
+  const found: T[][] = [];
+  for (let begin = 0; begin < items.length; begin += size) {
+    found.push(items.slice(begin, begin + size));
+  }
+  return found;
+}

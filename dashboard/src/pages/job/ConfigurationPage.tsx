@@ -1,0 +1,49 @@
+/** The settings of a job and what the job is. */
+
+import type { JSX } from "preact";
+
+import * as api from "../../api";
+import { Facts, Panel, State, Waiting } from "../../components/Basics";
+import { SettingsTable } from "../../components/SettingsTable";
+import { duration, time } from "../../model/format";
+import { usePoll } from "../../model/poll";
+import type { JobStatus } from "../../types";
+import type { JobProps } from "./JobPage";
+
+export function ConfigurationPage({ job }: JobProps): JSX.Element {
+  const { data, failed } = usePoll("Configuration", (signal) => api.jobConfig(job.jid, signal), [job.jid], "once");
+  const states = Object.entries(job.timestamps)
+    .filter(([, at]) => at > 0)
+    .sort(([, a], [, b]) => a - b);
+  return (
+    <>
+      <Panel title="Execution">
+        {data === undefined ? (
+          <Waiting what="Asking for the configuration" failed={failed} />
+        ) : (
+          <Facts
+            rows={[
+              ["restart strategy", data["execution-config"]["restart-strategy"]],
+              ["parallelism", String(data["execution-config"]["job-parallelism"])],
+              ["maximum parallelism", job.maxParallelism > 0 ? String(job.maxParallelism) : "not set"],
+              ["objects are reused", data["execution-config"]["object-reuse-mode"] ? "yes" : "no"],
+              ["scheduler", job.schedulerType ?? "–"],
+              ["duration", duration(job.duration)],
+            ]}
+          />
+        )}
+      </Panel>
+      {data === undefined ? null : (
+        <Panel title="Settings of the program">
+          <SettingsTable
+            caption="Settings that the program or its user named"
+            settings={Object.entries(data["execution-config"]["user-config"]).map(([key, value]) => ({ key, value: String(value) }))}
+          />
+        </Panel>
+      )}
+      <Panel title="States">
+        <Facts rows={states.map(([state, at]) => [time(at), <State key={state} state={state as JobStatus} />] as const)} />
+      </Panel>
+    </>
+  );
+}

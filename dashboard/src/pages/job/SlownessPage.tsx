@@ -1,0 +1,112 @@
+/** Why is it slow: the bottleneck, named, with its evidence. */
+
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+
+import * as api from "../../api";
+import { Panel, Share, TimeBar, Waiting } from "../../components/Basics";
+import { DataTable } from "../../components/DataTable";
+import { findSlowness, type SlownessFacts } from "../../diagnosis/slowness";
+import { count, percent } from "../../model/format";
+import { loadGc, loadLive, loadPhases, vertexFacts, withSubtasks } from "../../model/jobFacts";
+import { usePoll } from "../../model/poll";
+import { link } from "../../model/router";
+import type { Job } from "../../types";
+import type { JobProps } from "./JobPage";
+import { runningKey } from "./useLive";
+
+async function load(job: Job, signal: AbortSignal): Promise<SlownessFacts> {
+  const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
+  if (job.state !== "RUNNING") {
+    return { ...facts, vertices: vertexFacts(job, new Map()), gcMsPerSecond: {}, checkpointPhases: [] };
+  }
+  const vertices = await withSubtasks(job, vertexFacts(job, await loadLive(job, signal)), signal);
+  const suspects = vertices.filter((vertex) => vertex.subtasks.length > 0).map((vertex) => vertex.id);
+  const statistics = await api.checkpoints(job.jid, signal);
+  return {
+    ...facts,
+    vertices,
+    gcMsPerSecond: await loadGc(vertices, signal),
+    checkpointPhases: await loadPhases(job.jid, statistics, suspects, signal),
+  };
+}
+
+export function SlownessPage({ job }: JobProps): JSX.Element {
+  const latest = useRef(job);
+  latest.current = job;
+  const polled = usePoll("Diagnosis", (signal) => load(latest.current, signal), [job.jid, job.state, runningKey(job)]);
+  const facts = polled.data;
+  if (facts === undefined) {
+    return <Waiting what="Looking at every vertex" failed={polled.failed} />;
+  }
+  const found = findSlowness(facts);
+  const vertex = facts.vertices.find((each) => each.id === found.vertexId);
+  const most = Math.max(1, ...(vertex?.subtasks ?? []).map((each) => each.readRecords));
+  return (
+    <>
+      <Panel title="Why is it slow?" class={`verdict ${found.verdict}`}>
+        <p class="headline" role="status">
+          {found.headline}
+        </p>
+        {vertex === undefined ? null : (
+          <p class="actions">
+            <a class="button" href={link(["job", job.jid, "overview"], { vertex: vertex.id })}>
+              Its subtasks
+            </a>
+            <a
+              class="button"
+              href={link(["job", job.jid, "flame-graph"], {
+                vertex: vertex.id,
+                type: found.verdict === "waits-outside" ? "OFF_CPU" : "ON_CPU",
+                subtask: found.subtask ?? undefined,
+              })}
+            >
+              Its flame graph
+            </a>
+          </p>
+        )}
+        {found.evidence.length === 0 ? null : <h3>What shows it</h3>}
+        <ul class="evidence">
+          {found.evidence.map((each, index) => (
+            <li key={index}>
+              {each.text}
+            </li>
+          ))}
+        </ul>
+        {found.advice.length === 0 ? null : <h3>What helps</h3>}
+        <ul>
+          {found.advice.map((each, index) => (
+            <li key={index}>{each}</li>
+          ))}
+        </ul>
+      </Panel>
+      {vertex === undefined || vertex.subtasks.length < 2 ? null : (
+        <Panel title="Its subtasks">
+          <DataTable
+            caption={`Subtasks of ${vertex.name}, the busiest first`}
+            rows={vertex.subtasks}
+            rowKey={(row) => String(row.index)}
+            sort={{ column: 1, descending: true }}
+            columns={[
+              { title: "#", cell: (row) => row.index, order: (row) => row.index, numeric: true },
+              {
+                title: "busy",
+                cell: (row) => percent(row.busy),
+                order: (row) => row.busy,
+                numeric: true,
+              },
+              { title: "time", cell: (row) => <TimeBar busy={row.busy} backPressured={row.backPressured} idle={row.idle} /> },
+              {
+                title: "received",
+                cell: (row) => <Share value={row.readRecords / most} label={`${count(row.readRecords)} records`} />,
+                order: (row) => row.readRecords,
+              },
+              { title: "records", cell: (row) => count(row.readRecords), order: (row) => row.readRecords, numeric: true },
+              { title: "TaskManager", cell: (row) => row.endpoint, order: (row) => row.endpoint },
+            ]}
+          />
+        </Panel>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,449 @@
+/** Answers of the REST routes: the fields that the dashboard reads, under the names that they have in JSON. */
+
+export type JobStatus =
+  | "INITIALIZING"
+  | "CREATED"
+  | "RUNNING"
+  | "FAILING"
+  | "FAILED"
+  | "CANCELLING"
+  | "CANCELED"
+  | "FINISHED"
+  | "RESTARTING"
+  | "SUSPENDED"
+  | "RECONCILING";
+
+export type TaskState =
+  | "CREATED"
+  | "SCHEDULED"
+  | "DEPLOYING"
+  | "INITIALIZING"
+  | "RUNNING"
+  | "FINISHED"
+  | "CANCELING"
+  | "CANCELED"
+  | "FAILED"
+  | "RECONCILING";
+
+export const TASK_STATES: readonly TaskState[] = [
+  "CREATED",
+  "SCHEDULED",
+  "DEPLOYING",
+  "INITIALIZING",
+  "RUNNING",
+  "FINISHED",
+  "CANCELING",
+  "CANCELED",
+  "FAILED",
+  "RECONCILING",
+];
+
+/** States that a job does not leave any more. */
+export const TERMINAL: readonly JobStatus[] = ["FAILED", "CANCELED", "FINISHED", "SUSPENDED"];
+
+/** A number, or the text "NaN" where nothing is known yet. */
+export type MaybeNumber = number | "NaN";
+
+export interface DashboardConfiguration {
+  "refresh-interval": number;
+  "timezone-name": string;
+  "timezone-offset": number;
+  "flink-version": string;
+  "flink-revision": string;
+  features: { "web-submit": boolean; "web-cancel": boolean; "web-rescale": boolean; "web-history": boolean };
+}
+
+export interface ClusterOverview {
+  taskmanagers: number;
+  "slots-total": number;
+  "slots-available": number;
+  "jobs-running": number;
+  "jobs-finished": number;
+  "jobs-cancelled": number;
+  "jobs-failed": number;
+  "flink-version": string;
+  "flink-commit": string;
+}
+
+export interface JobDetails {
+  jid: string;
+  name: string;
+  jobType?: string;
+  schedulerType?: string;
+  "start-time": number;
+  "end-time": number;
+  duration: number;
+  state: JobStatus;
+  "last-modification": number;
+  tasks: Record<string, number>;
+}
+
+export interface IOMetrics {
+  "read-bytes": number;
+  "write-bytes": number;
+  "read-records": number;
+  "write-records": number;
+  "accumulated-backpressured-time": number;
+  "accumulated-idle-time": number;
+  "accumulated-busy-time": MaybeNumber;
+}
+
+export interface JobVertex {
+  id: string;
+  name: string;
+  maxParallelism: number;
+  parallelism: number;
+  status: TaskState;
+  "start-time": number;
+  "end-time": number;
+  duration: number;
+  tasks: Partial<Record<TaskState, number>>;
+  metrics: IOMetrics;
+}
+
+export interface PlanInput {
+  id: string;
+  num: number;
+  exchange: string;
+  ship_strategy: string;
+}
+
+export interface PlanNode {
+  id: string;
+  parallelism: number;
+  description: string;
+  inputs?: PlanInput[];
+}
+
+export interface Plan {
+  jid: string;
+  name: string;
+  type: string;
+  nodes: PlanNode[];
+}
+
+export interface Job {
+  jid: string;
+  name: string;
+  state: JobStatus;
+  "job-type"?: string;
+  schedulerType?: string;
+  "start-time": number;
+  "end-time": number;
+  duration: number;
+  maxParallelism: number;
+  now: number;
+  timestamps: Partial<Record<JobStatus, number>>;
+  vertices: JobVertex[];
+  "status-counts": Partial<Record<TaskState, number>>;
+  plan: Plan;
+}
+
+export interface JobConfiguration {
+  jid: string;
+  name: string;
+  "execution-config": {
+    "restart-strategy": string;
+    "job-parallelism": number;
+    "object-reuse-mode": boolean;
+    "user-config": Record<string, string>;
+  };
+}
+
+export interface ExceptionEntry {
+  exceptionName: string;
+  stacktrace: string;
+  timestamp: number;
+  failureLabels?: Record<string, string>;
+  taskName?: string;
+  endpoint?: string;
+  taskManagerId?: string;
+  concurrentExceptions?: ExceptionEntry[];
+}
+
+export interface JobExceptions {
+  exceptionHistory: { entries: ExceptionEntry[]; truncated: boolean };
+}
+
+export interface Accumulator {
+  name: string;
+  type: string;
+  value: string;
+}
+
+export interface JobAccumulators {
+  "user-task-accumulators": Accumulator[];
+}
+
+export interface Attempt {
+  subtask: number;
+  status: TaskState;
+  attempt: number;
+  endpoint: string;
+  "start-time": number;
+  "end-time": number;
+  duration: number;
+  metrics: IOMetrics;
+  "taskmanager-id": string;
+  "status-duration"?: Partial<Record<TaskState, number>>;
+  "other-concurrent-attempts"?: Attempt[];
+}
+
+export interface VertexDetails {
+  id: string;
+  name: string;
+  parallelism: number;
+  maxParallelism: number;
+  now: number;
+  subtasks: Attempt[];
+}
+
+export interface SubtaskTimes {
+  id: string;
+  name: string;
+  now: number;
+  subtasks: { subtask: number; endpoint: string; duration: number; timestamps: Partial<Record<TaskState, number>> }[];
+}
+
+export interface SubtaskBackPressure {
+  subtask: number;
+  backpressureLevel: "ok" | "low" | "high";
+  ratio: number;
+  idleRatio: number;
+  busyRatio: MaybeNumber;
+}
+
+export interface BackPressure {
+  status: string;
+  backpressureLevel?: "ok" | "low" | "high";
+  "end-timestamp"?: number;
+  subtasks?: SubtaskBackPressure[];
+}
+
+export interface MetricValue {
+  id: string;
+  value?: string;
+}
+
+export interface AggregatedMetric {
+  id: string;
+  min?: MaybeNumber;
+  max?: MaybeNumber;
+  avg?: MaybeNumber;
+  sum?: MaybeNumber;
+  skew?: MaybeNumber;
+}
+
+export interface FlameNode {
+  name: string;
+  value: number;
+  children: FlameNode[];
+}
+
+export interface FlameGraphAnswer {
+  endTimestamp: number;
+  data?: FlameNode;
+}
+
+export type FlameGraphType = "FULL" | "ON_CPU" | "OFF_CPU";
+
+export interface Stats {
+  min: number;
+  max: number;
+  avg: number;
+  p50?: MaybeNumber;
+  p90?: MaybeNumber;
+  p95?: MaybeNumber;
+  p99?: MaybeNumber;
+  p999?: MaybeNumber;
+}
+
+export interface VertexCheckpoint {
+  id: number;
+  status: string;
+  latest_ack_timestamp: number;
+  checkpointed_size: number;
+  state_size: number;
+  end_to_end_duration: number;
+  num_subtasks: number;
+  num_acknowledged_subtasks: number;
+}
+
+export interface Checkpoint {
+  className: "in_progress" | "completed" | "failed";
+  id: number;
+  status: "IN_PROGRESS" | "COMPLETED" | "FAILED";
+  is_savepoint: boolean;
+  savepointFormat: string | null;
+  trigger_timestamp: number;
+  latest_ack_timestamp: number;
+  checkpointed_size: number;
+  state_size: number;
+  end_to_end_duration: number;
+  processed_data: number;
+  persisted_data: number;
+  num_subtasks: number;
+  num_acknowledged_subtasks: number;
+  checkpoint_type: string;
+  tasks: Record<string, VertexCheckpoint>;
+  external_path?: string;
+  discarded?: boolean;
+  failure_timestamp?: number;
+  failure_message?: string;
+}
+
+export interface CheckpointSummary {
+  checkpointed_size: Stats;
+  state_size: Stats;
+  end_to_end_duration: Stats;
+  processed_data: Stats;
+  persisted_data: Stats;
+}
+
+export interface CheckpointingStatistics {
+  counts: { restored: number; total: number; in_progress: number; completed: number; failed: number };
+  summary: CheckpointSummary;
+  latest: {
+    completed: Checkpoint | null;
+    savepoint: Checkpoint | null;
+    failed: Checkpoint | null;
+    restored: { id: number; restore_timestamp: number; is_savepoint: boolean; external_path: string } | null;
+  };
+  history: Checkpoint[];
+}
+
+export interface CompletedSubtaskCheckpoint {
+  className: "completed";
+  index: number;
+  status: string;
+  ack_timestamp: number;
+  end_to_end_duration: number;
+  checkpointed_size: number;
+  state_size: number;
+  checkpoint: { sync: number; async: number };
+  alignment: { buffered: number; processed: number; persisted: number; duration: number };
+  start_delay: number;
+  unaligned_checkpoint?: boolean;
+  aborted?: boolean;
+}
+
+export interface PendingSubtaskCheckpoint {
+  className: "pending";
+  index: number;
+  status: string;
+}
+
+export type SubtaskCheckpoint = CompletedSubtaskCheckpoint | PendingSubtaskCheckpoint;
+
+export interface VertexCheckpointDetails {
+  id: number;
+  status: string;
+  summary?: {
+    checkpoint_duration: { sync: Stats; async: Stats };
+    alignment: { buffered: Stats; processed: Stats; persisted: Stats; duration: Stats };
+    start_delay: Stats;
+  };
+  subtasks: SubtaskCheckpoint[];
+}
+
+export interface CheckpointConfiguration {
+  mode: string;
+  interval: number;
+  timeout: number;
+  min_pause: number;
+  max_concurrent: number;
+  externalization: { enabled: boolean; delete_on_cancellation: boolean };
+  state_backend: string;
+  checkpoint_storage: string;
+  unaligned_checkpoints: boolean;
+  tolerable_failed_checkpoints: number;
+  aligned_checkpoint_timeout: number;
+  checkpoints_after_tasks_finish: boolean;
+}
+
+export interface Resource {
+  cpuCores: number;
+  taskHeapMemory: number;
+  taskOffHeapMemory: number;
+  managedMemory: number;
+  networkMemory: number;
+}
+
+export interface MemoryConfiguration {
+  frameworkHeap: number | null;
+  taskHeap: number | null;
+  frameworkOffHeap: number | null;
+  taskOffHeap: number | null;
+  networkMemory: number | null;
+  managedMemory: number | null;
+  jvmMetaspace: number | null;
+  jvmOverhead: number | null;
+  totalFlinkMemory: number | null;
+  totalProcessMemory: number | null;
+}
+
+export interface TaskManager {
+  id: string;
+  path: string;
+  dataPort: number;
+  timeSinceLastHeartbeat: number;
+  slotsNumber: number;
+  freeSlots: number;
+  totalResource: Resource;
+  freeResource: Resource;
+  hardware: { cpuCores: number; physicalMemory: number; freeMemory: number; managedMemory: number };
+  memoryConfiguration: MemoryConfiguration;
+  blocked?: boolean;
+}
+
+export interface TaskManagerDetails extends TaskManager {
+  allocatedSlots: { jobId: string; resource: Resource; assignedTasks?: unknown }[];
+  metrics: {
+    heapUsed: number;
+    heapCommitted: number;
+    heapMax: number;
+    nettyShuffleMemoryUsed: number;
+    nettyShuffleMemoryTotal: number;
+    garbageCollectors: { name: string; count: number; time: number }[];
+  };
+}
+
+export interface LogFile {
+  name: string;
+  size: number;
+  mtime?: number;
+}
+
+export interface ThreadInfo {
+  threadName: string;
+  stringifiedThreadInfo: string;
+}
+
+export interface Environment {
+  jvm: { version: string; arch: string; options: string[] };
+  classpath: string[];
+}
+
+export interface KeyValue {
+  key: string;
+  value: string;
+}
+
+export interface TriggerAnswer {
+  "request-id": string;
+}
+
+export interface FailureCause {
+  class: string;
+  "stack-trace": string;
+}
+
+export interface SavepointOperation {
+  status: { id: "IN_PROGRESS" | "COMPLETED" };
+  operation: { location?: string; "failure-cause"?: FailureCause } | null;
+}
+
+export interface CheckpointOperation {
+  status: { id: "IN_PROGRESS" | "COMPLETED" };
+  operation: { checkpointId?: number; failureCause?: FailureCause } | null;
+}

@@ -1,0 +1,200 @@
+"""Every page opens for every kind of job, without an error of script, console or request."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.dashboard.fake_cluster import FakeCluster
+from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
+from tests.dashboard.watched_page import WatchedPage
+
+pytestmark = pytest.mark.browser
+
+JOB_PAGES = {
+    "overview": "Vertices",
+    "slow": "Why is it slow?",
+    "no-output": "Why is there no output?",
+    "checkpoints": "History",
+    "exceptions": "Exceptions",
+    "metrics": "Metrics",
+    "flame-graph": "Flame graphs",
+    "configuration": "Settings of the program",
+}
+PROCESS_PAGES = {
+    "/overview": "Running",
+    "/history": "Ended jobs",
+    "/task-manager": "TaskManagers",
+    f"/task-manager/{TASK_MANAGERS[0]}": "Memory by part",
+    f"/task-manager/{TASK_MANAGERS[0]}/metrics": "Metrics",
+    f"/task-manager/{TASK_MANAGERS[0]}/logs": "Logs",
+    f"/task-manager/{TASK_MANAGERS[0]}/stdout": "Stdout",
+    f"/task-manager/{TASK_MANAGERS[0]}/thread-dump": "Threads",
+    "/job-manager": "Metrics",
+    "/job-manager/configuration": "Environment",
+    "/job-manager/logs": "Logs",
+    "/job-manager/stdout": "Stdout",
+    "/job-manager/thread-dump": "Threads",
+}
+
+
+@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize(("name", "heading"), JOB_PAGES.items())
+def test_every_page_of_every_kind_of_job_opens_without_an_error(
+    cluster: FakeCluster, watched: WatchedPage, kind: str, name: str, heading: str
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS[kind].id}/{name}")
+    expect(watched.page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert watched.problems == []
+
+
+@pytest.mark.parametrize(("place", "heading"), PROCESS_PAGES.items())
+def test_every_page_of_the_cluster_opens_without_an_error(
+    cluster: FakeCluster, watched: WatchedPage, place: str, heading: str
+) -> None:
+    watched.open(cluster.address, place)
+    expect(watched.page.get_by_role("heading", name=heading, exact=True).last).to_be_visible()
+    expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    assert watched.problems == []
+
+
+def test_the_graph_shows_rates_waits_and_event_time_on_its_edges(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/overview")
+    edge = watched.page.locator("g.edge.high")
+    expect(edge).to_contain_text("HASH")
+    expect(edge).to_contain_text("waits 910 ms/s")
+    expect(edge).to_contain_text("lag 6 min 52 s")
+    expect(watched.page.locator("g.edge").last).to_contain_text("rec/s")
+
+
+def test_a_click_on_a_vertex_opens_its_subtasks_with_their_skew(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/overview")
+    watched.page.get_by_role("button", name=re.compile("^KeyedProcess: enrich")).click()
+    drawer = watched.page.get_by_role("dialog")
+    expect(drawer).to_contain_text("the fullest subtask has 3.1 times its share")
+    expect(drawer.get_by_role("row")).to_have_count(1 + 4)
+    expect(drawer.get_by_role("img", name="busy 99 %")).to_be_visible()
+    watched.page.keyboard.press("Escape")
+    expect(drawer).to_have_count(0)
+    assert watched.problems == []
+
+
+def test_earlier_attempts_of_a_restarted_vertex_are_listed_where_they_are_kept(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['failing'].id}/overview?vertex={'2' * 32}")
+    drawer = watched.page.get_by_role("dialog")
+    drawer.get_by_text("Earlier attempts").click()
+    table = drawer.get_by_role("table", name="Earlier attempts")
+    expect(table.get_by_role("row")).to_have_count(1 + 2)
+
+
+def test_why_is_it_slow_names_the_bottleneck_and_its_hot_subtask(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/slow")
+    page = watched.page
+    expect(page.locator(".headline")).to_have_text(
+        "“KeyedProcess: enrich with customer” is the bottleneck"
+    )
+    evidence = page.locator(".evidence")
+    expect(evidence).to_contain_text("the busiest 990 ms of each second")
+    expect(evidence).to_contain_text(
+        "“Source: orders -> Map: parse”, in front of it, waits for room 910 ms"
+    )
+    expect(evidence).to_contain_text("Subtask 2 has received 76 % of the records of 4 subtasks")
+    expect(evidence).to_contain_text("its barriers came 12.4 s late, it aligned for 6.1 s")
+
+
+def test_why_is_there_no_output_names_the_split_that_holds_the_watermark_back(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/no-output")
+    cause = watched.page.locator(".findings > li.cause").first
+    expect(cause).to_contain_text(
+        "held back by subtask 1, split orders-7 of “Source: orders -> Map: parse”"
+    )
+    expect(cause).to_contain_text("since 6 min 28 s")
+
+
+def test_an_exception_shows_the_line_of_the_program_and_folds_the_stack(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['failing'].id}/exceptions")
+    first = watched.page.locator(".failure").first
+    expect(first.locator(".user-line").first).to_contain_text(
+        "payments/pipeline.py, line 42 in parse"
+    )
+    expect(first.locator(".stack").first).to_be_hidden()
+    first.get_by_text("Stack of 3 frames").click()
+    expect(first.locator(".stack").first).to_contain_text("stream_task.py")
+
+
+def test_a_checkpoint_shows_the_phases_of_each_subtask(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/checkpoints")
+    watched.page.get_by_role("link", name="checkpoint 73, completed").click()
+    expect(watched.page.get_by_role("heading", name="Checkpoint 73")).to_be_visible()
+    bar = watched.page.get_by_role(
+        "img", name="Subtask 2: start delay 12.4 s, alignment 210 ms, sync 3 ms"
+    )
+    expect(bar).to_be_visible()
+
+
+def test_a_search_in_a_log_leaves_the_lines_that_match(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, "/job-manager/logs")
+    watched.page.get_by_role("searchbox", name="Search in the log").fill("expired")
+    expect(watched.page.locator(".log .line")).to_have_count(1)
+    expect(watched.page.locator(".log .line mark")).to_have_text("expired")
+
+
+def test_a_picked_metric_gets_a_chart(cluster: FakeCluster, watched: WatchedPage) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}")
+    page = watched.page
+    expect(page.locator(".chart")).to_have_count(4)
+    page.get_by_role("checkbox", name="numRecordsIn", exact=True).check()
+    expect(page.locator(".chart canvas")).to_have_count(5)
+    page.reload()
+    expect(page.locator(".chart canvas")).to_have_count(5)
+    assert watched.problems == []
+
+
+def test_a_click_on_a_frame_of_the_flame_graph_widens_it(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['running'].id}/flame-graph?type=FULL")
+    page = watched.page
+    expect(page.locator(".flame-name")).to_contain_text("root: 1,000 samples")
+    page.locator("canvas.flame").click(position={"x": 60, "y": 50})
+    page.mouse.move(5, 5)
+    expect(page.locator(".flame-name")).not_to_contain_text("root")
+    page.get_by_role("button", name="Whole graph").click()
+    expect(page.locator(".flame-name")).to_contain_text("root")
+
+
+def test_ended_jobs_are_found_by_name_and_state(cluster: FakeCluster, watched: WatchedPage) -> None:
+    watched.open(cluster.address, "/history")
+    page = watched.page
+    expect(page.get_by_role("link", name="words_of_the_day")).to_be_visible()
+    page.get_by_role("combobox", name="State").select_option("FAILED")
+    expect(page.get_by_text("No ended job matches.")).to_be_visible()
+    page.get_by_role("combobox", name="State").select_option("FINISHED")
+    page.get_by_role("searchbox").fill("words")
+    page.get_by_role("link", name="words_of_the_day").click()
+    expect(page.get_by_role("heading", name="words_of_the_day")).to_be_visible()
+
+
+def test_a_history_server_shows_no_pages_of_processes(watched: WatchedPage) -> None:
+    with FakeCluster(is_history=True) as history:
+        watched.open(history.address, "/task-manager")
+        expect(watched.page.get_by_role("heading", name="History")).to_be_visible()
+        expect(watched.page.get_by_role("link", name="TaskManagers")).to_have_count(0)
+        assert watched.problems == []

@@ -1,0 +1,83 @@
+"""The dashboard before Headrace's own REST server: what it answers is what the pages read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.dashboard.watched_page import WatchedPage
+from tests.unit.rest.sample_cluster import FAILED_JOB, RUNNING_JOB, TASK_MANAGER
+from tests.unit.rest.served_cluster import ServedCluster, served_cluster
+
+pytestmark = pytest.mark.browser
+
+JOB_PAGES = (
+    "overview", "slow", "no-output", "checkpoints", "exceptions", "metrics", "flame-graph", "configuration",
+)  # fmt: skip
+PROCESS_PAGES = ("metrics", "logs", "stdout", "thread-dump")
+PAGES = [
+    "/overview",
+    "/history",
+    "/task-manager",
+    "/job-manager/configuration",
+    *(f"/job/{job.hex()}/{page}" for job in (RUNNING_JOB, FAILED_JOB) for page in JOB_PAGES),
+    *(f"/task-manager/{TASK_MANAGER}/{page}" for page in ("overview", *PROCESS_PAGES)),
+    *(f"/job-manager/{page}" for page in PROCESS_PAGES),
+]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedCluster]:
+    log_folder = tmp_path / "log"
+    log_folder.mkdir()
+    (log_folder / "jobmanager.log").write_text("INFO the cluster has started\n")
+    settings = {"web.refresh-interval": "500 ms", "rest.flamegraph.enabled": "true"}
+    with served_cluster(tmp_path / "home", monkeypatch, settings, log_folder) as found:
+        yield found
+
+
+def sign_in(watched: WatchedPage, served: ServedCluster) -> None:
+    """Open the address that a cluster prints, with its token."""
+    watched.page.goto(f"{served.server.address}/#token={served.token}")
+    expect(watched.page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert served.token not in watched.page.url
+
+
+@pytest.mark.parametrize("place", PAGES)
+def test_every_page_reads_what_the_server_answers(
+    served: ServedCluster, watched: WatchedPage, place: str
+) -> None:
+    sign_in(watched, served)
+    watched.page.goto(f"{served.server.address}/#{place}")
+    expect(watched.page.locator(".panel").first).to_be_visible()
+    expect(watched.page.locator("[aria-busy=true]")).to_have_count(0)
+    expect(watched.page.locator(".notice")).to_have_count(0)
+    assert watched.problems == []
+
+
+def test_the_server_wants_the_token_and_takes_it(
+    served: ServedCluster, watched: WatchedPage
+) -> None:
+    page = watched.page
+    page.goto(f"{served.server.address}/")
+    page.get_by_label("Token of the cluster").fill("not it")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_have_text("This is not the token of this cluster.")
+    page.get_by_label("Token of the cluster").fill(served.token)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token of the cluster")).to_be_visible()
+
+
+def test_a_vertex_of_the_server_opens_its_subtasks(
+    served: ServedCluster, watched: WatchedPage
+) -> None:
+    sign_in(watched, served)
+    watched.page.goto(f"{served.server.address}/#/job/{RUNNING_JOB.hex()}/overview")
+    watched.page.locator(".vertex").first.click()
+    expect(watched.page.get_by_role("dialog").get_by_role("row").first).to_be_visible()
+    assert watched.problems == []
