@@ -36,8 +36,8 @@ ARCHIVES_MAX: Final = 200_000
 _READERS: Final = 8
 _READ_AT_ONCE: Final = 256
 _INDEXES_MAX: Final = 32
-_INDEX_BYTES_MAX: Final = 4 << 20
-"""Part of an archive that holds its index, beyond which the index is read again for each answer."""
+_KEPT_BLOCKS_MAX: Final = 10_000
+"""Blocks of an index that is kept for the next answer; a larger one is read again."""
 _OVERVIEW_BYTES_MAX: Final = 10_000
 _CACHE_INTERVAL_MS: Final = 60_000.0
 
@@ -89,6 +89,8 @@ class ArchiveCatalog:
         self._clock: Final = clock
         self._seen: dict[str, _Seen] = {}
         """By job, as replaced by `refresh` as a whole."""
+        self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
+        """The JSON of all jobs, and those that it is of."""
         self._told: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
         self._unreachable: Final[set[str]] = set()
         # Guards the indexes, which all who answer share.
@@ -104,10 +106,14 @@ class ArchiveCatalog:
 
     def overviews(self) -> bytes:
         """Return the JSON of all jobs, the newest first."""
-        ordered = sorted(
-            self._seen.values(), key=lambda seen: (-seen.archive.modified_ms, seen.archive.job)
-        )
-        return b'{"jobs":[' + b",".join(seen.overview for seen in ordered) + b"]}"
+        seen, (listed, text) = self._seen, self._listed
+        if listed is not seen:
+            ordered = sorted(
+                seen.values(), key=lambda each: (-each.archive.modified_ms, each.archive.job)
+            )
+            text = b'{"jobs":[' + b",".join(each.overview for each in ordered) + b"]}"
+            self._listed = (seen, text)
+        return text
 
     def statuses(self) -> list[tuple[str, str]]:
         """Return ids and statuses of all jobs."""
@@ -153,7 +159,8 @@ class ArchiveCatalog:
                 _LOG.info("%s can be looked at again", folder)
             self._take(folder, found[:ARCHIVES_MAX])
             self._retain(folder, found)
-        self._remembered.clear()
+        if not self._unreachable:
+            self._remembered.clear()
         if self._clock.monotonic_ms() - self._kept_ms >= _CACHE_INTERVAL_MS:
             self.keep()
 
@@ -264,8 +271,7 @@ class ArchiveCatalog:
             return index
 
     def _keep_index(self, archive: StoredArchive, index: ArchiveIndex) -> None:
-        # Each block of the index is about 100 bytes of it.
-        if len(index.blocks) * 100 > _INDEX_BYTES_MAX:
+        if len(index.blocks) > _KEPT_BLOCKS_MAX:
             return
         with self._lock:
             self._indexes[archive] = index

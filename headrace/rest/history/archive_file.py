@@ -30,8 +30,10 @@ from headrace.rest.history.errors import DamagedArchiveError
 ARCHIVE_VERSION: Final = 1
 BLOCK_BYTES: Final = 1 << 16
 """Text of a block: it ends with the entry that goes beyond this."""
-PART_BYTES_MAX: Final = 64 << 20
-"""Text of one block, and with it of one answer, or of the index."""
+PART_BYTES_MAX: Final = 32 << 20
+"""Text of one block, and with it of one answer."""
+INDEX_BYTES_MAX: Final = 4 << 20
+"""Text of an index: of blocks for some gigabytes."""
 STORED_BYTES_MAX: Final = 1 << 30
 """Size of a file."""
 _TAIL_BYTES: Final = 1 << 16
@@ -39,6 +41,7 @@ _TAIL_BYTES: Final = 1 << 16
 _COMPRESSION_LEVEL: Final = 4
 _GZIP: Final = 31
 """Window bits of zlib with the header of gzip."""
+_MAGIC: Final = b"\x1f\x8b"
 _HEAD: Final = b'{"archive":[\n'
 _TRAILER_BYTES: Final = 96
 _TRAILER: Final = re.compile(rb',"index-at":\[([0-9]{1,12}),([0-9]{1,12}),([0-9]{1,10})\]\} *\n')
@@ -113,7 +116,7 @@ def pack_archive(
         end_block()
     index = msgspec.json.encode(ArchiveIndex(ARCHIVE_VERSION, job, msgspec.Raw(overview), blocks))
     stored = _stored(b'],"index":' + index + b"\n", is_compressed)
-    if len(index) > PART_BYTES_MAX:
+    if len(index) >= INDEX_BYTES_MAX:
         raise ValueError(f"the index has {len(index)} bytes")
     trailer = f',"index-at":[{len(content)},{len(stored)},{zlib.crc32(stored)}]}}'.encode()
     content += stored
@@ -132,13 +135,13 @@ def read_index(place: str, file: RangeReader) -> ArchiveIndex:
     if found is None:
         raise DamagedArchiveError(place, "it has not the end of one")
     offset, length, checksum = (int(group) for group in found)
-    if offset + length > size or length > PART_BYTES_MAX:
+    if offset + length > size or length > INDEX_BYTES_MAX:
         raise DamagedArchiveError(place, "its index lies outside of it")
     if offset >= tail_offset:
         stored = tail[offset - tail_offset : offset - tail_offset + length]
     else:
         stored = file.read(offset, length)
-    text = _checked(place, "index", stored, length, checksum)
+    text = _checked(place, "index", stored, length, checksum, INDEX_BYTES_MAX)
     try:
         index = msgspec.json.decode(text.removeprefix(b'],"index":'), type=ArchiveIndex)
     except DECODE_ERRORS as error:
@@ -158,9 +161,8 @@ def read_answer(place: str, file: RangeReader, index: ArchiveIndex, path: str) -
     block = index.blocks[number]
     if not (block.offset >= 0 and 0 < block.length <= PART_BYTES_MAX):
         raise DamagedArchiveError(place, "a block lies outside of it")
-    text = _checked(
-        place, "block", file.read(block.offset, block.length), block.length, block.checksum
-    )
+    stored = file.read(block.offset, block.length)
+    text = _checked(place, "block", stored, block.length, block.checksum, PART_BYTES_MAX)
     try:
         for entry in msgspec.json.decode(b"[" + text.removeprefix(b",") + b"]", type=list[_Entry]):
             if entry.path == path:
@@ -174,26 +176,28 @@ def read_answer(place: str, file: RangeReader, index: ArchiveIndex, path: str) -
 def _trailer_of(place: str, tail: bytes) -> tuple[bytes, ...] | None:
     text = tail[-_TRAILER_BYTES:]
     packed = tail[-_PACKED_TRAILER_BYTES:]
-    if packed.startswith(b"\x1f\x8b"):
-        text = _unpacked(place, "end", packed)
+    if packed.startswith(_MAGIC):
+        text = _unpacked(place, "end", packed, _TRAILER_BYTES)
     found = _TRAILER.fullmatch(text)
     return None if found is None else found.groups()
 
 
-def _checked(place: str, part: str, stored: bytes, length: int, checksum: int) -> bytes:
+def _checked(
+    place: str, part: str, stored: bytes, length: int, checksum: int, size_max: int
+) -> bytes:
     if len(stored) != length or zlib.crc32(stored) != checksum:
         raise DamagedArchiveError(place, f"its {part} was changed or cut off")
-    return _unpacked(place, part, stored) if stored.startswith(b"\x1f\x8b") else stored
+    return _unpacked(place, part, stored, size_max) if stored.startswith(_MAGIC) else stored
 
 
-def _unpacked(place: str, part: str, stored: bytes) -> bytes:
+def _unpacked(place: str, part: str, stored: bytes, size_max: int) -> bytes:
     unpacking = zlib.decompressobj(_GZIP)
     try:
-        text = unpacking.decompress(stored, PART_BYTES_MAX)
+        text = unpacking.decompress(stored, size_max)
     except zlib.error as error:
         raise DamagedArchiveError(place, f"its {part} cannot be unpacked: {error}") from error
     if not unpacking.eof:
-        raise DamagedArchiveError(place, f"its {part} has more than {PART_BYTES_MAX} bytes")
+        raise DamagedArchiveError(place, f"its {part} has more than {size_max} bytes")
     return text
 
 

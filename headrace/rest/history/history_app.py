@@ -1,5 +1,6 @@
 """The application of the history server: routes of a cluster's REST API, answered from archives."""
 
+import asyncio
 from typing import Final
 
 from fastapi import Request, Response
@@ -26,8 +27,10 @@ from headrace.rest.models.jobs import JobIds, JobIdWithStatus
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 from headrace.rest.routes import RestRoute
 
-_READS_MAX: Final = 64
-"""Answers that are read from archives at once; more are asked to come again."""
+_READS_MAX: Final = 8
+"""Answers that are read from archives at once."""
+_WAITING_MAX: Final = 256
+"""Answers that are read or wait for it; who asks for more is asked to come again."""
 
 
 class History:
@@ -37,19 +40,21 @@ class History:
         self.catalog: Final = catalog
         self.settings: Final = settings
         self.clock: Final = clock
-        self._reading_count = 0
+        self._waiting_count = 0
+        self._reads: Final = asyncio.Semaphore(_READS_MAX)
 
     async def answer(self, job: str, path: str) -> bytes:
         """Return the JSON of a path from the archive of a job."""
-        if self._reading_count >= _READS_MAX:
-            raise UnavailableError(f"{_READS_MAX} answers are being read; ask again")
-        self._reading_count += 1
+        if self._waiting_count >= _WAITING_MAX:
+            raise UnavailableError(f"{_WAITING_MAX} answers are waited for; ask again")
+        self._waiting_count += 1
         try:
-            return await run_in_thread(
-                "headrace-history-read", lambda: self.catalog.answer(job, path)
-            )
+            async with self._reads:
+                return await run_in_thread(
+                    "headrace-history-read", lambda: self.catalog.answer(job, path)
+                )
         finally:
-            self._reading_count -= 1
+            self._waiting_count -= 1
 
 
 def create_history_app(history: History, guard: RestGuard) -> AsgiApplication:

@@ -41,7 +41,7 @@ HISTORY_CLEAN_EXPIRED: Final = ConfigOption(
     bool,
     False,
     "Whether jobs whose archives are gone leave the list of the history server at once. Otherwise they stay in it, "
-    "without details.",
+    "without details, until it starts anew.",
 )
 HISTORY_PORT: Final = ConfigOption(
     "historyserver.web.port",

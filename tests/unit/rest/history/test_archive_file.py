@@ -150,7 +150,8 @@ def test_a_block_outside_of_the_file_is_refused(block: str) -> None:
 
 def test_a_block_that_unpacks_to_too_much_is_refused() -> None:
     packing = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = b"".join(packing.compress(bytes(1 << 20)) for _ in range((PART_BYTES_MAX >> 20) + 1))
+    pieces = PART_BYTES_MAX // (1 << 20) + 1
+    bomb = b"".join(packing.compress(bytes(1 << 20)) for _ in range(pieces))
     bomb += packing.flush()
     index = f'{{"version":1,"job":"x","overview":{{}},"blocks":[["/a",0,{len(bomb)},{zlib.crc32(bomb)}]]}}'
     text = index.encode()

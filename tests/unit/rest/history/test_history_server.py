@@ -143,3 +143,11 @@ def test_the_folder_of_a_cluster_is_taken_where_none_is_named_for_the_server(
     assert archive_folders(Settings(settings)) == (str(tmp_path),)
     settings["historyserver.archive.fs.dir"] = f"/a, s3://b/c ,{tmp_path},/a"
     assert archive_folders(Settings(settings)) == ("/a", "s3://b/c", str(tmp_path))
+
+
+def test_who_comes_while_too_many_wait_is_asked_to_come_again(
+    history: ServedHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.rest.history.history_app._WAITING_MAX", 0)
+    found = history.get(f"/jobs/{job_id_of(2)}")
+    assert (found.status, "ask again" in found.errors) == (503, True)
