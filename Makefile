@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_ARCHIVES := $(VENV)/demo_archives
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 # How many test processes run side by side.
@@ -109,7 +110,8 @@ $(DOCS_STAMP): requirements/docs.txt
 	@touch $@
 
 demo: setup  ## the New York departures program, on a local Spark
-	$(BIN)/headrace run examples/new_york_departures.py
+	$(BIN)/headrace run -D jobmanager.archive.fs.dir=$(DEMO_ARCHIVES) examples/new_york_departures.py
+	@echo 'Look at it again: $(BIN)/headrace history-server $(DEMO_ARCHIVES)' >&2
 
 # The built files are committed, so that nobody else needs Node: `make check` only compares a hash of their sources.
 dashboard:  ## build headrace/rest/dashboard from dashboard/; needs Node 20.19 or newer

@@ -26,6 +26,10 @@ COMMANDS: Final = {
     "flamegraph": Entry(
         "headrace.cli.jobs.flamegraph:flamegraph", "Draw what the threads of a vertex do."
     ),
+    "history-server": Entry(
+        "headrace.cli.history_server:history_server",
+        "Show jobs that have ended, from their archives.",
+    ),
     "info": Entry("headrace.cli.info:info", "Print the plan of a program as JSON."),
     "job": Entry("headrace.cli.main:job", "The commands for jobs, by a word in front."),
     "list": Entry("headrace.cli.jobs.list_jobs:list_command", "List the jobs of a cluster."),
@@ -79,6 +83,7 @@ Try it:
   headrace savepoint JOB_ID /data/savepoints         and go on from there later: headrace run -s
   headrace stop JOB_ID                               end it with a savepoint
   headrace checkpoint list /data/checkpoints         the checkpoints in a folder
+  headrace history-server /data/history              the dashboard of jobs whose clusters have ended
   source <(headrace completion bash)                 have the shell complete commands and job ids
   headrace trace exchange                            credits and frames between two tasks, step by step
   headrace warm-up                                   once: makes later starts of Spark faster

@@ -3,16 +3,15 @@
 import contextlib
 import errno
 import os
-import signal
 import socket
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import click
 
 from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.termination import asked_to_end
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.randomness import secret_token
@@ -110,7 +109,7 @@ def shuffle_service(
         known_as = host_of(configured, host)
     tls = _identity(configured, host, known_as)
     with (
-        _asked_to_end() as wait_until_asked,
+        asked_to_end() as wait_until_asked,
         _told_by_option(given),
         ShuffleServiceProcess(
             configured,
@@ -125,39 +124,6 @@ def shuffle_service(
         click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
     click.echo("the shuffle service ends; its committed results stay")
-
-
-@contextlib.contextmanager
-def _asked_to_end() -> Generator[Callable[[], None], None, None]:
-    """Give what returns once SIGTERM or SIGINT came; those that come later, while it ends, change nothing.
-
-    A handler runs between any two lines of this thread, another handler's among them: it may take no lock, as that of
-    an Event, which whoever it interrupts may hold.
-    """
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(writing, False)
-
-    is_asked = False
-
-    def end(number: int, frame: FrameType | None) -> None:
-        nonlocal is_asked
-        is_asked = True
-        # Full, it says enough.
-        with contextlib.suppress(BlockingIOError):
-            os.write(writing, b".")
-
-    def wait() -> None:
-        os.read(reading, 1)
-
-    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield wait
-    finally:
-        # Also what comes while the interpreter ends changes nothing.
-        for number, handler in previous.items():
-            signal.signal(number, signal.SIG_IGN if is_asked else handler)
-        os.close(reading)
-        os.close(writing)
 
 
 @contextlib.contextmanager

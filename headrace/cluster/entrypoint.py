@@ -39,6 +39,7 @@ from headrace.core.security.tls import TlsIdentity, client_context, server_conte
 from headrace.core.threads import BlockingRunner, EventLoopThread, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.ended_job import OnJobEnded
 from headrace.gateways.messages import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
@@ -106,6 +107,7 @@ class Cluster:
         run_blocking: BlockingRunner = run_in_thread,
         scratch: Path | None = None,
         shuffle_master: ShuffleMaster | None = None,
+        on_job_ended: OnJobEnded | None = None,
         log_folder: Path | None = None,
         registry: MetricRegistry | None = None,
         host: str = "",
@@ -145,6 +147,7 @@ class Cluster:
             ),
             leader_election=leader_election,
             on_shut_down=on_shut_down,
+            on_job_ended=on_job_ended,
         )
         self._metrics: Final = ClusterMetrics(
             self._registry,
@@ -326,6 +329,7 @@ class ClusterEntrypoint:
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
     printed in TaskManagers, on a thread of its own. `log_folder` is where the processes of this host write their logs.
+    `on_job_ended` is told of each job that has ended, on the control thread.
     """
 
     def __init__(
@@ -344,7 +348,9 @@ class ClusterEntrypoint:
         scratch: Path | None = None,
         show_output: Callable[[bytes], None] | None = None,
         log_folder: Path | None = None,
+        on_job_ended: OnJobEnded | None = None,
     ) -> None:
+        self._on_job_ended: Final = on_job_ended
         self._log_folder: Final = log_folder
         self._show_output: Final = show_output
         self._settings: Final = settings
@@ -402,6 +408,7 @@ class ClusterEntrypoint:
             on_shut_down=lambda: handle.is_shutting_down.set(),
             scratch=self._scratch,
             shuffle_master=shuffle_master,
+            on_job_ended=self._on_job_ended,
             log_folder=self._log_folder,
             registry=registry,
             host=self._advertised_host,

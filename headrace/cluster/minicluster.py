@@ -33,6 +33,7 @@ from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_secret
 from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.ended_job import OnJobEnded
 from headrace.gateways.messages import ResourceProfile
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
@@ -58,8 +59,13 @@ class MiniCluster:
         coordinator_factories: CoordinatorFactories | None = None,
         is_fixed: bool = False,
         scratch: Path | None = None,
+        on_job_ended: OnJobEnded | None = None,
     ) -> None:
-        """`scratch`: a folder in which each TaskManager has one of its own; without it they keep no local state."""
+        """`scratch`: a folder in which each TaskManager has one of its own; without it they keep no local state.
+
+        `on_job_ended` is told of each job that has ended, on the control thread.
+        """
+        self._on_job_ended: Final = on_job_ended
         own = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
         if is_fixed:
             own[FIXED_POOL_SIZE.key] = str(task_manager_count)
@@ -127,6 +133,7 @@ class MiniCluster:
             worker_name=worker_names("mini"),
             on_shut_down=lambda: handle.is_shutting_down.set(),
             shuffle_master=shuffle_master,
+            on_job_ended=self._on_job_ended,
             registry=create_metric_registry(self._settings, clock, DRIVER_NAME),
             host="localhost",
         )

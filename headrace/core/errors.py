@@ -51,6 +51,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError
++- rest.history.errors: ArchiveError
 +- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
 +- core.process.log_files: LogFileNotFoundError
 +- metrics.reporters.reporter: ReportingError

@@ -2,17 +2,17 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from headrace import __version__
+from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
@@ -37,17 +37,28 @@ def create_app(
     operations: Operations,
     routes: tuple[RestRoute, ...] = ROUTES,
 ) -> AsgiApplication:
-    """Return the application behind its guard."""
+    """Return the application of a cluster behind its guard."""
+    settings, clock = cluster.settings, cluster.clock
+    state = {
+        "cluster": cluster,
+        "operations": operations,
+        "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
+        "answers": Snapshots(clock),
+    }
+    return guarded_app(routes, guard, settings, state)
+
+
+def guarded_app(
+    routes: tuple[RestRoute, ...], guard: RestGuard, settings: Settings, state: Mapping[str, Any]
+) -> AsgiApplication:
+    """Return the application of some routes and the dashboard, behind its guard. `state`: what handlers find."""
     app = _routed(routes)
-    app.state.cluster = cluster
-    app.state.guard = guard
-    app.state.operations = operations
-    app.state.flame_graphs = FlameGraphs(cluster.settings, cluster.clock, cluster.stack_samples)
-    app.state.answers = Snapshots(cluster.clock)
+    for name, value in {**state, "guard": guard}.items():
+        setattr(app.state, name, value)
     app.add_exception_handler(HTTPException, _not_found)
     app.add_exception_handler(RequestValidationError, _unparsable)
     app.add_exception_handler(Exception, _failed)
-    files = StaticFiles(Path(cluster.settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
+    files = StaticFiles(Path(settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
     return GuardedApplication(app, guard, files.has)
@@ -99,7 +110,6 @@ def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
 
 def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
     """Return the handler of a route, which writes its answer and turns errors into answers."""
-    writer = None if route.answer is None else TypeAdapter[Any](route.answer)
 
     @functools.wraps(route.handler)
     async def endpoint(*args: Any, **kwargs: Any) -> Response:
@@ -109,8 +119,7 @@ def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
             return _error_answer(error)
         if isinstance(found, Response):
             return found
-        assert writer is not None, f"{route.path} has no type of answer"
-        return Response(writer.dump_json(found, by_alias=True), route.status, media_type=JSON)
+        return Response(route.written(found), route.status, media_type=JSON)
 
     return endpoint
 

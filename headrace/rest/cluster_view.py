@@ -5,13 +5,13 @@ Source: Flink ExecutionGraphCache, which serves every handler from one snapshot 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId, ResourceId
+from headrace.core.ids import JobId, JobVertexId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.gateways.checkpoint_statistics import (
@@ -19,8 +19,8 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointStatistics,
 )
-from headrace.gateways.dispatcher import DispatcherGateway, JobOverview
-from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
+from headrace.gateways.job_master import JobConfiguration, JobDetails, VertexDetails
 from headrace.gateways.job_metrics import cluster_metrics
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
@@ -30,10 +30,14 @@ from headrace.gateways.resource_manager import (
 from headrace.graph.job_plan import JobPlan
 from headrace.metrics.process_metrics import process_metrics
 from headrace.rest.flame_graphs import Place
-from headrace.rest.handler_errors import UnavailableError
+from headrace.rest.handler_errors import NotFoundError, UnavailableError
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 
+if TYPE_CHECKING:
+    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+
 T = TypeVar("T")
+AskMetricsHistory = Callable[[JobId], Awaitable["MetricsHistoryInfo"]]
 
 _KEPT_MAX: Final = 1000
 _ASK_TIMEOUT_S: Final = 30.0
@@ -52,8 +56,13 @@ class ClusterView:
         settings: Settings,
         clock: Clock,
         log_folder: Path | None = None,
+        metrics_history: AskMetricsHistory | None = None,
     ) -> None:
-        """`log_folder`: where the log files of this process lie, if it writes any."""
+        """`log_folder`: where the log files of this process lie, if it writes any.
+
+        `metrics_history` tells metrics of a job over time, where somebody keeps them.
+        """
+        self._metrics_history: Final = metrics_history
         self.log_folder: Final = log_folder
         self.dispatcher: Final = dispatcher
         self.resource_manager: Final = resource_manager
@@ -95,6 +104,30 @@ class ClusterView:
             ("details", job_id),
             lambda: self.dispatcher.request_job_details(job_id, int(self.refresh_interval_ms)),
         )
+
+    async def vertex(self, job_id: JobId, vertex_id: JobVertexId) -> VertexDetails:
+        """Return a vertex of a job; UnknownJobError, NotFoundError."""
+        for each in (await self.details(job_id)).vertices:
+            if each.vertex_id == vertex_id:
+                return each
+        raise NotFoundError(f"JobVertex {vertex_id.hex()} not found.")
+
+    async def accumulators(self, job_id: JobId) -> dict[str, float]:
+        """Return what a job's functions sum up; UnknownJobError."""
+        return await self.ask(self.dispatcher.request_accumulators(job_id))
+
+    async def result(self, job_id: JobId) -> JobResult:
+        """Return the result of a job that has ended; UnknownJobError."""
+        return await self.ask(self.dispatcher.request_job_result(job_id))
+
+    async def metrics_history(self, job_id: JobId) -> "MetricsHistoryInfo":
+        """Return metrics of a job over time, no points where nobody keeps them; UnknownJobError."""
+        await self.status(job_id)
+        if self._metrics_history is None:
+            from headrace.rest.models.metrics_history import MetricsHistoryInfo
+
+            return MetricsHistoryInfo(jid=job_id.hex(), interval=0, timestamps=[], vertices=[])
+        return await self._metrics_history(job_id)
 
     async def plan(self, job_id: JobId) -> JobPlan:
         """Return a job's graph; UnknownJobError."""

@@ -48,6 +48,8 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     started: int = 0
     """Epoch milliseconds."""
     ca_file: str = ""
+    is_history: bool = False
+    """Whether it is a history server, which is found without its address only where no cluster is."""
 
     def __repr__(self) -> str:
         """Show all but the token."""
@@ -131,6 +133,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
             notify(str(error))
     if not found:
         raise refused[0] if refused else NoClusterError(connections_folder())
+    found = [one for one in found if not one.connection.is_history] or found
     if len(found) > 1:
         lines = [
             f"{_authority(one.connection.address)}  {one.connection.name}".rstrip() for one in found

@@ -4,11 +4,14 @@ The server, the OpenAPI page, docs/generated/rest.md and the archive of ended jo
 """
 
 import enum
+import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import Response
+from pydantic import TypeAdapter
 
 from headrace.rest.handlers import (
     applications,
@@ -17,6 +20,7 @@ from headrace.rest.handlers import (
     flame_graphs,
     jobs,
     metrics,
+    metrics_history,
     savepoints,
     task_managers,
     unsupported,
@@ -26,6 +30,7 @@ from headrace.rest.models import applications as application_models
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models import jobs as job_models
+from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
 
@@ -56,6 +61,20 @@ class RestRoute:
     status: int = 200
     kept: Kept = Kept.NOT
     is_archived: bool = False
+
+    @functools.cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters in the path."""
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+    @functools.cached_property
+    def _writer(self) -> TypeAdapter[Any]:
+        assert self.answer is not None, f"{self.path} has no type of answer"
+        return TypeAdapter(self.answer)
+
+    def written(self, found: Any) -> bytes:
+        """Return the JSON of what the handler found."""
+        return self._writer.dump_json(found, by_alias=True)
 
 
 def _page(
@@ -100,28 +119,43 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     ),
     # Jobs
     RestRoute("GET", "/jobs", jobs.list_job_ids, job_models.JobIds),
-    RestRoute("GET", "/jobs/overview", jobs.jobs_overview, job_models.JobList),
+    RestRoute("GET", "/jobs/overview", jobs.jobs_overview, job_models.JobList, is_archived=True),
     _page("/jobs/metrics", metrics.metrics_of_jobs, COMBINED_METRICS),
     _page(_JOB, jobs.job_details, job_models.JobDetailsInfo, of_job=True),
     RestRoute("PATCH", _JOB, jobs.cancel_job, cluster_models.Empty, status=202),
     RestRoute("GET", f"{_JOB}/yarn-cancel", jobs.cancel_job, cluster_models.Empty, status=202),
-    RestRoute("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo),
+    RestRoute("GET", f"{_JOB}/status", jobs.job_status, job_models.JobStatusInfo, is_archived=True),
     RestRoute(
-        "GET", f"{_JOB}/execution-result", jobs.job_execution_result, job_models.JobExecutionResult
+        "GET",
+        f"{_JOB}/execution-result",
+        jobs.job_execution_result,
+        job_models.JobExecutionResult,
+        is_archived=True,
     ),
     _page(f"{_JOB}/plan", jobs.job_plan, job_models.JobPlanInfo, of_job=True),
     _page(f"{_JOB}/config", jobs.job_config, job_models.JobConfigInfo, of_job=True),
     _page(f"{_JOB}/exceptions", jobs.job_exceptions, job_models.JobExceptions, of_job=True),
     _page(f"{_JOB}/accumulators", jobs.job_accumulators, job_models.JobAccumulators, of_job=True),
     _page(f"{_JOB}/metrics", metrics.metrics_of_job, METRIC_LIST),
+    _page(
+        f"{_JOB}/metrics-history",
+        metrics_history.job_metrics_history,
+        metrics_history_models.MetricsHistoryInfo,
+        of_job=True,
+    ),
     RestRoute(
-        "GET", f"{_JOB}/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]
+        "GET",
+        f"{_JOB}/jobmanager/config",
+        cluster.job_manager_config,
+        list[cluster_models.Setting],
+        is_archived=True,
     ),
     RestRoute(
         "GET",
         f"{_JOB}/jobmanager/environment",
         cluster.job_manager_environment,
         cluster_models.EnvironmentInfo,
+        is_archived=True,
     ),
     RestRoute("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
     RestRoute("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),

@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +25,9 @@ from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
-from headrace.rest.authentication import RestGuard, guard_of
+from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
 from headrace.rest.client_errors import ConnectionFileError
-from headrace.rest.cluster_view import ClusterView
+from headrace.rest.cluster_view import AskMetricsHistory, ClusterView
 from headrace.rest.connections import (
     ClusterConnection,
     connections_folder,
@@ -59,18 +60,138 @@ _WITHOUT_FILE: Final = (
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """Parts of a cluster that the endpoint asks, and the loop on which it asks them."""
+    """Parts of a cluster that the endpoint asks, and the loop on which it asks them.
+
+    `metrics_history` tells metrics of a job over time, where somebody keeps them.
+    """
 
     dispatcher: DispatcherGateway
     resource_manager: ResourceManagerGateway
     loop: asyncio.AbstractEventLoop
+    metrics_history: AskMetricsHistory | None = None
 
 
-class RestServer:
-    """One per cluster. The constructor binds; PortInUseError, ConfigurationError. `start` serves, `close` ends it.
+@dataclass(frozen=True)
+class ListeningPlace:
+    """Address and ports at which a server listens, each with the option that says so.
 
-    `address` is where browsers and clients reach it.
+    `host` is the name under which clients reach it.
     """
+
+    address: str
+    address_option: str
+    host: str
+    ports: str
+    port_option: str
+
+
+class HttpServer:
+    """A guarded application on a thread of its own.
+
+    The constructor binds, and writes the connection file; PortInUseError, ConfigurationError. `start` serves, `close`
+    ends it. `address` is where browsers and clients reach it. `create` makes the application, when serving begins.
+    """
+
+    def __init__(
+        self,
+        place: ListeningPlace,
+        create: Callable[[RestGuard], AsgiApplication],
+        settings: Settings,
+        clock: Clock,
+        *,
+        name: str,
+        identity: TlsIdentity | None = None,
+        is_history: bool = False,
+    ) -> None:
+        self._create: Final = create
+        self._context: Final = _tls_context(place, identity)
+        self._socket: Final = bind(place)
+        port: int = self._socket.getsockname()[1]
+        is_tls = self._context is not None
+        shown = f"[{place.host}]" if ":" in place.host else place.host
+        self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
+        if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
+            _LOG.warning(
+                "%s is 'none': whoever can connect to %s from this host may see and steer everything",
+                REST_AUTHENTICATION.key,
+                self.address,
+            )
+        certificate = connections_folder() / f"{port}.pem" if is_tls else None
+        self._certificate: Final = certificate
+        try:
+            self._guard: Final[RestGuard] = guard_of(
+                settings, secret_token().hex(), place.address, port, is_tls=is_tls
+            )
+            self._connection: Final = write_connection(
+                ClusterConnection(
+                    self.address,
+                    self._guard.token,
+                    pid=os.getpid(),
+                    name=name,
+                    started=clock.now_ms(),
+                    ca_file=str(certificate or ""),
+                    is_history=is_history,
+                )
+            )
+            if identity is not None and certificate is not None:
+                write_private_file(certificate, identity.certificate)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._thread: Final = EventLoopThread("headrace-rest")
+        self._server: Any = None
+        self._is_closing = False
+        self._ended: Final = threading.Event()
+        self._ended.set()
+
+    def start(self) -> None:
+        """Begin to serve; returns at once."""
+        self._ended.clear()
+        future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
+        future.add_done_callback(lambda _: self._ended.set())
+
+    def close(self) -> None:
+        """End all connections and give the port back."""
+        remove_connection(self._connection)
+        if self._certificate is not None:
+            self._certificate.unlink(missing_ok=True)
+        # Read below before it serves: it may be importing still.
+        self._is_closing = True
+        server = self._server
+        if server is not None:
+            server.should_exit = True
+        self._ended.wait(_STOP_TIMEOUT_S)
+        self._thread.stop()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        try:
+            # Imported late: this takes half a second, in which the cluster starts.
+            import uvicorn
+
+            config = uvicorn.Config(
+                self._create(self._guard),  # pyright: ignore[reportArgumentType]
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                date_header=True,
+                timeout_graceful_shutdown=1,
+            )
+            config.load()
+            config.ssl = self._context
+            self._server = uvicorn.Server(config)
+            if not self._is_closing:
+                await self._server.serve(sockets=[self._socket])
+        except Exception:
+            _LOG.exception(
+                "the REST endpoint at %s has failed; jobs go on without it", self.address
+            )
+
+
+class RestServer(HttpServer):
+    """The server of a cluster, one each."""
 
     def __init__(
         self,
@@ -82,93 +203,32 @@ class RestServer:
         identity: TlsIdentity | None = None,
         log_folder: Path | None = None,
     ) -> None:
-        bind_address = settings.get_option(REST_BIND_ADDRESS)
-        self._context: Final = _tls_context(bind_address, identity)
-        self._socket: Final = bind(settings, bind_address)
-        port: int = self._socket.getsockname()[1]
-        is_tls = self._context is not None
-        host = settings.get_option(REST_ADDRESS) or bind_address
-        shown = f"[{host}]" if ":" in host else host
-        self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
-        self._view: Final = ClusterView(
-            control.dispatcher, control.resource_manager, control.loop, settings, clock, log_folder
+        view = ClusterView(
+            control.dispatcher,
+            control.resource_manager,
+            control.loop,
+            settings,
+            clock,
+            log_folder,
+            control.metrics_history,
         )
-        if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
-            _LOG.warning(
-                "%s is 'none': whoever can connect to %s from this host may see and steer everything",
-                REST_AUTHENTICATION.key,
-                self.address,
-            )
-        certificate = connections_folder() / f"{port}.pem" if is_tls else None
-        self._certificate: Final = certificate
-        try:
-            self._guard: Final[RestGuard] = guard_of(
-                settings, secret_token().hex(), bind_address, port, is_tls=is_tls
-            )
-            self._connection: Final = write_connection(
-                ClusterConnection(
-                    self.address,
-                    self._guard.token,
-                    pid=os.getpid(),
-                    name=name,
-                    started=clock.now_ms(),
-                    ca_file=str(certificate or ""),
-                )
-            )
-            if identity is not None and certificate is not None:
-                write_private_file(certificate, identity.certificate)
-        except BaseException:
-            self._socket.close()
-            raise
-        self._operations: Final = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
-        self._thread: Final = EventLoopThread("headrace-rest")
-        self._server: Any = None
-        self._ended: Final = threading.Event()
 
-    def start(self) -> None:
-        """Begin to serve; returns at once."""
-        future = asyncio.run_coroutine_threadsafe(self._serve(), self._thread.loop)
-        future.add_done_callback(lambda _: self._ended.set())
+        operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
 
-    def close(self) -> None:
-        """End all connections and give the port back, once results that were asked for are told, or nobody comes."""
-        with contextlib.suppress(TimeoutError):
-            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
-        remove_connection(self._connection)
-        if self._certificate is not None:
-            self._certificate.unlink(missing_ok=True)
-        server = self._server
-        if server is not None:
-            server.should_exit = True
-            self._ended.wait(_STOP_TIMEOUT_S)
-        self._thread.stop()
-        with contextlib.suppress(OSError):
-            self._socket.close()
-
-    async def _serve(self) -> None:
-        try:
-            # Imported late: this takes half a second, in which the cluster starts.
-            import uvicorn
-
+        def create(guard: RestGuard) -> AsgiApplication:
             from headrace.rest.app import create_app
 
-            config = uvicorn.Config(
-                create_app(self._view, self._guard, self._operations),  # pyright: ignore[reportArgumentType]
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                date_header=True,
-                timeout_graceful_shutdown=1,
-            )
-            config.load()
-            config.ssl = self._context
-            self._server = uvicorn.Server(config)
-            await self._server.serve(sockets=[self._socket])
-        except Exception:
-            _LOG.exception(
-                "the REST endpoint at %s has failed; jobs go on without it", self.address
-            )
+            return create_app(view, guard, operations)
+
+        place = place_of_cluster(settings)
+        super().__init__(place, create, settings, clock, name=name, identity=identity)
+        self._operations: Final = operations
+
+    def close(self) -> None:
+        """End it, once results that were asked for are told, or nobody comes."""
+        with contextlib.suppress(TimeoutError):
+            self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
+        super().close()
 
 
 def start_rest_server(
@@ -198,36 +258,47 @@ def start_rest_server(
     return server
 
 
-def bind(settings: Settings, address: str) -> socket.socket:
+def place_of_cluster(settings: Settings) -> ListeningPlace:
+    """Return where the server of a cluster listens."""
+    address = settings.get_option(REST_BIND_ADDRESS)
+    bind_ports = settings.get_option(REST_BIND_PORT)
+    return ListeningPlace(
+        address,
+        REST_BIND_ADDRESS.key,
+        settings.get_option(REST_ADDRESS) or address,
+        bind_ports or settings.get_option(REST_PORT),
+        REST_PORT.key if bind_ports is None else REST_BIND_PORT.key,
+    )
+
+
+def bind(place: ListeningPlace) -> socket.socket:
     """Return a listening socket at the first free port; PortInUseError where none is."""
-    option = REST_PORT if settings.get_option(REST_BIND_PORT) is None else REST_BIND_PORT
-    text = settings.get_option(REST_BIND_PORT) or settings.get_option(REST_PORT)
     port = 0
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for port in parse_ports(option.key, text):
+    family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
+    for port in parse_ports(place.port_option, place.ports):
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((address, port))
+            listener.bind((place.address, port))
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
             if error.errno == errno.EADDRINUSE:
                 continue
             raise ConfigurationError(
-                REST_BIND_ADDRESS.key, address, f"nothing can listen there: {error.strerror}"
+                place.address_option, place.address, f"nothing can listen there: {error.strerror}"
             ) from error
         return listener
-    raise PortInUseError(address, port, option.key, text)
+    raise PortInUseError(place.address, port, place.port_option, place.ports)
 
 
-def _tls_context(address: str, identity: TlsIdentity | None) -> ssl.SSLContext | None:
-    if is_loopback(address):
+def _tls_context(place: ListeningPlace, identity: TlsIdentity | None) -> ssl.SSLContext | None:
+    if is_loopback(place.address):
         return None
     if identity is None:
         raise ConfigurationError(
-            REST_BIND_ADDRESS.key,
-            address,
+            place.address_option,
+            place.address,
             "beyond this host REST speaks TLS, and this cluster has no certificate: bind to 127.0.0.1, or give one "
             "with 'headrace.security.identity-file'",
         )

@@ -29,6 +29,7 @@ from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
 from headrace.core.security.tls import TlsIdentity, needs_tls
+from headrace.rest.history.job_history import JobHistory
 from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
@@ -108,6 +109,7 @@ class SparkHost:
         self._standard_output = StandardOutput(self._log.write_printed)
         self._handle: ClusterHandle | None = None
         self._rest: RestServer | None = None
+        self._history: JobHistory | None = None
         self._driver: SparkResourceDriver | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
@@ -169,6 +171,7 @@ class SparkHost:
         )
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
+        self._history = history = JobHistory(self._settings, self._clock, system_random())
         entrypoint = ClusterEntrypoint(
             self._settings,
             self._driver,
@@ -186,11 +189,15 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
+            on_job_ended=history.job_ended,
             log_folder=self._log_folder,
         )
         self._handle = handle = entrypoint.start()
+        history.watch(handle.dispatcher, handle.loop)
         self._rest = start_rest_server(
-            ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
+            ControlPlane(
+                handle.dispatcher, handle.resource_manager, handle.loop, history.metrics_of
+            ),
             self._settings,
             self._clock,
             name=self.session.context.appName or "headrace",
@@ -238,14 +245,20 @@ class SparkHost:
     def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
         rest, self._rest = self._rest, None
+        history, self._history = self._history, None
         self._standard_output.close()
         if rest is not None:
             rest.close()
         try:
+            if history is not None:
+                history.stop_watching()
             if handle is not None:
                 handle.close()
         finally:
             try:
+                if history is not None:
+                    # Jobs that ended with the cluster are archived too.
+                    history.close()
                 if self._output is not None:
                     self._output.close()
             finally:

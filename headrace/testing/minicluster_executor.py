@@ -9,8 +9,12 @@ from headrace.cluster.minicluster import MiniCluster
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.randomness import system_random
+from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from headrace.rest.history.job_history import JobHistory
+from headrace.rest.history.options import ARCHIVE_DIRECTORY
 from headrace.rest.options import REST_ENABLED
 from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 
@@ -18,7 +22,7 @@ from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 class MiniClusterExecutor:
     """Implements PipelineExecutor. As a context manager it is the active executor of the process.
 
-    REST is served where the settings say `rest.enabled`.
+    REST is served where the settings say `rest.enabled`, and jobs are archived where they name a folder for it.
 
     with MiniClusterExecutor(slot_count=2):
         env.execute()
@@ -35,19 +39,31 @@ class MiniClusterExecutor:
     ) -> None:
         self._settings = dict(settings or {})
         self._rest: RestServer | None = None
+        self._history: JobHistory | None = None
         self.cluster = MiniCluster(
             task_manager_count=slot_count,
             settings=settings,
             coordinator_factories=coordinator_factories,
+            on_job_ended=self._job_ended,
         )
 
     def __enter__(self) -> "MiniClusterExecutor":
         self.cluster.start()
+        history = None
+        if not self._settings.keys().isdisjoint((REST_ENABLED.key, ARCHIVE_DIRECTORY.key)):
+            history = JobHistory(Settings(self._settings), SystemClock(), system_random())
+            history.watch(self.cluster.handle.dispatcher, self.cluster.handle.loop)
+        self._history = history
         # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
         if REST_ENABLED.key in self._settings:
             handle = self.cluster.handle
             self._rest = start_rest_server(
-                ControlPlane(handle.dispatcher, handle.resource_manager, handle.loop),
+                ControlPlane(
+                    handle.dispatcher,
+                    handle.resource_manager,
+                    handle.loop,
+                    None if history is None else history.metrics_of,
+                ),
                 Settings(self._settings),
                 SystemClock(),
                 name=self.name,
@@ -85,4 +101,17 @@ class MiniClusterExecutor:
         rest, self._rest = self._rest, None
         if rest is not None:
             rest.close()
-        self.cluster.close()
+        history = self._history
+        if history is not None:
+            history.stop_watching()
+        try:
+            self.cluster.close()
+        finally:
+            # Jobs that ended with the cluster are archived too.
+            self._history = None
+            if history is not None:
+                history.close()
+
+    def _job_ended(self, job: EndedJob) -> None:
+        if self._history is not None:
+            self._history.job_ended(job)

@@ -23,6 +23,7 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointStatistics,
 )
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
+from headrace.gateways.ended_job import EndedJob, OnJobEnded
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
@@ -76,7 +77,10 @@ class _RunningJob:
 
 
 class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
-    """One per cluster. `on_shut_down` is called when a client asks for the end of the cluster."""
+    """One per cluster. `on_shut_down` is called when a client asks for the end of the cluster.
+
+    `on_job_ended` is told all about each job that has ended.
+    """
 
     def __init__(
         self,
@@ -86,12 +90,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         *,
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
+        on_job_ended: OnJobEnded | None = None,
     ) -> None:
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
         self._services: Final = services
         self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
+        self._on_job_ended: Final = on_job_ended
         self._jobs: dict[JobId, _RunningJob] = {}
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(self.settings), self.clock)
         self._failure: BaseException | None = None
@@ -383,11 +389,20 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if job is None:
             return
         self._archive.add(archived)
+        self._tell_ended(archived)
         # Looked at when it is due even if nobody asks: what expires must not wait in memory for a question.
         self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
         if not job.ended.done():
             job.ended.set_result(archived.result)
         job.job_master.close_async()
+
+    def _tell_ended(self, archived: ArchivedJob) -> None:
+        if self._on_job_ended is None:
+            return
+        try:
+            self._on_job_ended(_described(archived))
+        except Exception:
+            _LOG.exception("nobody was told that job '%s' has ended", archived.details.name)
 
     def _job_master_terminated(self, job_id: JobId, termination: asyncio.Future[None]) -> None:
         """A JobMaster that ends before its job has failed itself: the job is FAILED with what killed it."""
@@ -399,6 +414,20 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._release_blobs(job.graph)
         now_ms = self.clock.now_ms()
         self._job_ended(archive_lost_job(job.graph, self.settings, info, job.submitted_ms, now_ms))
+
+
+def _described(archived: ArchivedJob) -> EndedJob:
+    checkpoints = archived.checkpoints
+    return EndedJob(
+        archived.details,
+        archived.result,
+        archived.overview,
+        archived.plan,
+        archived.configuration,
+        checkpoints.statistics,
+        checkpoints.configuration,
+        checkpoints.details,
+    )
 
 
 def _waiting(gateway: JobMasterGateway) -> JobMasterGateway:

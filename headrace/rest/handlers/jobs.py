@@ -140,7 +140,7 @@ async def job_accumulators(
 ) -> models.JobAccumulators:
     """Show what a job's functions sum up."""
     del include_serialized_value  # There is no Java value to serialize.
-    found = await cluster.ask(cluster.dispatcher.request_accumulators(job))
+    found = await cluster.accumulators(job)
     return models.JobAccumulators(
         user_task_accumulators=[
             models.AccumulatorInfo(name=name, type="DoubleCounter", value=_number(value))
@@ -156,7 +156,7 @@ async def job_execution_result(
     status = await cluster.status(job)
     if not status.is_globally_terminal_state():
         return models.JobExecutionResult(status=models.OperationStatus(id="IN_PROGRESS"))
-    result = await cluster.ask(cluster.dispatcher.request_job_result(job))
+    result = await cluster.result(job)
     details = await cluster.details(job)
     start_ms, end_ms = job_times(details.status, details.status_timestamps_ms)
     return models.JobExecutionResult(

@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import SubtaskDetails, VertexDetails
 from headrace.metrics import names
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import (
@@ -216,15 +216,7 @@ def back_pressure_level(ratio: float) -> str:
 
 async def find_vertex(cluster: ClusterParameter, job: JobId, vertex: JobVertexId) -> VertexDetails:
     """Return a vertex of a job; UnknownJobError, NotFoundError."""
-    return vertex_of(await cluster.details(job), vertex)
-
-
-def vertex_of(details: JobDetails, vertex: JobVertexId) -> VertexDetails:
-    """Return a vertex of a job; NotFoundError."""
-    for each in details.vertices:
-        if each.vertex_id == vertex:
-            return each
-    raise NotFoundError(f"JobVertex {vertex.hex()} not found.")
+    return await cluster.vertex(job, vertex)
 
 
 async def find_subtask(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.clock import SystemClock
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.threads import EventLoopThread
 from headrace.rest.server import ControlPlane, RestServer
@@ -84,6 +84,7 @@ def served_cluster(
     patch: pytest.MonkeyPatch,
     settings: dict[str, str] | None = None,
     log_folder: Path | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve the sample cluster at any free port; connection files are below `home`."""
     patch.setenv("HEADRACE_HOME", str(home))
@@ -92,7 +93,7 @@ def served_cluster(
     server = RestServer(
         ControlPlane(dispatcher, resource_manager, control.loop),  # type: ignore[arg-type]
         Settings({"rest.port": "0", **(settings or {})}),
-        SystemClock(),
+        clock or SystemClock(),
         name="sample",
         log_folder=log_folder,
     )

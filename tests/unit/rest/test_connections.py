@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.core.errors import ConfigurationError
@@ -78,6 +79,15 @@ def test_several_clusters_and_no_address_are_an_error_that_lists_them() -> None:
         "  -m 127.0.0.1:8082  arrivals",
     ]
     assert live_addresses() == ["127.0.0.1:8081", "127.0.0.1:8082"]
+
+
+def test_a_history_server_is_found_by_its_address_or_where_no_cluster_is() -> None:
+    history = msgspec.structs.replace(NAMED, address="http://127.0.0.1:8082", is_history=True)
+    write_connection(history)
+    assert find_connection(None, silent).connection == history
+    write_connection(NAMED)
+    assert find_connection(None, silent).connection == NAMED
+    assert find_connection("127.0.0.1:8082", silent).connection == history
 
 
 def test_no_cluster_is_an_error_that_says_what_to_do() -> None:

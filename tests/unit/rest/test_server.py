@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
-from headrace.rest.server import bind
+from headrace.rest.server import bind, place_of_cluster
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
@@ -220,12 +220,12 @@ def test_the_first_free_port_of_a_range_is_taken() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"{port}.*rest.port"):
-            bind(Settings({"rest.port": str(port)}), "127.0.0.1")
+            bind(place_of_cluster(Settings({"rest.port": str(port)})))
         both = Settings({"rest.port": "1", "rest.bind-port": f"{port},0"})
-        with bind(both, "127.0.0.1") as listener:
+        with bind(place_of_cluster(both)) as listener:
             assert listener.getsockname()[1] != port
     with pytest.raises(ConfigurationError, match="nothing can listen there"):
-        bind(Settings({"rest.port": "0"}), "203.0.113.7")
+        bind(place_of_cluster(Settings({"rest.port": "0", "rest.bind-address": "203.0.113.7"})))
 
 
 def test_beyond_this_host_there_is_no_rest_without_a_certificate(

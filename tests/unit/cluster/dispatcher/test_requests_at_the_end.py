@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.checkpoint.state_queries import StatesQuery
@@ -19,6 +20,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import Acknowledge, StateReadRequest
@@ -48,6 +50,7 @@ class World:
     """A Dispatcher whose only job is led by a scripted JobMaster that answers no request."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: list[EndedJob] = []
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop)
@@ -66,6 +69,7 @@ class World:
             ),
             leader_election=EmbeddedLeaderElection(SeededRandom(1)),
             on_shut_down=lambda: None,
+            on_job_ended=self.listen,
         )
         dispatcher.start()
         self.gateway = client.gateway(
@@ -108,6 +112,10 @@ class World:
         self.on_ended = on_ended
         return self.job_master
 
+    def listen(self, job: EndedJob) -> None:
+        self.told.append(job)
+        raise OSError("the listener fails")
+
     def end(self, status: JobStatus) -> None:
         self.on_ended(self.archived(status))
 
@@ -133,6 +141,28 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world = World(monkeypatch)
     yield world
     world.loop.close()
+
+
+def test_the_host_is_told_all_that_is_answered_of_an_ended_job_and_may_fail(world: World) -> None:
+    world.end(JobStatus.FAILED)
+    (told,) = world.told
+
+    async def asked() -> EndedJob:
+        gateway = world.gateway
+        return EndedJob(
+            await gateway.request_job_details(JOB),
+            await gateway.request_job_result(JOB),
+            (await gateway.list_jobs())[0],
+            await gateway.request_job_plan(JOB),
+            await gateway.request_job_configuration(JOB),
+            await gateway.request_checkpoint_statistics(JOB),
+            await gateway.request_checkpoint_configuration(JOB),
+            (checkpoint_details(7),),
+        )
+
+    answered = world.loop.run_until(asked())
+    # Percentiles of nothing are NaN, which equals nothing.
+    assert msgspec.json.encode(told) == msgspec.json.encode(answered)
 
 
 def test_details_that_were_asked_for_at_the_end_come_from_the_archive(world: World) -> None:

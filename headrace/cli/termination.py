@@ -1,0 +1,40 @@
+"""Termination of commands that run until they are interrupted."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Generator
+from types import FrameType
+
+
+@contextlib.contextmanager
+def asked_to_end() -> Generator[Callable[[], None], None, None]:
+    """Give what returns once SIGTERM or SIGINT came; those that come later, while it ends, change nothing.
+
+    A handler runs between any two lines of this thread, another handler's among them: it may take no lock, as that of
+    an Event, which whoever it interrupts may hold.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writing, False)
+
+    is_asked = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal is_asked
+        is_asked = True
+        # Full, it says enough.
+        with contextlib.suppress(BlockingIOError):
+            os.write(writing, b".")
+
+    def wait() -> None:
+        os.read(reading, 1)
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield wait
+    finally:
+        # Also what comes while the interpreter ends changes nothing.
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_IGN if is_asked else handler)
+        os.close(reading)
+        os.close(writing)

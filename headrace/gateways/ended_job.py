@@ -1,0 +1,34 @@
+"""EndedJob: all that can be told of a job that has ended, as its JobMaster would have told it last.
+
+Source: Flink ExecutionGraphInfo.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.job_master import JobConfiguration, JobDetails
+from headrace.graph.job_plan import JobPlan
+
+
+class EndedJob(msgspec.Struct, frozen=True):
+    """Answers of one job. `checkpoints`: those that its JobMaster remembered, with their subtasks."""
+
+    details: JobDetails
+    result: JobResult
+    overview: JobOverview
+    plan: JobPlan
+    configuration: JobConfiguration
+    checkpoint_statistics: CheckpointStatistics
+    checkpoint_configuration: CheckpointConfiguration
+    checkpoints: tuple[CheckpointDetails, ...] = ()
+
+
+OnJobEnded = Callable[[EndedJob], None]
+"""Called on the control thread when a job has ended; returns at once."""

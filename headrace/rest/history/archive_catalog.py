@@ -1,0 +1,308 @@
+"""ArchiveCatalog: the archives in some folders: which there are, and what they answer.
+
+Of each archive only the job's line in lists is kept; all else is read when somebody asks for it. What cannot be read is
+never listed, told once, and never deleted. A folder that cannot be reached says nothing about its archives: they stay
+as they were seen last.
+Source: Flink HistoryServerArchiveFetcher.
+"""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.core.clock import Clock
+from headrace.core.errors import DECODE_ERRORS
+from headrace.rest.handler_errors import NotFoundError, UnavailableError
+from headrace.rest.history.archive_file import ArchiveIndex, read_answer, read_index
+from headrace.rest.history.archive_storage import (
+    StoredArchive,
+    delete_archive,
+    list_archives,
+    open_archive,
+)
+from headrace.rest.history.errors import DamagedArchiveError
+from headrace.rest.history.overview_cache import CachedOverview, OverviewCache
+
+_LOG: Final = logging.getLogger(__name__)
+ARCHIVES_MAX: Final = 200_000
+"""Archives that are listed; of more, the newest."""
+_READERS: Final = 8
+_READ_AT_ONCE: Final = 256
+_INDEXES_MAX: Final = 32
+_KEPT_BLOCKS_MAX: Final = 10_000
+"""Blocks of an index that is kept for the next answer; a larger one is read again."""
+_OVERVIEW_BYTES_MAX: Final = 10_000
+_CACHE_INTERVAL_MS: Final = 60_000.0
+
+_StorageError = (OSError, CheckpointStorageError)
+
+
+@dataclass(frozen=True)
+class RetentionRules:
+    """Archives that stay in each folder: how many, and for how long; negative and None: all."""
+
+    count_max: int = -1
+    age_max_ms: float | None = None
+    forgets_gone: bool = False
+    """Whether a job whose archive is gone leaves the list."""
+
+    def expired(self, archives: Sequence[StoredArchive], now_ms: int) -> list[StoredArchive]:
+        """Return those of a folder that go, the oldest first. `archives`: all of them, the newest first."""
+        count = len(archives) if self.count_max < 0 else self.count_max
+        is_kept = [
+            number < count
+            and (self.age_max_ms is None or now_ms - archive.modified_ms <= self.age_max_ms)
+            for number, archive in enumerate(archives)
+        ]
+        return [each for each, kept in zip(archives, is_kept, strict=True) if not kept][::-1]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An archive as it was read. `overview`: JSON."""
+
+    archive: StoredArchive
+    overview: bytes
+    state: str
+    is_there: bool = True
+
+
+class ArchiveCatalog:
+    """`refresh` is called by one thread, all else by any number of them. Calls block, except `overviews` and `counts`.
+
+    `folders` are absolute.
+    """
+
+    def __init__(
+        self, folders: Sequence[str], rules: RetentionRules, cache: OverviewCache, clock: Clock
+    ) -> None:
+        self._folders: Final = tuple(folders)
+        self._rules: Final = rules
+        self._cache: Final = cache
+        self._clock: Final = clock
+        self._seen: dict[str, _Seen] = {}
+        """By job, as replaced by `refresh` as a whole."""
+        self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
+        """The JSON of all jobs, and those that it is of."""
+        self._told: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
+        self._unreachable: Final[set[str]] = set()
+        # Guards the indexes, which all who answer share.
+        self._lock: Final = threading.Lock()
+        self._indexes: Final[OrderedDict[StoredArchive, ArchiveIndex]] = OrderedDict()
+        self._is_changed = False
+        self._kept_ms = clock.monotonic_ms()
+        self._remembered: Final = {
+            (each.folder, each.job, each.size_bytes, each.modified_ms): each.overview
+            for each in cache.read()
+            if each.folder in self._folders
+        }
+
+    def overviews(self) -> bytes:
+        """Return the JSON of all jobs, the newest first."""
+        seen, (listed, text) = self._seen, self._listed
+        if listed is not seen:
+            ordered = sorted(
+                seen.values(), key=lambda each: (-each.archive.modified_ms, each.archive.job)
+            )
+            text = b'{"jobs":[' + b",".join(each.overview for each in ordered) + b"]}"
+            self._listed = (seen, text)
+        return text
+
+    def statuses(self) -> list[tuple[str, str]]:
+        """Return ids and statuses of all jobs."""
+        return [(job, seen.state) for job, seen in self._seen.items()]
+
+    def answer(self, job: str, path: str) -> bytes:
+        """Return the JSON of a path. NotFoundError; UnavailableError where the archive cannot be read now."""
+        seen = self._seen.get(job)
+        if seen is None:
+            raise NotFoundError(f"Job {job} not found")
+        archive = seen.archive
+        try:
+            with open_archive(archive) as file:
+                index = self._index_of(archive)
+                if index is None:
+                    index = read_index(archive.uri, file)
+                    self._keep_index(archive, index)
+                found = read_answer(archive.uri, file, index, path)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"The archive of job {job} is gone: {archive.uri}") from error
+        except DamagedArchiveError as error:
+            raise NotFoundError(str(error)) from error
+        except _StorageError as error:
+            raise UnavailableError(f"The archive of job {job} cannot be read: {error}") from error
+        if found is None:
+            raise NotFoundError(f"The archive of job {job} has no {path}")
+        return found
+
+    def refresh(self) -> None:
+        """Look at all folders: list what is new, forget what is gone, delete what the rules do not keep."""
+        for folder in self._folders:
+            try:
+                found = list_archives(folder)
+            except _StorageError as error:
+                if folder not in self._unreachable:
+                    self._unreachable.add(folder)
+                    _LOG.warning(
+                        "%s cannot be looked at, its archives stay as they were: %s", folder, error
+                    )
+                continue
+            if folder in self._unreachable:
+                self._unreachable.discard(folder)
+                _LOG.info("%s can be looked at again", folder)
+            self._take(folder, found[:ARCHIVES_MAX])
+            self._retain(folder, found)
+        if not self._unreachable:
+            self._remembered.clear()
+        if self._clock.monotonic_ms() - self._kept_ms >= _CACHE_INTERVAL_MS:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write what was seen to the cache, if that changed."""
+        self._kept_ms = self._clock.monotonic_ms()
+        if not self._is_changed:
+            return
+        self._is_changed = False
+        self._cache.write(
+            CachedOverview(
+                seen.archive.folder,
+                seen.archive.job,
+                seen.archive.size_bytes,
+                seen.archive.modified_ms,
+                seen.overview,
+            )
+            for seen in self._seen.values()
+        )
+
+    def _take(self, folder: str, found: list[StoredArchive]) -> None:
+        """List what is new in a folder, as it is read; of two archives of one job, that of the first folder counts."""
+        new = [each for each in found if self._is_new(each)]
+        with ThreadPoolExecutor(_READERS, "headrace-archive-read") as readers:
+            for begin in range(0, len(new), _READ_AT_ONCE):
+                some = new[begin : begin + _READ_AT_ONCE]
+                read = [seen for seen in readers.map(self._read, some) if seen is not None]
+                self._replace({**self._seen, **{seen.archive.job: seen for seen in read}})
+        there = {each.job for each in found}
+        gone = [
+            seen
+            for job, seen in self._seen.items()
+            if seen.archive.folder == folder and seen.is_there and job not in there
+        ]
+        if gone:
+            self._forget(gone)
+
+    def _is_new(self, archive: StoredArchive) -> bool:
+        known = self._seen.get(archive.job)
+        if known is None:
+            return archive not in self._told
+        if known.archive.folder != archive.folder:
+            return not known.is_there
+        return known.archive != archive or not known.is_there
+
+    def _read(self, archive: StoredArchive) -> _Seen | None:
+        key = (archive.folder, archive.job, archive.size_bytes, archive.modified_ms)
+        overview = self._remembered.get(key)
+        try:
+            if overview is None:
+                with open_archive(archive) as file:
+                    overview = bytes(read_index(archive.uri, file).overview)
+            shown = _checked_overview(archive, overview)
+        except DamagedArchiveError as error:
+            self._tell(archive, error)
+            return None
+        except _StorageError as error:
+            # Gone meanwhile, or not to be had now: the next round tries again.
+            _LOG.debug("%s was not read: %s", archive.uri, error)
+            return None
+        return _Seen(archive, msgspec.json.encode(shown), shown.state)
+
+    def _tell(self, archive: StoredArchive, error: DamagedArchiveError) -> None:
+        _LOG.warning("%s", error)
+        with self._lock:
+            self._told[archive] = None
+            while len(self._told) > ARCHIVES_MAX:
+                self._told.popitem(last=False)
+
+    def _retain(self, folder: str, found: Sequence[StoredArchive]) -> None:
+        """Delete what the rules do not keep, of what is known to be an archive."""
+        known = {seen.archive for seen in self._seen.values()}
+        archives = [each for each in found if each in known]
+        deleted: list[_Seen] = []
+        for archive in self._rules.expired(archives, self._clock.now_ms()):
+            try:
+                delete_archive(archive)
+            except _StorageError as error:
+                _LOG.warning("%s cannot be deleted: %s", archive.uri, error)
+                break
+            deleted.append(self._seen[archive.job])
+        if deleted:
+            _LOG.info("%d old archive(s) were deleted in %s", len(deleted), folder)
+            self._forget(deleted, is_final=True)
+
+    def _forget(self, gone: Iterable[_Seen], *, is_final: bool = False) -> None:
+        changed = dict(self._seen)
+        for seen in gone:
+            job = seen.archive.job
+            if is_final or self._rules.forgets_gone:
+                del changed[job]
+            else:
+                changed[job] = _Seen(seen.archive, seen.overview, seen.state, is_there=False)
+        self._replace(changed)
+
+    def _replace(self, seen: dict[str, _Seen]) -> None:
+        if len(seen) > ARCHIVES_MAX:
+            newest = sorted(seen.values(), key=lambda each: -each.archive.modified_ms)
+            seen = {each.archive.job: each for each in newest[:ARCHIVES_MAX]}
+        self._seen = seen
+        self._is_changed = True
+
+    def _index_of(self, archive: StoredArchive) -> ArchiveIndex | None:
+        with self._lock:
+            index = self._indexes.get(archive)
+            if index is not None:
+                self._indexes.move_to_end(archive)
+            return index
+
+    def _keep_index(self, archive: StoredArchive, index: ArchiveIndex) -> None:
+        if len(index.blocks) > _KEPT_BLOCKS_MAX:
+            return
+        with self._lock:
+            self._indexes[archive] = index
+            while len(self._indexes) > _INDEXES_MAX:
+                self._indexes.popitem(last=False)
+
+
+class _ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
+    """A job in lists: the fields of `models.jobs.JobDetails`, as they are read."""
+
+    jid: str
+    name: str
+    job_type: str = msgspec.field(name="jobType")
+    scheduler_type: str = msgspec.field(name="schedulerType")
+    start_time: int
+    end_time: int
+    duration: int
+    state: str
+    last_modification: int
+    tasks: dict[str, int]
+    pending_operators: int = 0
+
+
+def _checked_overview(archive: StoredArchive, overview: bytes) -> _ListedJob:
+    """Return the line of a job, which is data of whoever wrote the archive. DamagedArchiveError."""
+    if len(overview) > _OVERVIEW_BYTES_MAX:
+        raise DamagedArchiveError(archive.uri, "the line of its job is too long")
+    try:
+        shown = msgspec.json.decode(overview, type=_ListedJob)
+    except DECODE_ERRORS as error:
+        raise DamagedArchiveError(archive.uri, "the line of its job cannot be read") from error
+    if shown.jid != archive.job:
+        raise DamagedArchiveError(archive.uri, f"it is of another job, {shown.jid[:32]}")
+    return shown

@@ -1,0 +1,132 @@
+"""The application of the history server: routes of a cluster's REST API, answered from archives."""
+
+import asyncio
+from typing import Final
+
+from fastapi import Request, Response
+
+from headrace import __version__
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.lifecycle import JobStatus
+from headrace.core.threads import run_in_thread
+from headrace.rest.app import JSON, VERSION_PREFIX, guarded_app
+from headrace.rest.authentication import AsgiApplication, RestGuard
+from headrace.rest.handler_errors import UnavailableError
+from headrace.rest.handlers.cluster import (
+    FLINK_VERSION,
+    dashboard_configuration,
+    sign_in,
+    sign_out,
+)
+from headrace.rest.handlers.parameters import JobParameter
+from headrace.rest.history.archive_catalog import ArchiveCatalog
+from headrace.rest.history.archived_answers import OVERVIEW_PATH, archived_routes
+from headrace.rest.models import cluster as cluster_models
+from headrace.rest.models.jobs import JobIds, JobIdWithStatus
+from headrace.rest.options import WEB_REFRESH_INTERVAL
+from headrace.rest.routes import RestRoute
+
+_READS_MAX: Final = 8
+"""Answers that are read from archives at once."""
+_WAITING_MAX: Final = 256
+"""Answers that are read or wait for it; who asks for more is asked to come again."""
+
+
+class History:
+    """State of the application: the catalog, and how many read from it now."""
+
+    def __init__(self, catalog: ArchiveCatalog, settings: Settings, clock: Clock) -> None:
+        self.catalog: Final = catalog
+        self.settings: Final = settings
+        self.clock: Final = clock
+        self._waiting_count = 0
+        self._reads: Final = asyncio.Semaphore(_READS_MAX)
+
+    async def answer(self, job: str, path: str) -> bytes:
+        """Return the JSON of a path from the archive of a job."""
+        if self._waiting_count >= _WAITING_MAX:
+            raise UnavailableError(f"{_WAITING_MAX} answers are waited for; ask again")
+        self._waiting_count += 1
+        try:
+            async with self._reads:
+                return await run_in_thread(
+                    "headrace-history-read", lambda: self.catalog.answer(job, path)
+                )
+        finally:
+            self._waiting_count -= 1
+
+
+def create_history_app(history: History, guard: RestGuard) -> AsgiApplication:
+    """Return the application behind its guard."""
+    return guarded_app(history_routes(), guard, history.settings, {"history": history})
+
+
+def history_routes() -> tuple[RestRoute, ...]:
+    """Return what a history server answers: lists of its own, and what archives hold."""
+    of_archives = (
+        RestRoute(route.method, route.path, _archived_answer, None)
+        for route in archived_routes()
+        if route.path != OVERVIEW_PATH
+    )
+    return (
+        RestRoute("GET", "/config", _configuration, cluster_models.DashboardConfiguration),
+        RestRoute("GET", "/overview", _overview, cluster_models.ClusterOverview),
+        RestRoute("POST", "/session", sign_in, None),
+        RestRoute("DELETE", "/session", sign_out, None),
+        RestRoute("GET", "/jobs", _job_ids, JobIds),
+        RestRoute("GET", OVERVIEW_PATH, _jobs, None),
+        *of_archives,
+    )
+
+
+async def _configuration(request: Request) -> cluster_models.DashboardConfiguration:
+    """Tell a dashboard that this is a history server."""
+    history = _history(request)
+    return dashboard_configuration(
+        history.settings,
+        history.clock.now_ms(),
+        history.settings.duration_ms(WEB_REFRESH_INTERVAL),
+        is_history=True,
+    )
+
+
+async def _overview(request: Request) -> cluster_models.ClusterOverview:
+    """Count the jobs of all archives."""
+    states = [state for _, state in _history(request).catalog.statuses()]
+    return cluster_models.ClusterOverview(
+        taskmanagers=0,
+        slots_total=0,
+        slots_available=0,
+        jobs_running=0,
+        jobs_finished=states.count(JobStatus.FINISHED.name),
+        jobs_cancelled=states.count(JobStatus.CANCELED.name),
+        jobs_failed=states.count(JobStatus.FAILED.name),
+        flink_version=FLINK_VERSION,
+        flink_commit=__version__,
+    )
+
+
+async def _job_ids(request: Request) -> JobIds:
+    """List ids and statuses of all jobs."""
+    return JobIds(
+        jobs=[
+            JobIdWithStatus(id=job, status=state)
+            for job, state in _history(request).catalog.statuses()
+        ]
+    )
+
+
+async def _jobs(request: Request) -> Response:
+    """List all jobs, the newest first."""
+    return Response(_history(request).catalog.overviews(), media_type=JSON)
+
+
+async def _archived_answer(request: Request, job: JobParameter) -> Response:
+    """Return what the job's cluster answered when the job had ended."""
+    path = request.url.path.removeprefix(VERSION_PREFIX).lower()
+    return Response(await _history(request).answer(job.hex(), path), media_type=JSON)
+
+
+def _history(request: Request) -> History:
+    return request.app.state.history

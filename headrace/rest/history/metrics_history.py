@@ -1,0 +1,120 @@
+"""MetricsHistory: how a job's vertices did over time, in a bounded number of points. Pure.
+
+Whatever the length of the job, a vertex has at most POINTS_MAX points: when they are full, every other one goes and the
+next are taken half as often.
+"""
+
+import math
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from headrace.gateways.job_master import JobDetails, VertexDetails
+from headrace.metrics import names
+
+if TYPE_CHECKING:
+    from headrace.rest.models.metrics_history import MetricsHistoryInfo
+
+POINTS_MAX: Final = 200
+_POINTS_MIN: Final = 20
+_ALL_POINTS: Final = 20_000
+"""Points of all vertices together: a job with very many of them has fewer each."""
+_NO_WATERMARK: Final = 1 << 62
+"""Watermarks beyond this, either way, say that there is none yet or that all is over."""
+
+_UNKNOWN: Final = math.nan
+_COLUMN_COUNT: Final = 5
+
+
+class _Series:
+    """Points of one vertex in columns; NaN where nothing was known."""
+
+    def __init__(self, name: str, length: int) -> None:
+        self.name: Final = name
+        self.columns: Final = tuple(array("d", [_UNKNOWN]) * length for _ in range(_COLUMN_COUNT))
+
+    def add(self, values: tuple[float, ...]) -> None:
+        for column, value in zip(self.columns, values, strict=True):
+            column.append(value)
+
+    def halve(self) -> None:
+        for column in self.columns:
+            del column[1::2]
+
+
+class MetricsHistory:
+    """Points of one job. `interval_ms`: how far points are apart at the beginning, at least."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._times_ms: list[int] = []
+        self._series: dict[str, _Series] = {}
+
+    def add(self, now_ms: int, details: JobDetails, *, is_last: bool = False) -> None:
+        """Take a point, unless the last one is too near; `is_last`: at the end of the job, however near."""
+        times = self._times_ms
+        if times and not is_last and now_ms - times[-1] < self._interval_ms:
+            return
+        if times and now_ms <= times[-1]:
+            return
+        points_max = max(_POINTS_MIN, min(POINTS_MAX, _ALL_POINTS // max(1, len(details.vertices))))
+        if len(times) >= points_max:
+            del times[1::2]
+            for series in self._series.values():
+                series.halve()
+            self._interval_ms *= 2
+        for vertex in details.vertices:
+            vertex_id = vertex.vertex_id.hex()
+            series = self._series.get(vertex_id)
+            if series is None:
+                series = self._series[vertex_id] = _Series(vertex.name, len(times))
+            series.add(_point(vertex, now_ms))
+        times.append(now_ms)
+
+    def shown(self, job: str) -> "MetricsHistoryInfo":
+        """Return all points, oldest first."""
+        # Imported late: hosts of clusters import this file as they start, and pydantic takes a while.
+        from headrace.rest.models.metrics_history import MetricsHistoryInfo, VertexMetricsHistory
+
+        return MetricsHistoryInfo(
+            jid=job,
+            interval=self._interval_ms,
+            timestamps=list(self._times_ms),
+            vertices=[
+                VertexMetricsHistory(
+                    id=vertex_id,
+                    name=series.name,
+                    records_in_per_second=_shown(series.columns[0]),
+                    records_out_per_second=_shown(series.columns[1]),
+                    busy=_shown(series.columns[2]),
+                    back_pressured=_shown(series.columns[3]),
+                    watermark_lag=_shown(series.columns[4]),
+                )
+                for vertex_id, series in self._series.items()
+            ],
+        )
+
+
+def _shown(column: "array[float]") -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in column]
+
+
+def _point(vertex: VertexDetails, now_ms: int) -> tuple[float, ...]:
+    def value(name: names.MetricName) -> float:
+        return round(vertex.metrics.get(name.name, _UNKNOWN), 1)
+
+    return (
+        value(names.NUM_RECORDS_IN_PER_SECOND),
+        value(names.NUM_RECORDS_OUT_PER_SECOND),
+        value(names.BUSY_TIME),
+        value(names.BACK_PRESSURED_TIME),
+        _watermark_lag(vertex, now_ms),
+    )
+
+
+def _watermark_lag(vertex: VertexDetails, now_ms: int) -> float:
+    """Return how far event time is behind, by what came in or, for a source, by what it sent."""
+    for name in (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK):
+        watermark = vertex.metrics.get(name.name)
+        if watermark is not None and abs(watermark) < _NO_WATERMARK:
+            return now_ms - watermark
+    return _UNKNOWN
