@@ -5,6 +5,7 @@ Some messages show people and clients a job's checkpoints and failures.
 Source: Flink JobMasterGateway, CheckpointingStatistics, JobExceptionsInfoWithHistory.
 """
 
+import enum
 from collections import Counter
 from typing import Final, Protocol
 
@@ -209,11 +210,20 @@ class JobNotice(msgspec.Struct, frozen=True):
     text: str
 
 
+class DeploymentPhase(enum.Enum):
+    """What a job's subtasks are about, all together. Source: Flink DeploymentStateTimeMetrics."""
+
+    NONE = "NONE"
+    DEPLOYING = "DEPLOYING"
+    INITIALIZING = "INITIALIZING"
+    ALL_RUNNING_OR_FINISHED = "ALL_RUNNING_OR_FINISHED"
+
+
 class JobDetails(msgspec.Struct, frozen=True):
     """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time.
 
     `exceptions` and `notices`: the newest ones, oldest first; `exceptions_truncated`: there were older exceptions.
-    `max_parallelism`: the job's setting, -1 where it has none.
+    `max_parallelism`: the job's setting, -1 where it has none. `deployment_phase` began at `deployment_since_ms`.
     """
 
     job_id: JobId
@@ -230,6 +240,8 @@ class JobDetails(msgspec.Struct, frozen=True):
     job_type: str = "STREAMING"
     exceptions_truncated: bool = False
     restart_count: int = 0
+    deployment_phase: DeploymentPhase = DeploymentPhase.NONE
+    deployment_since_ms: int = 0
 
     def __repr__(self) -> str:
         """A line for notebooks, which show the last value of a cell: every figure is in the fields."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import CheckpointOverview, JobDetails
+from headrace.gateways.job_master import CheckpointOverview, DeploymentPhase, JobDetails
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.metrics import cluster_names as names
 
@@ -18,6 +18,11 @@ _TIMES: Final = {
     JobStatus.RESTARTING: names.RESTARTING_TIME,
     JobStatus.CANCELLING: names.CANCELLING_TIME,
     JobStatus.FAILING: names.FAILING_TIME,
+}
+_PHASE_TIMES: Final = {
+    DeploymentPhase.DEPLOYING: names.DEPLOYING_TIME,
+    DeploymentPhase.INITIALIZING: names.INITIALIZING_TIME,
+    DeploymentPhase.ALL_RUNNING_OR_FINISHED: names.ALL_RUNNING_TIME,
 }
 _DOWN: Final = (JobStatus.RESTARTING, JobStatus.FAILING)
 
@@ -45,6 +50,10 @@ def job_metrics(details: JobDetails, now_ms: int) -> dict[str, float]:
     values[names.DOWNTIME.name] = -1 if has_ended else down_ms
     if has_ended:
         values[names.UPTIME.name] = -1
+    values |= {row.name: 0 for row in _PHASE_TIMES.values()}
+    if details.deployment_phase in _PHASE_TIMES and not has_ended:
+        phase_ms = max(0, now_ms - details.deployment_since_ms)
+        values[_PHASE_TIMES[details.deployment_phase].name] = phase_ms
     values[names.NUM_RESTARTS.name] = details.restart_count
     return values | _checkpoint_metrics(details.checkpoints)
 

@@ -108,6 +108,15 @@ RUNNING_TIME = _row("runningTime", _G, "ms", _JOB, "Time in status RUNNING, 0 in
 RESTARTING_TIME = _row("restartingTime", _G, "ms", _JOB, "Time in RESTARTING, 0 in any other.")
 CANCELLING_TIME = _row("cancellingTime", _G, "ms", _JOB, "Time in CANCELLING, 0 in any other.")
 FAILING_TIME = _row("failingTime", _G, "ms", _JOB, "Time in status FAILING, 0 in any other.")
+DEPLOYING_TIME = _row(
+    "deployingTime", _G, "ms", _JOB, "Time since some subtask is being deployed, 0 otherwise."
+)
+INITIALIZING_TIME = _row(
+    "initializingTime", _G, "ms", _JOB, "The same of opening its operators, once none is deployed."
+)
+ALL_RUNNING_TIME = _row(
+    "allSubTasksRunningOrFinishedTime", _G, "ms", _JOB, "The same once all run or have finished."
+)
 NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since the job was submitted.")
 LAST_CHECKPOINT_SIZE = _row(
     "lastCheckpointSize", _G, "bytes", _JOB, "Written for the last checkpoint."

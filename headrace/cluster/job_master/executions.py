@@ -22,7 +22,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, check_execution_transition
-from headrace.gateways.job_master import AttemptDetails
+from headrace.gateways.job_master import AttemptDetails, DeploymentPhase
 from headrace.gateways.messages import ErrorInfo, ExecutionReport
 from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.job_graph import JobGraph
@@ -62,26 +62,46 @@ class ReportVerdict(enum.Enum):
 
 
 class StateCounts:
-    """Counts the current attempts of a job by their state, as they change; `changed_ms` is when one last did."""
+    """Counts the current attempts of a job by their state, as they change; `changed_ms` is when one last did.
+
+    `phase`: what they are about all together, since `phase_since_ms`.
+    """
 
     def __init__(self) -> None:
         self._counts: Final = Counter[ExecutionState]()
+        self._total = 0
         self.changed_ms = 0
+        self.phase = DeploymentPhase.NONE
+        self.phase_since_ms = 0
 
     def add(self, state: ExecutionState, now_ms: int) -> None:
         """Count a new attempt."""
         self._counts[state] += 1
-        self.changed_ms = now_ms
+        self._total += 1
+        self._changed(now_ms)
 
     def remove(self, state: ExecutionState) -> None:
         """Count an attempt no more: another one follows it."""
         self._counts[state] -= 1
+        self._total -= 1
 
     def moved(self, before: ExecutionState, after: ExecutionState, now_ms: int) -> None:
         """Count an attempt by its new state."""
         self._counts[before] -= 1
         self._counts[after] += 1
+        self._changed(now_ms)
+
+    def _changed(self, now_ms: int) -> None:
         self.changed_ms = now_ms
+        counts, phase = self._counts, DeploymentPhase.NONE
+        if counts[_S.DEPLOYING]:
+            phase = DeploymentPhase.DEPLOYING
+        elif counts[_S.INITIALIZING]:
+            phase = DeploymentPhase.INITIALIZING
+        elif counts[_S.RUNNING] + counts[_S.FINISHED] == self._total:
+            phase = DeploymentPhase.ALL_RUNNING_OR_FINISHED
+        if phase is not self.phase:
+            self.phase, self.phase_since_ms = phase, now_ms
 
     @property
     def by_name(self) -> dict[str, int]:

@@ -140,6 +140,8 @@ def describe_job(
         job_type=JOB_TYPE,
         exceptions_truncated=scheduler.history.is_truncated,
         restart_count=scheduler.history.restart_count,
+        deployment_phase=scheduler.executions.counts.phase,
+        deployment_since_ms=scheduler.executions.counts.phase_since_ms,
     )
 
 

@@ -449,6 +449,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             (),
             checkpoints=self._checkpointing.overview,
             restart_count=scheduler.history.restart_count,
+            deployment_phase=scheduler.executions.counts.phase,
+            deployment_since_ms=scheduler.executions.counts.phase_since_ms,
         )
         return JobMetrics(graph.job_id, graph.name, job_metrics(details, self.clock.now_ms()))
 

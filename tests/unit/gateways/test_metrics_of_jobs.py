@@ -1,5 +1,6 @@
 """Metrics of jobs and of the cluster, from what clients are told."""
 
+import msgspec
 import pytest
 
 from headrace.checkpoint.handles import CheckpointMetrics
@@ -10,6 +11,7 @@ from headrace.gateways.job_master import (
     CheckpointCounts,
     CheckpointInfo,
     CheckpointOverview,
+    DeploymentPhase,
     JobDetails,
 )
 from headrace.gateways.job_metrics import cluster_metrics, job_metrics
@@ -55,6 +57,32 @@ def test_times_are_those_of_the_present_status(
 
 def test_a_clock_that_went_back_gives_no_time_below_zero() -> None:
     assert job_metrics(details(JobStatus.RUNNING), 1_500)["uptime"] == 0
+
+
+PHASE_TIMES = ("deployingTime", "initializingTime", "allSubTasksRunningOrFinishedTime")
+
+
+@pytest.mark.parametrize(
+    ("phase", "name"),
+    [
+        (DeploymentPhase.DEPLOYING, "deployingTime"),
+        (DeploymentPhase.INITIALIZING, "initializingTime"),
+        (DeploymentPhase.ALL_RUNNING_OR_FINISHED, "allSubTasksRunningOrFinishedTime"),
+        (DeploymentPhase.NONE, None),
+    ],
+)
+def test_times_of_subtasks_are_those_of_what_they_are_about_until_the_job_has_ended(
+    phase: DeploymentPhase, name: str | None
+) -> None:
+    def times(status: JobStatus) -> dict[str, float]:
+        described = msgspec.structs.replace(
+            details(status), deployment_phase=phase, deployment_since_ms=4_000
+        )
+        values = job_metrics(described, 10_000)
+        return {one: values[one] for one in PHASE_TIMES if values[one]}
+
+    assert times(JobStatus.RUNNING) == ({} if name is None else {name: 6_000})
+    assert times(JobStatus.FINISHED) == {}
 
 
 def test_restarts_are_counted() -> None:

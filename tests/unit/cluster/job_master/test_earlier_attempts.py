@@ -106,6 +106,29 @@ def test_states_are_counted_as_they_change() -> None:
     assert executions.counts.changed_ms == 4
 
 
+def test_what_subtasks_are_about_all_together_is_told_with_its_begin() -> None:
+    executions = Executions(job_graph((vertex(1, 2),)), 1)
+    first, second = executions
+    told: list[tuple[str, int]] = []
+    steps = [
+        (first, S.SCHEDULED), (first, S.DEPLOYING), (second, S.SCHEDULED), (second, S.DEPLOYING),
+        (first, S.INITIALIZING), (second, S.RUNNING), (first, S.RUNNING), (second, S.FINISHED),
+        (first, S.FAILED),
+    ]  # fmt: skip
+    for now_ms, (execution, state) in enumerate(steps, start=2):
+        execution.become(state, now_ms)
+        told.append((executions.counts.phase.name, executions.counts.phase_since_ms))
+    assert list(dict.fromkeys(told)) == [
+        ("NONE", 0),
+        ("DEPLOYING", 3),
+        ("INITIALIZING", 7),
+        ("ALL_RUNNING_OR_FINISHED", 8),
+        ("NONE", 10),
+    ]
+    executions.reset({first.attempt_id.execution_vertex_id}, 11)
+    assert executions.counts.phase.name == "NONE"
+
+
 def test_counts_are_those_of_the_subtasks_in_every_course_of_a_job() -> None:
     job = Fixture(restarts=1)
     for step in (job.run, lambda: job.report(job.attempts[0], S.FAILED, USER_ERROR)):
