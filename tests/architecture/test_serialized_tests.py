@@ -19,8 +19,8 @@ SERVICES = {
     "headrace.testing.minicluster_executor",
     "testkit.simulation.simulated_cluster",
 }
-# Real Spark: its processes are started by the programs under test, and only those call each other. The dashboard's tests
-# need a browser, and look at what pages show.
+# Real Spark: its processes are started by the programs under test, and only those call each other. The dashboard's
+# tests need a browser, and look at what pages show.
 EXEMPT = {"tests/spark", "tests/dashboard"}
 
 
