@@ -129,7 +129,7 @@ function HistoryTable(props: { job: Job; history: readonly Checkpoint[]; selecte
         { title: "duration", cell: (each) => duration(each.end_to_end_duration), order: (each) => each.end_to_end_duration, numeric: true },
         { title: "written", cell: (each) => bytes(each.checkpointed_size), order: (each) => each.checkpointed_size, numeric: true },
         { title: "state size", cell: (each) => bytes(each.state_size), order: (each) => each.state_size, numeric: true },
-        { title: "told", wraps: true, cell: (each) => <span class="value">{each.failure_message?.split("\n", 1)[0] ?? each.external_path ?? ""}</span> },
+        { title: "path or failure", wraps: true, cell: (each) => <span class="value">{each.failure_message?.split("\n", 1)[0] ?? each.external_path ?? ""}</span> },
       ]}
     />
   );
