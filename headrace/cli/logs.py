@@ -23,7 +23,7 @@ ALWAYS_HEARD: Final = (
     "headrace.cluster.job_master.job_notices",
     "headrace.cluster.job_master.connections.cached_results",
     "headrace.connectors",
-    "headrace.rest.server",
+    "headrace.rest",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",

@@ -8,6 +8,7 @@ with other users whoever can connect must know the token, which only the owner o
 import contextlib
 import hmac
 import http.cookies
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +35,7 @@ AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
 """Where a browser brings the token, and so may be asked without one."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LENGTH: Final = re.compile("[0-9]{1,20}")
 _SESSION: Final = b"headrace dashboard session"
 
 
@@ -81,7 +83,7 @@ class RestGuard:
                 f"pages of {request.header('origin') or 'other sites'} may not ask this endpoint",
             )
         length = request.header("content-length")
-        if length.isdigit() and int(length) > self._max_content_length:
+        if _LENGTH.fullmatch(length) and int(length) > self._max_content_length:
             return Refusal(413, too_long(self._max_content_length))
         if request.is_public or self._is_known(request):
             return None

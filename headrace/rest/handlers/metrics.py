@@ -5,6 +5,7 @@ Source: Flink's AbstractMetricsHandler and AbstractAggregatingMetricsHandler.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
@@ -27,6 +28,7 @@ from headrace.rest.handlers.vertices import find_subtask, find_vertex
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
 
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
+_INDEX: Final = re.compile("[0-9]{1,9}")
 _Aggregations = Annotated[str | None, Query(alias="agg", max_length=100)]
 _Chosen = Annotated[str | None, Query(max_length=100_000)]
 
@@ -202,7 +204,7 @@ def _indices(text: str | None, count: int) -> list[int]:
     found: set[int] = set()
     for part in text.split(","):
         first, separator, last = part.strip().partition("-")
-        if not first.isdigit() or (separator and not last.isdigit()):
+        if not _INDEX.fullmatch(first) or (separator and not _INDEX.fullmatch(last)):
             raise BadRequestError(
                 "Bad request, could not parse parameters: Cannot resolve query parameter (subtasks) from value "
                 f'"{text}": it must be indices and ranges such as 1,3,5-9'
