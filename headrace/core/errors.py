@@ -47,7 +47,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- network.errors: NetworkError  the exchange of records failed
 +- checkpoint.errors: CheckpointError, StateReadError
 +- state_processor.errors: StateProcessorError
-+- gateways.errors: BlobError, CheckpointFailedError, CoordinatorBusyError, DuplicateJobSubmissionError
++- gateways.errors: BlobError, CheckpointFailedError, ClusterShutDownError, CoordinatorBusyError
++- gateways.errors: DuplicateJobSubmissionError
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError

@@ -2,6 +2,7 @@
 
 HeadraceError
 +- DuplicateJobSubmissionError    the Dispatcher has a job of this id
++- ClusterShutDownError           it takes none any more
 +- UnknownJobError                the Dispatcher has none
 +- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
 +- NothingCollectedError          the operator is no collect sink of the job
@@ -37,6 +38,15 @@ class DuplicateJobSubmissionError(HeadraceError):
         super().__init__(f"job {job_id} was submitted before and is {status}")
         self.job_id = job_id
         self.status = status
+
+
+class ClusterShutDownError(HeadraceError):
+    """A client has ended the cluster: it takes no job any more."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self) -> None:
+        super().__init__("a client has ended this cluster: start the program again for another one")
 
 
 class UnknownJobError(HeadraceError):

@@ -25,6 +25,7 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.ended_job import EndedJob, OnJobEnded
 from headrace.gateways.errors import (
+    ClusterShutDownError,
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
     NothingCollectedError,
@@ -338,6 +339,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return of_ended(self._archived(job_id))
 
     async def shut_down_cluster(self) -> Acknowledge:
+        """Give up all jobs, whose checkpoints stay, and take none any more; whoever holds the cluster closes it."""
+        self._failure = self._failure or ClusterShutDownError()
+        for job in list(self._jobs.values()):
+            job.job_master.cancel_by_dispatcher()
         self._on_shut_down()
         return Acknowledge()
 

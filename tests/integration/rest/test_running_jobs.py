@@ -2,47 +2,23 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.common import Configuration
 from headrace.core.ids import JobId
-from headrace.datastream import KeyedProcessFunction, RuntimeContext
-from headrace.datastream.state import ValueStateDescriptor
 from headrace.rest.client import RestClient
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
-from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.waiting import wait_until
+from tests.integration.rest.counting_program import (
+    SETTINGS,
+    Program,
+    await_running,
+    completed,
+    vertices,
+)
 
 pytestmark = pytest.mark.integration
-
-SETTINGS = {
-    "rest.enabled": "true",
-    "rest.port": "0",
-    "web.refresh-interval": "20 ms",
-    "metrics.fetcher.update-interval": "20 ms",
-    "rest.flamegraph.num-samples": "5",
-}
-
-
-class CountPerKey(KeyedProcessFunction):
-    """Counts the records of each key; fails at one number."""
-
-    def __init__(self, fails_at: int) -> None:
-        self._fails_at = fails_at
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def process_element(self, value: Any, ctx: Any) -> Any:
-        if value == self._fails_at:
-            raise ValueError(f"{value} is not wanted")
-        count = (self._count.value() or 0) + 1
-        self._count.update(count)
-        yield count
 
 
 @pytest.fixture(scope="module")
@@ -61,32 +37,6 @@ def rest(executor: MiniClusterExecutor) -> RestClient:
     return RestClient(found.address, found.token)
 
 
-class Program:
-    """Numbers that are counted by key; the test lets them through."""
-
-    def __init__(self, name: str, folder: Path, fails_at: int = -1) -> None:
-        self.gate = GATES[name] = Gate(0)
-        env = StreamExecutionEnvironment.get_execution_environment()
-        settings = {
-            "execution.checkpointing.interval": "1 h",
-            "execution.checkpointing.dir": str(folder / "checkpoints"),
-            "pipeline.global-job-parameters.password": "hunter2",
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "1",
-            "restart-strategy.fixed-delay.delay": "1 ms",
-        }
-        env.configure(Configuration.from_dict(settings))
-        env.set_parallelism(2)
-        numbers = env.from_source(
-            GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
-        )
-        keyed = numbers.uid("numbers").key_by(lambda n: n % 4, key_type=Types.LONG())
-        counted = keyed.process(CountPerKey(fails_at), output_type=Types.LONG()).uid("count")
-        counted.print().uid("print")
-        self.client = env.execute_async(name)
-        self.job = f"/jobs/{self.client.get_job_id()}"
-
-
 @pytest.fixture
 def program(rest: RestClient, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Program]:
     started = Program(request.node.name, tmp_path)
@@ -95,14 +45,6 @@ def program(rest: RestClient, tmp_path: Path, request: pytest.FixtureRequest) ->
     if rest.get(f"{started.job}/status")["status"] not in ended:
         rest.patch(started.job, mode="cancel")
         wait_until(lambda: rest.get(f"{started.job}/status")["status"] in ended)
-
-
-def vertices(rest: RestClient, program: Program) -> list[dict[str, Any]]:
-    return rest.get(program.job)["vertices"]
-
-
-def await_running(rest: RestClient, program: Program) -> None:
-    wait_until(lambda: {each["status"] for each in vertices(rest, program)} == {"RUNNING"})
 
 
 def test_a_job_that_someone_else_started_is_seen_with_its_records(
@@ -134,11 +76,6 @@ def test_secrets_of_a_program_are_masked(rest: RestClient, program: Program) -> 
     assert "hunter2" not in str(found)
     assert found["settings"]["pipeline.global-job-parameters.password"] == "******"
     assert found["execution-config"]["job-parallelism"] == 2
-
-
-def completed(rest: RestClient, path: str) -> dict[str, Any]:
-    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
-    return rest.get(path)["operation"]
 
 
 def test_a_checkpoint_is_asked_for_and_shown_with_its_subtasks(

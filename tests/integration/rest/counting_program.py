@@ -1,0 +1,76 @@
+"""A program that counts numbers by key, started by one and seen over REST by another."""
+
+from pathlib import Path
+from typing import Any
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.common import Configuration
+from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.rest.client import RestClient
+from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.waiting import wait_until
+
+SETTINGS = {
+    "rest.enabled": "true",
+    "rest.port": "0",
+    "web.refresh-interval": "20 ms",
+    "metrics.fetcher.update-interval": "20 ms",
+    "rest.flamegraph.num-samples": "5",
+}
+
+
+class CountPerKey(KeyedProcessFunction):
+    """Counts the records of each key; fails at one number."""
+
+    def __init__(self, fails_at: int) -> None:
+        self._fails_at = fails_at
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        if value == self._fails_at:
+            raise ValueError(f"{value} is not wanted")
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield count
+
+
+class Program:
+    """Numbers that are counted by key; the test lets them through."""
+
+    def __init__(self, name: str, folder: Path, fails_at: int = -1) -> None:
+        self.gate = GATES[name] = Gate(0)
+        env = StreamExecutionEnvironment.get_execution_environment()
+        settings = {
+            "execution.checkpointing.interval": "1 h",
+            "execution.checkpointing.dir": str(folder / "checkpoints"),
+            "pipeline.global-job-parameters.password": "hunter2",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1",
+            "restart-strategy.fixed-delay.delay": "1 ms",
+        }
+        env.configure(Configuration.from_dict(settings))
+        env.set_parallelism(2)
+        numbers = env.from_source(
+            GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+        )
+        keyed = numbers.uid("numbers").key_by(lambda n: n % 4, key_type=Types.LONG())
+        counted = keyed.process(CountPerKey(fails_at), output_type=Types.LONG()).uid("count")
+        counted.print().uid("print")
+        self.client = env.execute_async(name)
+        self.job = f"/jobs/{self.client.get_job_id()}"
+
+
+def vertices(rest: RestClient, program: Program) -> list[dict[str, Any]]:
+    return rest.get(program.job)["vertices"]
+
+
+def await_running(rest: RestClient, program: Program) -> None:
+    wait_until(lambda: {each["status"] for each in vertices(rest, program)} == {"RUNNING"})
+
+
+def completed(rest: RestClient, path: str) -> dict[str, Any]:
+    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
+    return rest.get(path)["operation"]
