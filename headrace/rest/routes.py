@@ -17,6 +17,7 @@ from headrace.rest.handlers import (
     applications,
     checkpoints,
     cluster,
+    data_sets,
     flame_graphs,
     jobs,
     metrics,
@@ -98,7 +99,16 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
     RestRoute("DELETE", "/cluster", cluster.shut_down, cluster_models.Empty),
     RestRoute("POST", "/session", cluster.sign_in, None),
     RestRoute("DELETE", "/session", cluster.sign_out, None),
-    RestRoute("GET", "/datasets", cluster.data_sets, cluster_models.DataSetList),
+    RestRoute("GET", "/datasets", data_sets.data_sets, cluster_models.DataSetList),
+    RestRoute(
+        "DELETE", "/datasets/{datasetid}", data_sets.delete_data_set, cluster_models.TriggerAnswer
+    ),
+    RestRoute(
+        "GET",
+        "/datasets/delete/{triggerid}",
+        data_sets.data_set_deletion_status,
+        checkpoint_models.SavepointStatus,
+    ),
     # The driver
     RestRoute(
         "GET", "/jobmanager/config", cluster.job_manager_config, list[cluster_models.Setting]

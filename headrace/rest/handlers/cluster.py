@@ -124,17 +124,6 @@ async def job_manager_log_file(cluster: ClusterParameter, file_name: LogFileName
     return await _job_manager_file(cluster, file_name)
 
 
-async def data_sets(cluster: ClusterParameter) -> models.DataSetList:
-    """List results that jobs left to the cluster."""
-    found = await cluster.ask(cluster.resource_manager.list_data_sets())
-    return models.DataSetList(
-        data_sets=[
-            models.DataSet(id=each.data_set.data_set_id.hex(), is_complete=each.is_complete)
-            for each in found
-        ]
-    )
-
-
 async def sign_in(request: Request, body: models.SessionRequest) -> Response:
     """Take the token once, and know the browser by a cookie from then on."""
     guard: RestGuard = request.app.state.guard

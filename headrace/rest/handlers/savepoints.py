@@ -56,7 +56,7 @@ async def trigger_savepoint(
             await cluster.ask(cluster.dispatcher.cancel_job(job))
         return location
 
-    return _start(operations, _SAVEPOINT, job.hex(), request.trigger_id, take)
+    return begin_operation(operations, _SAVEPOINT, job.hex(), request.trigger_id, take)
 
 
 async def stop_with_savepoint(
@@ -74,14 +74,14 @@ async def stop_with_savepoint(
             cluster.dispatcher.stop_with_savepoint(job, directory, request.drain), _WITHOUT_LIMIT
         )
 
-    return _start(operations, _SAVEPOINT, job.hex(), request.trigger_id, stop)
+    return begin_operation(operations, _SAVEPOINT, job.hex(), request.trigger_id, stop)
 
 
 async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of a savepoint or a stop."""
-    return _savepoint_status(_find(operations, _SAVEPOINT, job, trigger))
+    return savepoint_status_of(_find(operations, _SAVEPOINT, job, trigger))
 
 
 async def request_checkpoint(
@@ -100,7 +100,7 @@ async def request_checkpoint(
     async def take() -> int:
         return await cluster.ask(cluster.dispatcher.trigger_checkpoint(job), _WITHOUT_LIMIT)
 
-    return _start(operations, _CHECKPOINT, job.hex(), request.trigger_id, take)
+    return begin_operation(operations, _CHECKPOINT, job.hex(), request.trigger_id, take)
 
 
 async def checkpoint_status(
@@ -130,7 +130,7 @@ async def delete_savepoint(
             lambda: cleaner.dispose_savepoint(body.savepoint_path, cluster.settings, cluster.clock),
         )
 
-    return _start(operations, _DISPOSAL, _NO_JOB, body.trigger_id, dispose)
+    return begin_operation(operations, _DISPOSAL, _NO_JOB, body.trigger_id, dispose)
 
 
 async def disposal_status(
@@ -140,7 +140,7 @@ async def disposal_status(
     task = operations.find(_DISPOSAL, _NO_JOB, trigger.lower())
     if task is None:
         raise NotFoundError(f"There is no savepoint disposal with triggerId={trigger}.")
-    return _savepoint_status(task, models.SavepointOutcome())
+    return savepoint_status_of(task, models.SavepointOutcome())
 
 
 def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
@@ -161,13 +161,14 @@ def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
     return directory
 
 
-def _start(
+def begin_operation(
     operations: Operations,
     kind: str,
     subject: str,
     trigger_id: str | None,
     begin: Callable[[], Coroutine[Any, Any, Any]],
 ) -> TriggerAnswer:
+    """Begin an operation, and return the trigger id to ask for it with; BadRequestError for one that is none."""
     trigger = (trigger_id or UniqueId.generate(system_random()).hex()).lower()
     if not _TRIGGER_ID.fullmatch(trigger):
         raise BadRequestError(
@@ -186,14 +187,15 @@ def _find(operations: Operations, kind: str, job: JobId, trigger: str) -> asynci
     return task
 
 
-def _savepoint_status(
-    task: asyncio.Task[Any], disposed: models.SavepointOutcome | None = None
+def savepoint_status_of(
+    task: asyncio.Task[Any], done: models.SavepointOutcome | None = None
 ) -> models.SavepointStatus:
+    """Return what became of an operation: `done`, or the place of a savepoint, or the failure."""
     if not task.done():
         return models.SavepointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
     failure = failure_cause_of(task)
     if failure is not None:
         outcome = models.SavepointOutcome(failure_cause=failure)
     else:
-        outcome = disposed or models.SavepointOutcome(location=with_scheme(task.result()))
+        outcome = done or models.SavepointOutcome(location=with_scheme(task.result()))
     return models.SavepointStatus(status=OperationStatus(id="COMPLETED"), operation=outcome)

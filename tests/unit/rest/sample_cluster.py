@@ -315,6 +315,7 @@ class SampleResourceManager:
 
     def __init__(self) -> None:
         self.log = b"line\n" * 3
+        self.released: list[ClusterDataSetId] = []
 
     def _known(self, resource_id: ResourceId) -> None:
         if resource_id != TASK_MANAGER:
@@ -351,6 +352,10 @@ class SampleResourceManager:
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
         return (DataSetInfo(ClusterDataSetId(RUNNING_JOB, IntermediateDataSetId(b"d" * 16)), 2, 2),)
+
+    async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
+        self.released.append(data_set)
+        return Acknowledge()
 
     async def request_vertex_stack_samples(
         self,

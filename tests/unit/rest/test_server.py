@@ -153,6 +153,16 @@ def test_what_is_no_savepoint_is_not_deleted(
         assert cluster.get(f"/savepoint-disposal/{TRIGGER}").status == 404
 
 
+def test_a_data_set_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        data_set = (b"d" * 16).hex()
+        assert cluster.ask("DELETE", f"/datasets/{'0' * 32}").status == 404
+        answer = cluster.ask("DELETE", f"/datasets/{data_set}")
+        found = done(cluster, f"/datasets/delete/{answer.json['request-id']}").json
+        assert found["operation"] == {}
+        assert [each.data_set_id.hex() for each in cluster.resource_manager.released] == [data_set]
+
+
 def test_a_job_is_cancelled_and_the_cluster_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
