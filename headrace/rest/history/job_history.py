@@ -146,7 +146,8 @@ class JobHistory:
     ) -> None:
         for job in await _ask(dispatcher.list_jobs(), control_loop):
             if not job.status.is_globally_terminal_state():
-                details = await _ask(dispatcher.request_job_details(job.job_id), control_loop)
+                asked = dispatcher.request_job_details(job.job_id, SAMPLE_INTERVAL_MS)
+                details = await _ask(asked, control_loop)
                 self._looked_at(details)
 
     def _looked_at(self, details: JobDetails) -> None:
