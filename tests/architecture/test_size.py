@@ -25,7 +25,7 @@ CEILINGS: Final = {
     "metrics": (26, 1_950),
     "network": (87, 9_500),
     "operators": (47, 5_150),
-    "rest": (51, 4_900),
+    "rest": (55, 5_100),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (35, 3_450),

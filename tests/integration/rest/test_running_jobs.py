@@ -135,7 +135,7 @@ def test_a_failure_names_the_users_line_and_the_attempt_that_failed(
     entries = rest.get(f"{program.job}/exceptions")["exceptionHistory"]["entries"]
     assert len(entries) == 2, "one for the restart and one for the end"
     assert "10 is not wanted" in entries[0]["stacktrace"].partition("\n")[0]
-    assert "test_running_jobs.py" in entries[0]["stacktrace"].partition("\n")[0]
+    assert "counting_program.py" in entries[0]["stacktrace"].partition("\n")[0]
     assert entries[0]["taskManagerId"]
     counter = rest.get(program.job)["vertices"][-1]["id"]
     attempts = [
