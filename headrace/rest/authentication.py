@@ -19,6 +19,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.security.tls import is_loopback
 from headrace.rest.options import (
+    DASHBOARD_DIRECTORY,
     REST_ALLOWED_HOSTS,
     REST_AUTHENTICATION,
     REST_MAX_CONTENT_LENGTH,
@@ -35,6 +36,13 @@ AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
 """Where a browser brings the token, and so may be asked without one."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+OWN_CONTENT_POLICY: Final = b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+"""Content that our own dashboard may load and run: files of this endpoint, no script in a page."""
+OTHER_CONTENT_POLICY: Final = (
+    b"default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    b"worker-src 'self' blob:; frame-ancestors 'none'"
+)
+"""The same for a dashboard that the owner of the cluster has put in its place: Flink's has scripts in its page."""
 _LENGTH: Final = re.compile("[0-9]{1,20}")
 _SESSION: Final = b"headrace dashboard session"
 
@@ -59,12 +67,14 @@ class RestGuard:
         port: int,
         max_content_length: int,
         allowed_origin: str = "",
+        content_policy: bytes = OWN_CONTENT_POLICY,
     ) -> None:
         self._token: Final = token
         self._hosts: Final = frozenset(host.lower() for host in hosts)
         self._is_tls: Final = is_tls
         self._allowed_origin: Final = allowed_origin
         self._max_content_length: Final = max_content_length
+        self._content_policy: Final = content_policy
         # Cookies do not tell ports apart: two clusters on this host must not overwrite each other's.
         self._cookie_name: Final = f"headrace_{port}"
         self._session: Final = hmac.digest(token.encode(), _SESSION, "sha256").hex()
@@ -124,11 +134,7 @@ class RestGuard:
             (b"x-content-type-options", b"nosniff"),
             (b"x-frame-options", b"DENY"),
             (b"referrer-policy", b"no-referrer"),
-            (
-                b"content-security-policy",
-                b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; "
-                b"frame-ancestors 'none'",
-            ),
+            (b"content-security-policy", self._content_policy),
         ]
         if self._allowed_origin:
             headers.append((b"access-control-allow-origin", self._allowed_origin.encode()))
@@ -208,6 +214,9 @@ def guard_of(settings: Settings, token: str, address: str, port: int, *, is_tls:
         port=port,
         max_content_length=settings.get_option(REST_MAX_CONTENT_LENGTH),
         allowed_origin=settings.get_option(WEB_ACCESS_CONTROL_ALLOW_ORIGIN),
+        content_policy=OTHER_CONTENT_POLICY
+        if settings.get_option(DASHBOARD_DIRECTORY)
+        else OWN_CONTENT_POLICY,
     )
 
 
