@@ -49,8 +49,8 @@ def configuration(_: Sequence[str], query: Query) -> Any:
         "refresh-interval": 500,
         "timezone-name": "Coordinated Universal Time",
         "timezone-offset": 0,
-        "flink-version": "2.3-headrace",
-        "flink-revision": "0123456 @ 2026-11-20T10:00:00+0000",
+        "flink-version": "2.3.0",
+        "flink-revision": "headrace 0.2.0",
         "features": {
             "web-submit": False,
             "web-cancel": True,
@@ -69,7 +69,7 @@ def overview(_: Sequence[str], query: Query) -> Any:
         "jobs-finished": 1,
         "jobs-cancelled": 0,
         "jobs-failed": 0,
-        "flink-version": "2.3-headrace",
+        "flink-version": "2.3.0",
         "flink-commit": "0123456",
     }
 

@@ -54,7 +54,7 @@ export function Shell(props: {
         </nav>
         <div class="header-end">
           <span class="quiet-text" title={props.configuration["flink-revision"]}>
-            {props.configuration["flink-version"]}
+            {props.configuration["flink-revision"]}
           </span>
           <label class="select">
             <span class="hidden">Colours</span>
