@@ -75,7 +75,7 @@ class DispatcherGateway(Protocol):
         """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
         ...
 
-    async def trigger_checkpoint(self, job_id: JobId) -> int:
+    async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
         """Take a checkpoint now and answer with its id, see JobMasterGateway. Callers pass a long timeout."""
         ...
 

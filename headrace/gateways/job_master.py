@@ -432,7 +432,7 @@ class JobMasterGateway(Protocol):
         """
         ...
 
-    async def trigger_checkpoint(self) -> int:
+    async def trigger_checkpoint(self, is_full: bool = False) -> int:
         """Take a checkpoint now, besides the periodic ones; answer with its id once it is complete.
 
         CheckpointFailedError says why it came to nothing.

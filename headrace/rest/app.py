@@ -16,9 +16,10 @@ from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
-from headrace.rest.cluster_view import ClusterView, Snapshots
+from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
+from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
@@ -43,7 +44,7 @@ def create_app(
         "cluster": cluster,
         "operations": operations,
         "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
-        "answers": Snapshots(clock),
+        "answers": KeptAnswers(clock),
     }
     return guarded_app(routes, guard, settings, state)
 
@@ -132,7 +133,7 @@ class _KeptRoute(APIRoute):
         write = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
-            answers: Snapshots = request.app.state.answers
+            answers: KeptAnswers = request.app.state.answers
             cluster: ClusterView = request.app.state.cluster
             key = (request.url.path, request.url.query)
 

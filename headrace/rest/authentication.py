@@ -36,11 +36,13 @@ AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
 """Where a browser brings the token, and so may be asked without one."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-OWN_CONTENT_POLICY: Final = b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+_PAGE_RULES: Final = (
+    b"default-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
+)
+OWN_CONTENT_POLICY: Final = _PAGE_RULES + b"script-src 'self'"
 """Content that our own dashboard may load and run: files of this endpoint, no script in a page."""
 OTHER_CONTENT_POLICY: Final = (
-    b"default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    b"worker-src 'self' blob:; frame-ancestors 'none'"
+    _PAGE_RULES + b"script-src 'self' 'unsafe-inline'; worker-src 'self' blob:"
 )
 """The same for a dashboard that the owner of the cluster has put in its place: Flink's has scripts in its page."""
 _LENGTH: Final = re.compile("[0-9]{1,20}")
@@ -113,6 +115,16 @@ class RestGuard:
         """Return how many bytes a body may have."""
         return self._max_content_length
 
+    def is_preflight(self, request: "RequestHead") -> bool:
+        """Return whether a browser asks if pages of the allowed origin may send a request."""
+        return bool(
+            self._allowed_origin
+            and request.method == "OPTIONS"
+            and request.header("origin") == self._allowed_origin
+            and request.header("access-control-request-method")
+            and self._is_our_host(request.header("host"))
+        )
+
     def is_token(self, token: str) -> bool:
         """Return whether this is the token."""
         return hmac.compare_digest(token.encode(), self._token.encode())
@@ -137,7 +149,12 @@ class RestGuard:
             (b"content-security-policy", self._content_policy),
         ]
         if self._allowed_origin:
-            headers.append((b"access-control-allow-origin", self._allowed_origin.encode()))
+            headers += [
+                (b"access-control-allow-origin", self._allowed_origin.encode()),
+                (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE"),
+                (b"access-control-allow-headers", b"authorization, content-type"),
+                (b"vary", b"origin"),
+            ]
         return headers
 
     def _is_our_host(self, host: str) -> bool:
@@ -255,6 +272,10 @@ class GuardedApplication:
                 message["headers"] = [*message.get("headers", []), *self._guard.response_headers()]
             await send(message)
 
+        if self._guard.is_preflight(head):
+            await send_with_headers({"type": "http.response.start", "status": 204, "headers": []})
+            await send_with_headers({"type": "http.response.body", "body": b""})
+            return
         refusal = self._guard.refuse(head)
         if refusal is not None:
             await _answer(refusal, send_with_headers)

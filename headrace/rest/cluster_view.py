@@ -4,10 +4,9 @@ Source: Flink ExecutionGraphCache, which serves every handler from one snapshot 
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -31,6 +30,7 @@ from headrace.graph.job_plan import JobPlan
 from headrace.metrics.process_metrics import process_metrics
 from headrace.rest.flame_graphs import Place
 from headrace.rest.handler_errors import NotFoundError, UnavailableError
+from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.options import WEB_REFRESH_INTERVAL
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AskMetricsHistory = Callable[[JobId], Awaitable["MetricsHistoryInfo"]]
 
-_KEPT_MAX: Final = 1000
 _ASK_TIMEOUT_S: Final = 30.0
 _LIST_INTERVAL_MS: Final = 500.0
 """Time for which lists of jobs and TaskManagers are given again: they are short, and clients look for what changed."""
@@ -70,7 +69,7 @@ class ClusterView:
         self.clock: Final = clock
         self.refresh_interval_ms: Final = settings.duration_ms(WEB_REFRESH_INTERVAL)
         self._control_loop: Final = control_loop
-        self._snapshots: Final = Snapshots(clock)
+        self._answers: Final = KeptAnswers(clock)
 
     async def ask(
         self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
@@ -196,41 +195,8 @@ class ClusterView:
         interval_ms: float | None = None,
     ) -> T:
         interval = self.refresh_interval_ms if interval_ms is None else interval_ms
-        return await self._snapshots.get(key, interval, lambda: self.ask(call()))
+        return await self._answers.get(key, interval, lambda: self.ask(call()))
 
     @property
     def _list_interval_ms(self) -> float:
         return min(self.refresh_interval_ms, _LIST_INTERVAL_MS)
-
-
-class Snapshots:
-    """Values that are computed once per interval, however many ask at the same time. Errors are not kept."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock: Final = clock
-        self._kept: OrderedDict[Hashable, tuple[float, asyncio.Future[Any]]] = OrderedDict()
-
-    async def get(
-        self, key: Hashable, interval_ms: float, compute: Callable[[], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Return the value under `key`, computed anew where it is older than `interval_ms`."""
-        now_ms = self._clock.monotonic_ms()
-        kept = self._kept.get(key)
-        if kept is None or (kept[1].done() and kept[0] + interval_ms <= now_ms):
-            # A loop holds its tasks weakly; this one is held here until it is done.
-            value = asyncio.get_running_loop().create_task(compute())
-            self._kept[key] = (now_ms, value)
-            value.add_done_callback(lambda done: self._drop_failed(key, done))
-            while len(self._kept) > _KEPT_MAX:
-                self._kept.popitem(last=False)
-        else:
-            value = kept[1]
-        # Whoever stops waiting does not stop the others.
-        return cast(T, await asyncio.shield(value))
-
-    def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
-        kept = self._kept.get(key)
-        if kept is None or kept[1] is not done:
-            return
-        if done.cancelled() or done.exception() is not None:
-            del self._kept[key]

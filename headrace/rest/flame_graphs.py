@@ -5,6 +5,7 @@ again, and dropped when nobody has asked for a while. Source: Flink VertexThread
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,8 +13,10 @@ from typing import Any, Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.process.stack_sampler import StackSamples
+from headrace.rest.handler_errors import HandlerError, UnavailableError
 
 FLAME_GRAPH_ENABLED: Final = ConfigOption(
     "rest.flamegraph.enabled",
@@ -51,6 +54,7 @@ FLAME_GRAPH_DEPTH: Final = ConfigOption(
     100,
     "Frames of a stack that are looked at.",
 )
+_LOG: Final = logging.getLogger(__name__)
 _KEPT_MAX: Final = 100
 
 Place = tuple[JobId, JobVertexId, int | None]
@@ -88,7 +92,13 @@ class FlameGraphs:
         """Return the newest samples of a place, or None while there are none; takes new ones where they are old."""
         now_ms = self._clock.monotonic_ms()
         self._drop_unasked(now_ms)
-        graph = self._graphs.setdefault(place, _Graph(now_ms))
+        graph = self._graphs.get(place)
+        if graph is None:
+            if len(self._graphs) >= _KEPT_MAX:
+                raise UnavailableError(
+                    f"flame graphs of {_KEPT_MAX} places are looked at; ask again when some are not any more"
+                )
+            graph = self._graphs[place] = _Graph(now_ms)
         graph.asked_ms = now_ms
         is_old = graph.taken_ms is None or graph.taken_ms + self._refresh_ms <= now_ms
         if is_old and graph.sampling is None:
@@ -98,6 +108,8 @@ class FlameGraphs:
     async def _take(self, place: Place, graph: _Graph) -> None:
         try:
             graph.samples = await self._sample(place, self._count, self._delay_ms, self._depth)
+        except (HeadraceError, HandlerError) as error:
+            _LOG.warning("there is no flame graph of vertex %s: %s", place[1], error)
         finally:
             # Also where it failed: the next one is taken a refresh interval later, not with each request.
             graph.taken_ms = self._clock.monotonic_ms()
@@ -105,6 +117,5 @@ class FlameGraphs:
 
     def _drop_unasked(self, now_ms: float) -> None:
         for place, graph in list(self._graphs.items()):
-            is_forgotten = graph.asked_ms + self._cleanup_ms <= now_ms
-            if graph.sampling is None and (is_forgotten or len(self._graphs) > _KEPT_MAX):
+            if graph.sampling is None and graph.asked_ms + self._cleanup_ms <= now_ms:
                 del self._graphs[place]

@@ -3,6 +3,7 @@
 HandlerError
 +- NotFoundError           404: the job, vertex, checkpoint or operation is not there
 +- BadRequestError         400: the request says something impossible
++- UnknownTokenError       401: the token is not the cluster's
 +- ConflictError           409: the job is in no state for this
 +- UnavailableError        503: this part of the cluster does not answer now
 """
@@ -30,6 +31,12 @@ class BadRequestError(HandlerError):
     """The request says something impossible."""
 
     status = 400
+
+
+class UnknownTokenError(HandlerError):
+    """The token is not the cluster's."""
+
+    status = 401
 
 
 class ConflictError(HandlerError):

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import Response
 from pydantic import TypeAdapter
 
 from headrace.rest.handlers import (
@@ -359,8 +358,3 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         cluster_models.ThreadDump,
     ),
 )
-
-
-def response_class(route: RestRoute) -> type[Response] | None:
-    """Return the class of answers whose body the handler makes itself."""
-    return Response if route.answer is None else None

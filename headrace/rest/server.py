@@ -122,6 +122,9 @@ class HttpServer:
             self._guard: Final[RestGuard] = guard_of(
                 settings, secret_token().hex(), place.address, port, is_tls=is_tls
             )
+            if identity is not None and certificate is not None:
+                certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_private_file(certificate, identity.certificate)
             self._connection: Final = write_connection(
                 ClusterConnection(
                     self.address,
@@ -133,9 +136,9 @@ class HttpServer:
                     is_history=is_history,
                 )
             )
-            if identity is not None and certificate is not None:
-                write_private_file(certificate, identity.certificate)
         except BaseException:
+            if certificate is not None:
+                certificate.unlink(missing_ok=True)
             self._socket.close()
             raise
         self._thread: Final = EventLoopThread("headrace-rest")

@@ -43,6 +43,6 @@ class StaticFiles:
         """Return the file of the path."""
         content, media_type = self._files[request.url.path]
         # Names of built files hold a hash of their content; the page itself names them.
-        is_page = media_type == "text/html"
-        caching = "no-cache" if is_page else "max-age=31536000, immutable"
+        is_built = request.url.path.startswith("/assets/")
+        caching = "max-age=31536000, immutable" if is_built else "no-cache"
         return Response(content, media_type=media_type, headers={"cache-control": caching})

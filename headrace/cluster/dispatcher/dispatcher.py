@@ -194,9 +194,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             job_id, lambda running: running.cancel(is_forced), _acknowledge_cancelled
         )
 
-    async def trigger_checkpoint(self, job_id: JobId) -> int:
+    async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
         return await self._ask_job(
-            job_id, lambda running: _waiting(running).trigger_checkpoint(), _refuse_ended
+            job_id, lambda running: _waiting(running).trigger_checkpoint(is_full), _refuse_ended
         )
 
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:

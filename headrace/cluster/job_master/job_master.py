@@ -402,8 +402,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
         return await self._state_locator.read(request)
 
-    async def trigger_checkpoint(self) -> int:
-        return await self._savepoints.trigger_checkpoint()
+    async def trigger_checkpoint(self, is_full: bool = False) -> int:
+        return await self._savepoints.trigger_checkpoint(is_full=is_full)
 
     async def trigger_savepoint(self, target_directory: str) -> str:
         return await self._savepoints.trigger(target_directory)

@@ -17,14 +17,13 @@ from headrace.core.redaction import shown_settings
 from headrace.core.threads import run_in_thread
 from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.handler_errors import NotFoundError
+from headrace.rest.handler_errors import NotFoundError, UnknownTokenError
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
 
 FLINK_VERSION: Final = "2.3.0"
 """Version of Flink whose REST API this is; clients compare it with their own."""
-_ENDED: Final = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 LOG_PIECE_BYTES: Final = 1 << 20
 SHOWN_LOG_BYTES: Final = 64 << 20
 """Bytes of a log file that one answer has at most: its end."""
@@ -66,7 +65,9 @@ async def overview(cluster: ClusterParameter) -> models.ClusterOverview:
         taskmanagers=len(resources.task_managers),
         slots_total=sum(each.slot_count for each in resources.task_managers),
         slots_available=sum(each.free_slot_count for each in resources.task_managers),
-        jobs_running=sum(count for status, count in statuses.items() if status not in _ENDED),
+        jobs_running=sum(
+            count for status, count in statuses.items() if not status.is_globally_terminal_state()
+        ),
         jobs_finished=statuses[JobStatus.FINISHED],
         jobs_cancelled=statuses[JobStatus.CANCELED],
         jobs_failed=statuses[JobStatus.FAILED],
@@ -128,7 +129,7 @@ async def sign_in(request: Request, body: models.SessionRequest) -> Response:
     """Take the token once, and know the browser by a cookie from then on."""
     guard: RestGuard = request.app.state.guard
     if not guard.is_token(body.token):
-        return error_response(401, "this is not the token of this cluster")
+        raise UnknownTokenError("this is not the token of this cluster")
     return Response(
         b"{}", media_type="application/json", headers={"set-cookie": guard.session_cookie()}
     )
@@ -139,12 +140,6 @@ async def sign_out(request: Request) -> Response:
     guard: RestGuard = request.app.state.guard
     cookie = guard.session_cookie(is_over=True)
     return Response(b"{}", media_type="application/json", headers={"set-cookie": cookie})
-
-
-def error_response(status: int, *texts: str) -> Response:
-    """Return an answer that is no success."""
-    body = models.ErrorBody(errors=list(texts)).model_dump_json()
-    return Response(body, status, media_type="application/json; charset=UTF-8")
 
 
 def log_list(files: tuple[LogFile, ...]) -> models.LogFileList:

@@ -6,6 +6,7 @@ from fastapi import Query
 
 from headrace.core.process import flame_graph as frames
 from headrace.core.process.stack_sampler import StackSamples
+from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import (
     ClusterParameter,
     JobParameter,
@@ -13,7 +14,6 @@ from headrace.rest.handlers.parameters import (
     VertexParameter,
 )
 from headrace.rest.handlers.subtasks import vertex_status
-from headrace.rest.handlers.vertices import find_vertex
 from headrace.rest.models.vertices import FlameGraph, FlameGraphNode
 
 _HAS_ENDED: Final = -1
@@ -33,7 +33,9 @@ async def vertex_flame_graph(
     """Show where the threads of a vertex spend their time; the first request begins to look."""
     if not graphs.is_enabled:
         return FlameGraph(end_timestamp=_IS_OFF)
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
+    if subtask_index is not None and subtask_index >= len(found.subtasks):
+        raise NotFoundError(f"Invalid subtask index for vertex {vertex.hex()}")
     if vertex_status(found.subtasks).is_terminal:
         return FlameGraph(end_timestamp=_HAS_ENDED)
     samples = graphs.newest((job, vertex, subtask_index))

@@ -9,9 +9,11 @@ from fastapi import Query
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
-from headrace.gateways.job_master import ExceptionInfo, JobPlan, VertexDetails
+from headrace.gateways.job_master import ExceptionInfo, VertexDetails
 from headrace.gateways.messages import ErrorInfo
+from headrace.graph.job_plan import JobPlan
 from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
+from headrace.rest.handlers.metrics import value_text
 from headrace.rest.handlers.parameters import ClusterParameter, JobParameter
 from headrace.rest.handlers.subtasks import (
     group_times,
@@ -143,7 +145,7 @@ async def job_accumulators(
     found = await cluster.accumulators(job)
     return models.JobAccumulators(
         user_task_accumulators=[
-            models.AccumulatorInfo(name=name, type="DoubleCounter", value=_number(value))
+            models.AccumulatorInfo(name=name, type="DoubleCounter", value=value_text(value))
             for name, value in sorted(found.items())
         ]
     )
@@ -291,7 +293,9 @@ def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResult:
         id=result.job_id.hex(),
         name=result.name,
         application_status=_APPLICATION_STATUS.get(result.status, "UNKNOWN"),
-        accumulator_results={name: _number(value) for name, value in result.accumulators.items()},
+        accumulator_results={
+            name: value_text(value) for name, value in result.accumulators.items()
+        },
         net_runtime=result.net_runtime_ms,
         application_id=result.job_id.hex(),
         start_time=start_ms,
@@ -300,7 +304,3 @@ def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResult:
         if failure is None or result.status is not JobStatus.FAILED
         else models.FailureCause(class_name=failure.class_name, stack_trace=stack_trace(failure)),
     )
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else str(value)

@@ -24,7 +24,7 @@ from headrace.rest.handlers.parameters import (
     TaskManagerId,
     VertexParameter,
 )
-from headrace.rest.handlers.vertices import find_subtask, find_vertex
+from headrace.rest.handlers.vertices import find_subtask
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
 
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
@@ -87,7 +87,7 @@ async def metrics_of_vertex(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
     """List metrics of all subtasks of a vertex; their index stands before each name."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     values = {
         f"{subtask.subtask_index}.{name}": value
         for subtask in found.subtasks
@@ -105,7 +105,7 @@ async def metrics_of_subtasks(
     subtasks: _Chosen = None,
 ) -> list[AggregatedMetric] | list[MetricValue]:
     """Combine metrics of the subtasks of a vertex, or of those named, as in `1,3,5-9`."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     return combined([each.metrics for each in _chosen_subtasks(found, subtasks)], get, agg)
 
 
@@ -124,7 +124,7 @@ async def metrics_of_coordinators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
     """List metrics of the coordinators of a vertex: they have none of their own yet."""
-    await find_vertex(cluster, job, vertex)
+    await cluster.vertex(job, vertex)
     return shown({}, get)
 
 
@@ -153,7 +153,7 @@ def combined(
     values: dict[str, list[float]] = {}
     for metrics in found:
         for name, value in metrics.items():
-            if not isinstance(value, str):
+            if not isinstance(value, str) and math.isfinite(value):
                 values.setdefault(name, []).append(value)
     if wanted is None:
         return [MetricValue(id=name) for name in sorted(values)]
@@ -173,8 +173,8 @@ def value_text(value: float | str) -> str:
     """Write a value as Flink does: whole numbers without a fraction."""
     if isinstance(value, str):
         return value
-    if math.isnan(value):
-        return "NaN"
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
     return str(int(value)) if value == math.floor(value) and abs(value) < 1e18 else str(value)
 
 

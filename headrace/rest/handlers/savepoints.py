@@ -46,6 +46,7 @@ async def trigger_savepoint(
 ) -> TriggerAnswer:
     """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
     request = body or models.SavepointTriggerRequest()
+    _refuse_native(request.format_type)
     directory = _directory(cluster, request.target_directory, "target-directory")
 
     async def take() -> str:
@@ -67,6 +68,7 @@ async def stop_with_savepoint(
 ) -> TriggerAnswer:
     """Begin to end a job with a savepoint."""
     request = body or models.StopRequest()
+    _refuse_native(request.format_type)
     directory = _directory(cluster, request.target_directory, "targetDirectory")
 
     async def stop() -> str:
@@ -98,7 +100,10 @@ async def request_checkpoint(
         )
 
     async def take() -> int:
-        return await cluster.ask(cluster.dispatcher.trigger_checkpoint(job), _WITHOUT_LIMIT)
+        is_full = request.checkpoint_type == "FULL"
+        return await cluster.ask(
+            cluster.dispatcher.trigger_checkpoint(job, is_full), _WITHOUT_LIMIT
+        )
 
     return begin_operation(operations, _CHECKPOINT, job.hex(), request.trigger_id, take)
 
@@ -150,6 +155,13 @@ def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
         return None
     text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
     return FailureCause(class_name=type(error).__name__, stack_trace=text)
+
+
+def _refuse_native(format_type: str) -> None:
+    if format_type == "NATIVE":
+        raise BadRequestError(
+            "There is no NATIVE format here: savepoints are CANONICAL, and restore with any state backend."
+        )
 
 
 def _directory(cluster: ClusterView, given: str | None, name: str) -> str:

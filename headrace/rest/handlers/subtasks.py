@@ -10,7 +10,7 @@ from headrace.metrics import names
 from headrace.rest.models.jobs import IOMetrics
 from headrace.rest.models.vertices import Aggregated, Attempt, Spread
 
-AttemptLike = SubtaskDetails | AttemptDetails
+AnyAttempt = SubtaskDetails | AttemptDetails
 _S = ExecutionState
 _BEFORE_END: Final = (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
 _SPREAD_METRICS: Final[Mapping[str, Callable[[Mapping[str, float]], float]]] = {
@@ -37,12 +37,12 @@ def vertex_status(subtasks: Iterable[SubtaskDetails]) -> ExecutionState:
     return _S.CREATED
 
 
-def start_ms(attempt: AttemptLike) -> int:
+def start_ms(attempt: AnyAttempt) -> int:
     """Return the moment at which an attempt was deployed, or -1."""
     return attempt.timestamps_ms.get(_S.DEPLOYING.name, -1)
 
 
-def end_ms(attempt: AttemptLike) -> int:
+def end_ms(attempt: AnyAttempt) -> int:
     """Return the moment at which an attempt ended, or -1."""
     if not attempt.state.is_terminal:
         return -1
@@ -65,7 +65,7 @@ def group_times(subtasks: Sequence[SubtaskDetails], now_ms: int) -> tuple[int, i
     return begin_ms, last_ms, duration_ms(begin_ms, last_ms, now_ms)
 
 
-def status_durations(attempt: AttemptLike, now_ms: int) -> dict[str, int]:
+def status_durations(attempt: AnyAttempt, now_ms: int) -> dict[str, int]:
     """Return the milliseconds in each state before the end; -1 for one that was not entered."""
     times = attempt.timestamps_ms
     entered = sorted(times.values())
@@ -153,7 +153,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return lower + (place - below) * (upper - lower)
 
 
-def attempt_of(subtask_index: int, attempt: AttemptLike, now_ms: int) -> Attempt:
+def attempt_of(subtask_index: int, attempt: AnyAttempt, now_ms: int) -> Attempt:
     """Return one attempt of a subtask."""
     begin_ms, last_ms = start_ms(attempt), end_ms(attempt)
     return Attempt(

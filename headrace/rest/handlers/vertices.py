@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.job_master import SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import SubtaskDetails
 from headrace.metrics import names
 from headrace.rest.handler_errors import NotFoundError
 from headrace.rest.handlers.parameters import (
@@ -15,7 +15,7 @@ from headrace.rest.handlers.parameters import (
     VertexParameter,
 )
 from headrace.rest.handlers.subtasks import (
-    AttemptLike,
+    AnyAttempt,
     aggregated,
     attempt_of,
     combined_io_metrics,
@@ -39,7 +39,7 @@ async def vertex_details(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexDetails:
     """Show a vertex with the current attempt of each subtask."""
-    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     return models.VertexDetails(
         id=vertex.hex(),
         name=found.name,
@@ -78,7 +78,7 @@ async def subtask_times(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.SubtaskTimes:
     """Show when the subtasks of a vertex entered their states."""
-    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     return models.SubtaskTimes(
         id=vertex.hex(),
         name=found.name,
@@ -102,7 +102,7 @@ async def vertex_task_managers(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexTaskManagers:
     """Show a vertex by TaskManager."""
-    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     rows: list[models.VertexTaskManager] = []
     for place, subtasks in subtasks_by_task_manager(found).items():
         begin_ms, last_ms, duration = group_times(subtasks, now_ms)
@@ -128,7 +128,7 @@ async def back_pressure(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.BackPressure:
     """Show which share of their time the subtasks of a vertex wait for room in their output."""
-    found, now_ms = await find_vertex(cluster, job, vertex), cluster.clock.now_ms()
+    found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     measured = [each for each in found.subtasks if names.BACK_PRESSURED_TIME.name in each.metrics]
     rows = [_back_pressure(each) for each in measured]
     level = back_pressure_level(max((row.ratio for row in rows), default=0.0))
@@ -145,7 +145,7 @@ async def watermarks(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> list[MetricValue]:
     """List the watermark that each subtask of a vertex has received last; none for sources."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     plan = await cluster.plan(job)
     if any(node.vertex_id == vertex and not node.inputs for node in plan.nodes):
         return []
@@ -163,7 +163,7 @@ async def vertex_accumulators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexAccumulators:
     """List the sums of a vertex: figures of its operators, summed over subtasks."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     return models.VertexAccumulators(
         id=vertex.hex(), user_accumulators=_accumulators(found.metrics)
     )
@@ -173,7 +173,7 @@ async def subtasks_accumulators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.SubtasksAccumulators:
     """List the sums of each subtask of a vertex."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     return models.SubtasksAccumulators(
         id=vertex.hex(),
         parallelism=found.parallelism,
@@ -214,22 +214,17 @@ def back_pressure_level(ratio: float) -> str:
     return "low" if ratio <= _HIGH else "high"
 
 
-async def find_vertex(cluster: ClusterParameter, job: JobId, vertex: JobVertexId) -> VertexDetails:
-    """Return a vertex of a job; UnknownJobError, NotFoundError."""
-    return await cluster.vertex(job, vertex)
-
-
 async def find_subtask(
     cluster: ClusterParameter, job: JobId, vertex: JobVertexId, subtask_index: int
 ) -> SubtaskDetails:
     """Return a subtask of a vertex; UnknownJobError, NotFoundError."""
-    found = await find_vertex(cluster, job, vertex)
+    found = await cluster.vertex(job, vertex)
     if subtask_index >= len(found.subtasks):
         raise NotFoundError(f"Invalid subtask index for vertex {vertex.hex()}")
     return found.subtasks[subtask_index]
 
 
-def find_attempt(subtask: SubtaskDetails, number: int) -> AttemptLike:
+def find_attempt(subtask: SubtaskDetails, number: int) -> AnyAttempt:
     """Return an attempt of a subtask; NotFoundError."""
     for attempt in (subtask, *subtask.earlier_attempts):
         if attempt.attempt_number == number:

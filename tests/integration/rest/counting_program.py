@@ -1,5 +1,6 @@
 """A program that counts numbers by key, started by one and seen over REST by another."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ SETTINGS = {
 
 
 class CountPerKey(KeyedProcessFunction):
-    """Counts the records of each key; fails at one number."""
+    """Counts the records of each key, pausing at each; fails at one number."""
 
-    def __init__(self, fails_at: int) -> None:
+    def __init__(self, fails_at: int, pause_s: float) -> None:
         self._fails_at = fails_at
+        self._pause_s = pause_s
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -32,6 +34,8 @@ class CountPerKey(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         if value == self._fails_at:
             raise ValueError(f"{value} is not wanted")
+        if self._pause_s:
+            threading.Event().wait(self._pause_s)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield count
@@ -40,7 +44,7 @@ class CountPerKey(KeyedProcessFunction):
 class Program:
     """Numbers that are counted by key; the test lets them through."""
 
-    def __init__(self, name: str, folder: Path, fails_at: int = -1) -> None:
+    def __init__(self, name: str, folder: Path, fails_at: int = -1, pause_s: float = 0.0) -> None:
         self.gate = GATES[name] = Gate(0)
         env = StreamExecutionEnvironment.get_execution_environment()
         settings = {
@@ -57,7 +61,9 @@ class Program:
             GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
         )
         keyed = numbers.uid("numbers").key_by(lambda n: n % 4, key_type=Types.LONG())
-        counted = keyed.process(CountPerKey(fails_at), output_type=Types.LONG()).uid("count")
+        counted = keyed.process(CountPerKey(fails_at, pause_s), output_type=Types.LONG()).uid(
+            "count"
+        )
         counted.print().uid("print")
         self.client = env.execute_async(name)
         self.job = f"/jobs/{self.client.get_job_id()}"

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.core.ids import JobId
 from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 from tests.integration.programs.waiting import wait_until
@@ -96,6 +98,8 @@ def test_a_checkpoint_is_asked_for_and_shown_with_its_subtasks(
     ]
     assert [each["className"] for each in subtasks] == ["completed"] * 2
     assert rest.get(f"{program.job}/checkpoints/config")["interval"] == 3_600_000
+    trigger = rest.post(f"{program.job}/checkpoints", {"checkpointType": "FULL"})["request-id"]
+    assert completed(rest, f"{program.job}/checkpoints/{trigger}")["checkpointId"] == number + 1
 
 
 def test_a_job_is_stopped_with_a_savepoint(
@@ -166,14 +170,24 @@ def test_a_task_manager_is_shown_with_its_slots_threads_and_metrics(
     assert {"Status.JVM.CPU.Time", "Status.JVM.Threads.Count"} <= names
 
 
-def test_a_flame_graph_shows_the_users_function(rest: RestClient, program: Program) -> None:
+def test_a_flame_graph_shows_the_users_function(rest: RestClient, tmp_path: Path) -> None:
+    program = Program("a slow job", tmp_path, pause_s=0.001)
     await_running(rest, program)
+    program.gate.open_to(1_000_000)
     path = f"{program.job}/vertices/{vertices(rest, program)[-1]['id']}/flamegraph"
     assert rest.get(path)["endTimestamp"] == -3
     wait_until(lambda: rest.get(path)["endTimestamp"] > 0)
-    assert rest.get(path)["data"]["name"] == "root"
+    names = frames_of(rest.get(path)["data"])
+    assert any("counting_program" in name and "process_element" in name for name in names), names
+    rest.patch(program.job, mode="cancel")
+    wait_until(lambda: rest.get(f"{program.job}/status")["status"] == "CANCELED")
+
+
+def frames_of(node: dict[str, Any]) -> list[str]:
+    return [node["name"], *(name for child in node["children"] for name in frames_of(child))]
 
 
 def test_an_unknown_job_is_said_to_be_unknown(rest: RestClient) -> None:
-    with pytest.raises(Exception, match="not found"):
+    with pytest.raises(RestRefusedError, match="not found") as refused:
         rest.get(f"/jobs/{JobId(b'?' * 16).hex()}")
+    assert refused.value.status == 404

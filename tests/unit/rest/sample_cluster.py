@@ -205,6 +205,7 @@ class SampleDispatcher:
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self.cancelled: list[JobId] = []
+        self.full_checkpoints: list[bool] = []
         self.savepoints: list[tuple[str, str]] = []
         self.failure: Exception | None = None
         self.is_shut_down = False
@@ -301,7 +302,8 @@ class SampleDispatcher:
         self.savepoints.append(("drain" if is_drained else "stop", target_directory))
         return f"file:{target_directory}/savepoint-000102-0123456789ab"
 
-    async def trigger_checkpoint(self, job_id: JobId) -> int:
+    async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
+        self.full_checkpoints.append(is_full)
         self._job("trigger_checkpoint", job_id)
         return 4
 

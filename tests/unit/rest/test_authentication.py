@@ -98,6 +98,10 @@ def test_an_origin_that_was_allowed_may_ask() -> None:
     rules = guard(allowed_origin="https://ops.example")
     assert status(head(authorization=BEARER, origin="https://ops.example"), rules) is None
     assert (b"access-control-allow-origin", b"https://ops.example") in rules.response_headers()
+    asks = {"origin": "https://ops.example", "access_control_request_method": "PATCH"}
+    assert rules.is_preflight(head("OPTIONS", **asks))
+    assert not rules.is_preflight(head("OPTIONS", **asks | {"origin": "https://evil.example"}))
+    assert not guard().is_preflight(head("OPTIONS", **asks)), "no origin is allowed"
     assert not any(name.startswith(b"access-control") for name, _ in guard().response_headers())
 
 

@@ -108,6 +108,13 @@ def test_a_stop_is_asked_about_as_a_savepoint(
         assert cluster.dispatcher.savepoints == [("drain", "/s")]
 
 
+def test_there_is_one_format_of_savepoints(cluster: ServedCluster) -> None:
+    for path in ("savepoints", "stop"):
+        answer = cluster.ask("POST", f"{JOB}/{path}", {"formatType": "NATIVE"})
+        assert answer.status == 400
+        assert "savepoints are CANONICAL" in answer.errors
+
+
 def test_without_a_folder_a_savepoint_is_refused_by_the_name_that_the_body_has(
     cluster: ServedCluster,
 ) -> None:
@@ -125,6 +132,7 @@ def test_a_checkpoint_tells_its_id_and_a_failure_its_cause(
         assert answer.status == 202
         found = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json
         assert found["operation"] == {"checkpointId": 4}
+        assert cluster.dispatcher.full_checkpoints == [True]
         assert (
             cluster.ask("POST", f"{JOB}/checkpoints", {"checkpointType": "INCREMENTAL"}).status
             == 400
@@ -219,6 +227,7 @@ def test_a_flame_graph_is_taken_once_somebody_looks(
         data = cluster.get(f"{path}?type=ON_CPU").json["data"]
         assert (data["name"], data["children"][0]["name"]) == ("root", "program.f:7")
         assert cluster.get(f"{path}?type=WALL").status == 400
+        assert cluster.get(f"{path}?subtaskindex=2").status == 404
     off = {"rest.flamegraph.enabled": "false"}
     with served_cluster(tmp_path / "other", monkeypatch, off) as cluster:
         assert cluster.get(path).json == {"endTimestamp": -2}

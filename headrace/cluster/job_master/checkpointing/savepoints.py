@@ -34,10 +34,14 @@ class Savepoints:
         """Whether the job is being stopped with a savepoint, for which its tasks wait."""
         return self._is_stopping
 
-    async def trigger_checkpoint(self) -> int:
-        """Take a checkpoint besides the periodic ones; return its id. CheckpointFailedError."""
+    async def trigger_checkpoint(self, *, is_full: bool) -> int:
+        """Take a checkpoint besides the periodic ones; return its id. CheckpointFailedError.
+
+        `is_full`: it refers to no file of an earlier one.
+        """
         self._refuse_unless_running("checkpoints")
-        return (await self._checkpointing.trigger(SnapshotKind.CHECKPOINT)).checkpoint_id
+        kind = SnapshotKind.FULL_CHECKPOINT if is_full else SnapshotKind.CHECKPOINT
+        return (await self._checkpointing.trigger(kind)).checkpoint_id
 
     async def trigger(self, target: str) -> str:
         """Take a savepoint below `target`, or the folder in the settings; return its URI. CheckpointFailedError."""

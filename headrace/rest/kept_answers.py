@@ -1,0 +1,55 @@
+"""KeptAnswers: answers that are given again for a while, so that many who look cost as much as one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Final, TypeVar, cast
+
+from headrace.core.clock import Clock
+
+T = TypeVar("T")
+
+_KEPT_MAX: Final = 1000
+
+
+class KeptAnswers:
+    """Values that are computed once per interval, however many ask at the same time. Errors are not kept."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        # In the order in which they were asked for, each with the time until which it is given.
+        self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(
+        self, key: Hashable, interval_ms: float, compute: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Return the value under `key`, computed anew where it is older than `interval_ms`."""
+        self._drop_old()
+        kept = self._kept.get(key)
+        if kept is None or (kept[1].done() and kept[0] <= self._clock.monotonic_ms()):
+            # A loop holds its tasks weakly; this one is held here until it is done.
+            value = asyncio.get_running_loop().create_task(compute())
+            self._kept.pop(key, None)
+            self._kept[key] = (self._clock.monotonic_ms() + interval_ms, value)
+            value.add_done_callback(lambda done: self._drop_failed(key, done))
+        else:
+            value = kept[1]
+        # Whoever stops waiting does not stop the others.
+        return cast(T, await asyncio.shield(value))
+
+    def _drop_old(self) -> None:
+        """Let go of what nobody has asked for since its time was over, and of the oldest where there are too many."""
+        now_ms = self._clock.monotonic_ms()
+        for key, (until_ms, value) in list(self._kept.items()):
+            if len(self._kept) < _KEPT_MAX and not (value.done() and until_ms <= now_ms):
+                break
+            del self._kept[key]
+
+    def _drop_failed(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+        kept = self._kept.get(key)
+        if kept is None or kept[1] is not done:
+            return
+        if done.cancelled() or done.exception() is not None:
+            del self._kept[key]
