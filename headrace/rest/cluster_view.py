@@ -4,7 +4,7 @@ Source: Flink ExecutionGraphCache, which serves every handler from one snapshot 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -82,6 +82,11 @@ class ClusterView:
             raise UnavailableError(
                 f"the cluster has not answered within {timeout_s:g} s; ask again"
             ) from error
+
+    async def each(self, answers: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Await several answers at once, and leave out those that fail: a part of the cluster may just have gone."""
+        found = await asyncio.gather(*answers, return_exceptions=True)
+        return [one for one in found if not isinstance(one, BaseException)]
 
     async def jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs."""

@@ -55,11 +55,9 @@ async def metrics_of_task_managers(
     overview = await cluster.resources()
     chosen = None if taskmanagers is None else set(taskmanagers.split(","))
     ids = [each.resource_id for each in overview.task_managers]
-    found = [
-        await cluster.task_manager_metrics(each)
-        for each in ids
-        if chosen is None or str(each) in chosen
-    ]
+    found = await cluster.each(
+        cluster.task_manager_metrics(one) for one in ids if chosen is None or str(one) in chosen
+    )
     return combined(found, get, agg)
 
 
@@ -79,7 +77,9 @@ async def metrics_of_jobs(
     """Combine metrics of all jobs, or of those named."""
     chosen = None if jobs is None else set(jobs.split(","))
     ids = [job.job_id for job in await cluster.jobs()]
-    found = [await _of_job(cluster, job) for job in ids if chosen is None or job.hex() in chosen]
+    found = await cluster.each(
+        _of_job(cluster, job) for job in ids if chosen is None or job.hex() in chosen
+    )
     return combined(found, get, agg)
 
 

@@ -94,10 +94,11 @@ async def task_manager_thread_dump(
 async def assigned_tasks(cluster: ClusterView) -> dict[ResourceId, int]:
     """Count the subtasks that each TaskManager runs now."""
     counts: dict[ResourceId, int] = {}
-    for job in await cluster.jobs():
-        if job.status.is_globally_terminal_state():
-            continue
-        for vertex in (await cluster.details(job.job_id)).vertices:
+    running = (
+        job.job_id for job in await cluster.jobs() if not job.status.is_globally_terminal_state()
+    )
+    for details in await cluster.each(cluster.details(job_id) for job_id in running):
+        for vertex in details.vertices:
             for subtask in vertex.subtasks:
                 if subtask.resource_id is not None and not subtask.state.is_terminal:
                     counts[subtask.resource_id] = counts.get(subtask.resource_id, 0) + 1

@@ -255,3 +255,12 @@ def test_beyond_this_host_there_is_no_rest_without_a_certificate(
         served_cluster(tmp_path, monkeypatch, {"rest.bind-address": "0.0.0.0"}),
     ):
         pass
+
+
+def test_a_task_manager_that_has_just_gone_spoils_no_figures_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        cluster.dispatcher.failure = ValueError("a JobMaster has just gone")
+        assert len(cluster.get("/taskmanagers").json["taskmanagers"]) == 1
+        assert cluster.get("/jobs/metrics?get=uptime").json == []
