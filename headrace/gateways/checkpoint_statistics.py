@@ -39,7 +39,6 @@ class StatisticsSummary(msgspec.Struct, frozen=True):
     p95: float = float("nan")
     p99: float = float("nan")
     p999: float = float("nan")
-    count: int = 0
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True):
@@ -130,7 +129,6 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     is_discarded: bool = False
     failure_timestamp_ms: int = -1
     failure_message: str = ""
-    tasks: tuple[TaskCheckpoint, ...] = ()
 
 
 class TaskCheckpointDetails(msgspec.Struct, frozen=True):
@@ -170,7 +168,7 @@ class CheckpointStatistics(msgspec.Struct, frozen=True):
 
 
 class CheckpointConfiguration(msgspec.Struct, frozen=True):
-    """How a job takes checkpoints. Names of classes are Flink's.
+    """Settings by which a job takes checkpoints. Names of classes are Flink's.
 
     `interval_ms` is NO_PERIODIC_CHECKPOINTS_MS unless `is_enabled`. State is never logged as it changes, so that the
     fields of the changelog have Flink's defaults.

@@ -211,7 +211,7 @@ class JobNotice(msgspec.Struct, frozen=True):
 
 
 class DeploymentPhase(enum.Enum):
-    """What a job's subtasks are about, all together. Source: Flink DeploymentStateTimeMetrics."""
+    """Phases of a deployment, of all subtasks of a job together. Source: Flink DeploymentStateTimeMetrics."""
 
     NONE = "NONE"
     DEPLOYING = "DEPLOYING"

@@ -3,6 +3,7 @@
 Source: Flink UpTimeGauge, DownTimeGauge, JobStatusMetrics, CheckpointStatsTracker.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,10 +38,35 @@ class JobMetrics:
     has_ended: bool = False
 
 
+@dataclass(frozen=True)
+class JobFacts:
+    """The facts of a job from which its metrics follow, named as in JobDetails."""
+
+    status: JobStatus
+    status_timestamps_ms: Mapping[str, int]
+    checkpoints: CheckpointOverview
+    restart_count: int
+    deployment_phase: DeploymentPhase
+    deployment_since_ms: int
+
+
 def job_metrics(details: JobDetails, now_ms: int) -> dict[str, float]:
+    """Return the metrics of a job that is described; see `metrics_of_facts`."""
+    facts = JobFacts(
+        details.status,
+        details.status_timestamps_ms,
+        details.checkpoints,
+        details.restart_count,
+        details.deployment_phase,
+        details.deployment_since_ms,
+    )
+    return metrics_of_facts(facts, now_ms)
+
+
+def metrics_of_facts(facts: JobFacts, now_ms: int) -> dict[str, float]:
     """Return the metrics of a job; those of its last checkpoint are left out while there is none."""
-    status = details.status
-    since_ms = max(0, now_ms - details.status_timestamps_ms.get(status.name, now_ms))
+    status = facts.status
+    since_ms = max(0, now_ms - facts.status_timestamps_ms.get(status.name, now_ms))
     values: dict[str, float] = {row.name: 0 for row in _TIMES.values()}
     if status in _TIMES:
         values[_TIMES[status].name] = since_ms
@@ -51,11 +77,11 @@ def job_metrics(details: JobDetails, now_ms: int) -> dict[str, float]:
     if has_ended:
         values[names.UPTIME.name] = -1
     values |= {row.name: 0 for row in _PHASE_TIMES.values()}
-    if details.deployment_phase in _PHASE_TIMES and not has_ended:
-        phase_ms = max(0, now_ms - details.deployment_since_ms)
-        values[_PHASE_TIMES[details.deployment_phase].name] = phase_ms
-    values[names.NUM_RESTARTS.name] = details.restart_count
-    return values | _checkpoint_metrics(details.checkpoints)
+    if facts.deployment_phase in _PHASE_TIMES and not has_ended:
+        phase_ms = max(0, now_ms - facts.deployment_since_ms)
+        values[_PHASE_TIMES[facts.deployment_phase].name] = phase_ms
+    values[names.NUM_RESTARTS.name] = facts.restart_count
+    return values | _checkpoint_metrics(facts.checkpoints)
 
 
 def _checkpoint_metrics(checkpoints: CheckpointOverview) -> dict[str, float]:

@@ -116,19 +116,22 @@ class ProcessWatcher:
         self._asked_ns = None
 
 
-class _GarbageCollections:
+class GarbageCollections:
     """Adds up the time of collections, from the first look on: each costs a microsecond more."""
 
     def __init__(self) -> None:
         self.total_ns = 0
         self._begun_ns = 0
         self._is_counting = False
+        # Two threads may come first together, and a second callback would count everything twice.
+        self._lock: Final = threading.Lock()
 
     def count(self) -> None:
         """Begin, if it has not begun."""
-        if not self._is_counting:
-            self._is_counting = True
-            gc.callbacks.append(self._note)
+        with self._lock:
+            if not self._is_counting:
+                self._is_counting = True
+                gc.callbacks.append(self._note)
 
     def _note(self, phase: str, _info: dict[str, Any]) -> None:
         now_ns = _CLOCK.monotonic_ns()
@@ -138,30 +141,36 @@ class _GarbageCollections:
             self.total_ns += now_ns - self._begun_ns
 
 
-class _Rates:
-    """Shares of the time between two readings; readers within a second of each other get the same."""
+class RecentRates:
+    """Shares of the time between two readings; readers within a second of each other get the same.
 
-    def __init__(self) -> None:
-        self._read_ns = 0
-        self._cpu_ns = 0
+    `now_ns`, `cpu_ns`: the moment from which the first reading counts, and the processor time until then.
+    """
+
+    def __init__(self, now_ns: int, cpu_ns: int) -> None:
+        self._read_ns = now_ns
+        self._cpu_ns = cpu_ns
         self._gc_ns = 0
         self._load = 0.0
         self._gc_ms_per_s = 0.0
+        # Several threads read, and what one of them notes belongs together.
+        self._lock: Final = threading.Lock()
 
     def read(self, now_ns: int, cpu_ns: int, gc_ns: int) -> tuple[float, float]:
         """Return the share of all processors, and the milliseconds of collections per second."""
-        passed_ns = now_ns - self._read_ns
-        if passed_ns >= _WINDOW_NS:
-            self._load = (cpu_ns - self._cpu_ns) / passed_ns / (os.cpu_count() or 1)
-            self._gc_ms_per_s = 1000 * (gc_ns - self._gc_ns) / passed_ns
-            self._read_ns, self._cpu_ns, self._gc_ns = now_ns, cpu_ns, gc_ns
-        return self._load, self._gc_ms_per_s
+        with self._lock:
+            passed_ns = now_ns - self._read_ns
+            if passed_ns >= _WINDOW_NS:
+                self._load = (cpu_ns - self._cpu_ns) / passed_ns / (os.cpu_count() or 1)
+                self._gc_ms_per_s = 1000 * (gc_ns - self._gc_ns) / passed_ns
+                self._read_ns, self._cpu_ns, self._gc_ns = now_ns, cpu_ns, gc_ns
+            return self._load, self._gc_ms_per_s
 
 
 _CLOCK: Final = SystemClock()
 _watchers: Final[list[ProcessWatcher]] = []
-_collections: Final = _GarbageCollections()
-_rates: Final = _Rates()
+_collections: Final = GarbageCollections()
+_rates: Final = RecentRates(_CLOCK.monotonic_ns(), time.process_time_ns())
 
 
 def process_metrics(memory_limit_bytes: int | None = None) -> dict[str, float]:

@@ -22,7 +22,7 @@ def called_name(call: ast.Call) -> str:
 
 
 def is_expectation(call: ast.Call) -> bool:
-    """Whether it is `expect(…).to_…(…)` of a page in a browser: `expect(…)` alone checks nothing."""
+    """Return whether it is `expect(…).to_…(…)` of a page in a browser: `expect(…)` alone checks nothing."""
     match call.func:
         case ast.Attribute(attr=name, value=ast.Call(func=ast.Name(id="expect"))):
             return name.startswith(("to_", "not_to_"))

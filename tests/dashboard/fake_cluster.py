@@ -99,7 +99,7 @@ class FakeCluster(AbstractContextManager["FakeCluster"]):
         self.requests: list[str] = []
         self.bodies: list[str] = []
         self.broken: str | None = None
-        """What paths fail with 500 for now: a regular expression."""
+        """Regular expression of the paths that fail with 500 for now."""
         self.held: threading.Event | None = None
         """Answers of REST wait for this event, where there is one."""
         handler = functools.partial(_Handler, self)
@@ -109,7 +109,7 @@ class FakeCluster(AbstractContextManager["FakeCluster"]):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return the URL at which it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> "FakeCluster":

@@ -16,7 +16,7 @@ TASK_MANAGERS: Final = ("10.0.0.11:34567-a1b2c3", "10.0.0.12:40123-d4e5f6")
 
 @dataclass(frozen=True)
 class Subtask:
-    """What one subtask does: times are shares of a second."""
+    """State and traffic of one subtask: times are shares of a second."""
 
     busy: float = 0.0
     back_pressured: float = 0.0
@@ -304,7 +304,7 @@ def state_counts(subtasks: tuple[Subtask, ...]) -> dict[str, int]:
 
 
 def lived_ms(job: GoldenJob) -> int:
-    """How long a job has run."""
+    """Return the milliseconds for which a job has run."""
     return (job.ended if job.ended > 0 else NOW) - job.begun
 
 

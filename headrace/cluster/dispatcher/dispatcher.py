@@ -56,7 +56,10 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _SAVEPOINT_TIMEOUT_MS: Final = timedelta(days=7).total_seconds() * 1000
-"""What really bounds a savepoint is `execution.checkpointing.timeout`; stopping waits for sinks to commit as well."""
+"""Bound of a call that takes a savepoint, which `execution.checkpointing.timeout` ends long before.
+
+Stopping waits for sinks to commit as well.
+"""
 
 SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
     "headrace.cluster.shutdown-jobs-timeout",

@@ -55,7 +55,7 @@ class JobInformation:
         self.checkpoint_configuration: Final[CheckpointConfiguration] = describe_checkpointing(
             cluster.with_values(scheduler.graph.settings)
         )
-        """How the job takes checkpoints."""
+        """Settings by which the job takes checkpoints."""
 
     def details(self, explanation: str = "") -> JobDetails:
         """Return the job as it stands; `explanation` says what it waits for."""

@@ -73,7 +73,7 @@ from headrace.gateways.job_master import (
     TaskManagerRegistration,
     TaskManagerRegistrationResponse,
 )
-from headrace.gateways.job_metrics import JobMetrics, job_metrics
+from headrace.gateways.job_metrics import JobFacts, JobMetrics, metrics_of_facts
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -438,21 +438,18 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     @property
     def metrics(self) -> JobMetrics:
-        """Return the job's own metrics, for the Dispatcher, which runs on the same thread."""
+        """Return the job's own metrics, not its tasks', for the Dispatcher, which runs on the same thread."""
         graph, scheduler = self._graph, self._scheduler
-        details = JobDetails(
-            graph.job_id,
-            graph.name,
+        counts = scheduler.executions.counts
+        facts = JobFacts(
             scheduler.status,
-            dict(scheduler.status_timestamps_ms),
-            # Metrics of tasks are their TaskManagers' to report.
-            (),
-            checkpoints=self._checkpointing.overview,
-            restart_count=scheduler.history.restart_count,
-            deployment_phase=scheduler.executions.counts.phase,
-            deployment_since_ms=scheduler.executions.counts.phase_since_ms,
+            scheduler.status_timestamps_ms,
+            self._checkpointing.overview,
+            scheduler.history.restart_count,
+            counts.phase,
+            counts.phase_since_ms,
         )
-        return JobMetrics(graph.job_id, graph.name, job_metrics(details, self.clock.now_ms()))
+        return JobMetrics(graph.job_id, graph.name, metrics_of_facts(facts, self.clock.now_ms()))
 
     # What the scheduler tells, and what fails the job
 

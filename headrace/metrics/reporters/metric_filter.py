@@ -34,10 +34,12 @@ class _Rule:
 class MetricFilter:
     """Keeps what some rule of `includes` matches and none of `excludes`. Rules are texts as in the settings."""
 
-    def __init__(self, key: str, includes: str, excludes: str) -> None:
-        """`key`: the setting that errors name."""
-        self._includes: Final = _parse(key, includes)
-        self._excludes: Final = _parse(key, excludes)
+    def __init__(
+        self, includes_key: str, includes: str, excludes_key: str, excludes: str = ""
+    ) -> None:
+        """`includes_key`, `excludes_key`: the settings that errors name."""
+        self._includes: Final = _parse(includes_key, includes)
+        self._excludes: Final = _parse(excludes_key, excludes)
         self._keeps_all: Final = includes.strip() in ("*", "*:*", "*:*:*") and not self._excludes
 
     def keeps(self, reading: GroupReading, sample: MetricSample) -> bool:

@@ -77,7 +77,10 @@ def _create(
     _refuse_unknown(config, factory)
     view = ReportView(
         MetricFilter(
-            config.key_of(INCLUDES), config.get_option(INCLUDES), config.get_option(EXCLUDES)
+            config.key_of(INCLUDES),
+            config.get_option(INCLUDES),
+            config.key_of(EXCLUDES),
+            config.get_option(EXCLUDES),
         ),
         frozenset(_variable(part) for part in config.get_option(VARIABLE_EXCLUDES).split(";")),
         _additional(config),

@@ -56,7 +56,7 @@ class ReportView:
 
 
 class ReporterThread:
-    """Implements ReportReceiver for one reporter."""
+    """Runs one reporter, and takes for it what the registry offers. Any thread may call it."""
 
     def __init__(
         self, reporter: MetricReporter, view: ReportView, interval_ms: float, clock: Clock

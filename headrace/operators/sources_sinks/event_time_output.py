@@ -101,7 +101,7 @@ class EventTimeOutput:
         self.has_polled = True
         self.is_waiting = True
         self.emitted_ms = context.clock.now_ms()
-        """When the last rows were emitted, or this was made: epoch ms."""
+        """Moment at which the last rows were emitted, or this was made: epoch ms."""
         self.event_time_ms = MIN_TIMESTAMP
         """The newest event time of what was emitted, where a strategy of the engine looks at it."""
 

@@ -79,11 +79,6 @@ class HistoryServer:
         self._server.start()
         self._thread: Final = start_thread("headrace-history-refresh", self._refresh_forever)
 
-    @property
-    def job_count(self) -> int:
-        """Return how many jobs are listed now."""
-        return len(self._catalog.statuses())
-
     def close(self) -> None:
         """End; what was seen is kept for the next start. Idempotent."""
         self._is_closing.set()

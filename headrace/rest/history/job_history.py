@@ -5,6 +5,7 @@ seconds, and less often where looking takes long, so that this never costs more 
 """
 
 import asyncio
+import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
@@ -38,6 +39,7 @@ _ASK_TIMEOUT_S: Final = 10.0
 _JOBS_MAX: Final = 100
 """Jobs whose metrics over time are kept, ended ones included; the oldest go first."""
 _STOP_TIMEOUT_S: Final = 5.0
+_NO_ANSWER: Final = (HeadraceError, TimeoutError, RuntimeError)
 CLOSE_TIMEOUT_S: Final = 10.0
 
 
@@ -134,8 +136,8 @@ class JobHistory:
             began_ms = self._clock.monotonic_ms()
             try:
                 await self._look(dispatcher, control_loop)
-            except (HeadraceError, TimeoutError, RuntimeError) as error:
-                # A job that has gone meanwhile, or a cluster that is busy or has ended: the next look tells.
+            except _NO_ANSWER as error:
+                # A cluster that is busy or has ended: the next look tells.
                 _LOG.debug("jobs could not be looked at: %s", error)
             took_ms = self._clock.monotonic_ms() - began_ms
             pause_ms = max(SAMPLE_INTERVAL_MS, min(_PAUSE_MAX_MS, took_ms * _PAUSE_FACTOR))
@@ -145,9 +147,15 @@ class JobHistory:
         self, dispatcher: DispatcherGateway, control_loop: asyncio.AbstractEventLoop
     ) -> None:
         for job in await _ask(dispatcher.list_jobs(), control_loop):
-            if not job.status.is_globally_terminal_state():
-                asked = dispatcher.request_job_details(job.job_id, SAMPLE_INTERVAL_MS)
+            if job.status.is_globally_terminal_state():
+                continue
+            asked = dispatcher.request_job_details(job.job_id, SAMPLE_INTERVAL_MS)
+            try:
                 details = await _ask(asked, control_loop)
+            except _NO_ANSWER as error:
+                # A job that has gone meanwhile or is busy: the others are looked at all the same.
+                _LOG.debug("job %s could not be looked at: %s", job.job_id, error)
+            else:
                 self._looked_at(details)
 
     def _looked_at(self, details: JobDetails) -> None:
@@ -170,4 +178,10 @@ async def _ask(call: Coroutine[Any, Any, T], control_loop: asyncio.AbstractEvent
     except RuntimeError:
         call.close()  # The loop has ended.
         raise
-    return await asyncio.wait_for(asyncio.wrap_future(answer), _ASK_TIMEOUT_S)
+    try:
+        # Not `wait_for`, which in Python 3.11 may lose a cancellation that comes together with the answer.
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
+            return await asyncio.wrap_future(answer)
+    finally:
+        if control_loop.is_closed() and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
+            call.close()  # The loop has ended before it came to this call.

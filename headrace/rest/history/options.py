@@ -23,6 +23,7 @@ HISTORY_REFRESH_INTERVAL: Final = ConfigOption(
     timedelta,
     timedelta(seconds=10),
     "Time between two looks of the history server at its folders.",
+    least=timedelta(milliseconds=1),
 )
 HISTORY_RETAINED_JOBS: Final = ConfigOption(
     "historyserver.archive.retained-jobs",

@@ -239,7 +239,7 @@ class SavepointOutcome(KebabModel):
 
 
 class SavepointStatus(SnakeModel):
-    """What became of a savepoint that was asked for."""
+    """State and outcome of a savepoint that was asked for."""
 
     status: OperationStatus
     operation: SavepointOutcome | None
@@ -253,7 +253,7 @@ class CheckpointOutcome(CamelModel):
 
 
 class CheckpointStatus(SnakeModel):
-    """What became of a checkpoint that was asked for."""
+    """State and outcome of a checkpoint that was asked for."""
 
     status: OperationStatus
     operation: CheckpointOutcome | None

@@ -233,9 +233,3 @@ class JobAccumulators(KebabModel):
     job_accumulators: list[AccumulatorInfo] = Field(default_factory=list)
     user_task_accumulators: list[AccumulatorInfo]
     serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
-
-
-class HeartbeatRequest(CamelModel):
-    """The moment until which an attached client wants its job to live."""
-
-    expired_timestamp: int

@@ -24,7 +24,7 @@ class Attempt(KebabModel):
 
 
 class Spread(SnakeModel):
-    """How a figure is spread over the subtasks."""
+    """Spread of a figure over the subtasks of a vertex."""
 
     min: float
     max: float

@@ -32,7 +32,7 @@ SETTINGS = {"metrics.reporter.noting.interval": "100 ms"}
 
 
 class Noted:
-    """What reporters of all processes were given."""
+    """Reports that the reporters of all processes were given."""
 
     def __init__(self) -> None:
         self.readings: dict[str, list[GroupReading]] = defaultdict(list)
@@ -65,7 +65,7 @@ def noting(noted: Noted) -> type[MetricReporter]:
 
 @pytest.fixture(scope="module")
 def noted() -> Iterator[Noted]:
-    """What was reported of a job that took checkpoints, failed once and finished."""
+    """Reports of a job that took checkpoints, failed once and finished."""
     noted = Noted()
     settings = {
         "execution.checkpointing.interval": "20 ms",

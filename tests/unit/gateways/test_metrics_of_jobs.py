@@ -14,7 +14,7 @@ from headrace.gateways.job_master import (
     DeploymentPhase,
     JobDetails,
 )
-from headrace.gateways.job_metrics import cluster_metrics, job_metrics
+from headrace.gateways.job_metrics import JobFacts, cluster_metrics, job_metrics, metrics_of_facts
 from headrace.gateways.resource_manager import ResourceOverview, TaskManagerInfo
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES
@@ -87,6 +87,17 @@ def test_times_of_subtasks_are_those_of_what_they_are_about_until_the_job_has_en
 
 def test_restarts_are_counted() -> None:
     assert job_metrics(details(JobStatus.RUNNING, restart_count=3), 0)["numRestarts"] == 3
+
+
+def test_facts_of_a_running_job_are_enough() -> None:
+    phase = DeploymentPhase.DEPLOYING
+    facts = JobFacts(JobStatus.RUNNING, TIMES, CheckpointOverview(), 3, phase, 4_000)
+    described = msgspec.structs.replace(
+        details(JobStatus.RUNNING, restart_count=3),
+        deployment_phase=phase,
+        deployment_since_ms=4_000,
+    )
+    assert metrics_of_facts(facts, 10_000) == job_metrics(described, 10_000)
 
 
 def checkpoint(number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointInfo:

@@ -1,13 +1,20 @@
 """Process metrics: names, units, and waits that are measured."""
 
 import gc
+import os
 import threading
 from collections.abc import Callable
 
 from headrace.core.clock import ManualClock, SystemClock
 from headrace.metrics.metric_name import MetricScope
 from headrace.metrics.names import METRIC_NAMES
-from headrace.metrics.process_metrics import ProcessWatcher, RecentWaits, process_metrics
+from headrace.metrics.process_metrics import (
+    GarbageCollections,
+    ProcessWatcher,
+    RecentRates,
+    RecentWaits,
+    process_metrics,
+)
 
 TIMEOUT_S = 20.0
 LAG, LAG_MAX = "Status.Headrace.ControlThread.LagMs", "Status.Headrace.ControlThread.LagMaxMs"
@@ -51,6 +58,39 @@ def test_collections_are_counted_with_their_time() -> None:
 def test_the_load_is_a_share_of_all_processors() -> None:
     assert 0 <= process_metrics()["Status.JVM.CPU.Load"] <= 1
     assert process_metrics()["Status.JVM.CPU.Time"] > 1_000_000
+
+
+def test_the_first_load_is_that_since_the_beginning_and_not_since_the_machine_started() -> None:
+    booted_ns, worked_ns, second_ns = 86_400 * 10**9, 5 * 10**9, 10**9
+    rates = RecentRates(booted_ns, worked_ns)
+    busy_ns = second_ns * (os.cpu_count() or 1)
+    load, gc_ms_per_s = rates.read(booted_ns + 2 * second_ns, worked_ns + busy_ns, second_ns // 10)
+    assert (load, gc_ms_per_s) == (0.5, 50)
+
+
+def test_readers_within_a_second_get_the_same_load() -> None:
+    rates = RecentRates(0, 0)
+    first = rates.read(10**9, 10**9, 0)
+    assert rates.read(10**9 + 1, 2 * 10**9, 10**9) == first != (0, 0)
+
+
+def test_threads_that_come_first_together_have_each_collection_counted_once() -> None:
+    collections, before = GarbageCollections(), list(gc.callbacks)
+    gate = threading.Barrier(8)
+
+    def come() -> None:
+        gate.wait(TIMEOUT_S)
+        collections.count()
+
+    threads = [threading.Thread(target=come) for _ in range(gate.parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    added = [each for each in gc.callbacks if each not in before]
+    for each in added:
+        gc.callbacks.remove(each)
+    assert len(added) == 1
 
 
 def test_waits_are_told_by_mean_and_maximum_of_the_last_ones() -> None:

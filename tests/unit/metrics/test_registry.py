@@ -18,7 +18,7 @@ TIMEOUT_S = 20.0
 
 
 class Receiver:
-    """A reporter without a thread. Implements ReportReceiver."""
+    """A double of ReporterThread, which notes what it is offered."""
 
     def __init__(self, interval_ms: float = 1.0, *, is_pulled: bool = False) -> None:
         self.interval_ms = interval_ms

@@ -170,7 +170,6 @@ def checkpoint(checkpoint_id: int, status: CheckpointStatus) -> CheckpointRecord
         external_path="file:/checkpoints/chk-3" if status is CheckpointStatus.COMPLETED else "",
         failure_timestamp_ms=START_MS + 99 if is_failed else -1,
         failure_message="the disk is full" if is_failed else "",
-        tasks=(TASK_CHECKPOINT,),
     )
 
 
@@ -179,7 +178,7 @@ FAILED = checkpoint(2, CheckpointStatus.FAILED)
 STATISTICS = CheckpointStatistics(
     True,
     CheckpointCounts(triggered=3, completed=2, failed=1),
-    CheckpointSummary(state_size=StatisticsSummary(20, 20, 20, 20.0, 20.0, 20.0, 20.0, 20.0, 1)),
+    CheckpointSummary(state_size=StatisticsSummary(20, 20, 20, 20.0, 20.0, 20.0, 20.0, 20.0)),
     latest_completed=COMPLETED,
     latest_failed=FAILED,
     history=(COMPLETED, FAILED),

@@ -20,7 +20,7 @@ from tests.unit.rest.sample_cluster import SampleDispatcher, SampleResourceManag
 
 @dataclass
 class Answer:
-    """What came back."""
+    """Answer of a server, as it came."""
 
     status: int
     body: bytes

@@ -1,4 +1,4 @@
-"""Which requests the REST endpoint answers, and which it refuses before it looks at them."""
+"""Authentication: requests that the REST endpoint answers, and those that it refuses before it looks at them."""
 
 import pytest
 

@@ -174,7 +174,6 @@ class TrackedCheckpoint:
             self._record,
             status=status,
             end_to_end_duration_ms=round(monotonic_ms - self._begun_ms),
-            tasks=tuple(each.sums(status) for each in self._tasks.values()),
             **changes,
         )
 
@@ -188,16 +187,12 @@ class TrackedCheckpoint:
     @property
     def record(self) -> CheckpointRecord:
         """Return it as it stands."""
-        record = self._record
-        if record.status is _S.IN_PROGRESS:
-            tasks = tuple(each.sums(_S.IN_PROGRESS) for each in self._tasks.values())
-            return msgspec.structs.replace(record, tasks=tasks)
-        return record
+        return self._record
 
     @property
     def details(self) -> CheckpointDetails:
         """Return it with its subtasks."""
-        record = self.record
+        record = self._record
         tasks = tuple(each.details(record.status) for each in self._tasks.values())
         return CheckpointDetails(record, tasks)
 

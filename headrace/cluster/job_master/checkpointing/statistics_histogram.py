@@ -1,13 +1,12 @@
 """StatisticsHistogram: minimum, maximum, average and quantiles of one measure, in bounded memory. Pure.
 
-Source: Flink StatsSummary, DescriptiveStatisticsHistogram; the quantiles are those of Commons Math (LEGACY).
+Source: Flink StatsSummary, DescriptiveStatisticsHistogram.
 """
 
-import math
 from array import array
-from collections.abc import Sequence
 from typing import Final
 
+from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.checkpoint_statistics import StatisticsSummary
 
 WINDOW_SIZE: Final = 10_000
@@ -46,19 +45,4 @@ class StatisticsHistogram:
         ordered = sorted(self._newest)
         p50, p90, p95, p99, p999 = (interpolated_quantile(ordered, each) for each in _QUANTILES)
         average = self._sum // self._count
-        return StatisticsSummary(
-            self._minimum, self._maximum, average, p50, p90, p95, p99, p999, self._count
-        )
-
-
-def interpolated_quantile(ordered: Sequence[int], share: float) -> float:
-    """Return a quantile of values in ascending order, interpolated between the two beside it; NaN of none."""
-    if not ordered:
-        return math.nan
-    position = share * (len(ordered) + 1)
-    below = math.floor(position)
-    if below < 1:
-        return float(ordered[0])
-    if below >= len(ordered):
-        return float(ordered[-1])
-    return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])
+        return StatisticsSummary(self._minimum, self._maximum, average, p50, p90, p95, p99, p999)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many functions `action` calls, those of generators and of C included."""
+    """Return the number of functions that `action` calls, those of generators and of C included."""
     count = 0
 
     def counted(frame: Any, event: str, argument: Any) -> None:

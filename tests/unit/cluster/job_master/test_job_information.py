@@ -1,4 +1,4 @@
-"""What a job tells of itself: every answer of a running job is the archive's once it has ended."""
+"""Answers of a job about itself: every one of a running job is the archive's once it has ended."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the ResourceManager tells of TaskManagers, of those that ended too, and what it passes on to them."""
+"""Inspection of TaskManagers by the ResourceManager: facts of them, of those that ended too, and calls to them."""
 
 from collections.abc import Iterator
 from pathlib import Path

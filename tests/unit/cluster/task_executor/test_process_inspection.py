@@ -1,4 +1,4 @@
-"""What a TaskManager answers about its process: log files, thread dumps and stack samples."""
+"""Answers of a TaskManager about its process: log files, thread dumps and stack samples."""
 
 import threading
 from collections.abc import Iterator

@@ -1,10 +1,9 @@
-"""What is told of a process's environment, and what is not."""
+"""Environment of a process: the interpreter and its path are told, arguments and variables are not."""
 
 import platform
 import subprocess
 import sys
 
-import headrace
 from headrace.core.process.environment_info import environment_info
 
 PROGRAM = """
@@ -14,14 +13,11 @@ print(msgspec.json.encode(environment_info()).decode())
 """
 
 
-def test_the_interpreter_its_path_and_main_packages_are_told() -> None:
+def test_the_interpreter_and_its_path_are_told() -> None:
     info = environment_info()
-    assert (info.version, info.implementation) == (platform.python_version(), "CPython")
+    assert info.version == platform.python_version()
     assert info.architecture == platform.machine()
     assert info.path == tuple(sys.path)
-    assert info.executable == sys.executable
-    assert {"headrace", "pyarrow", "pyspark", "msgspec"} <= set(info.packages)
-    assert info.packages["headrace"] == headrace.__version__
 
 
 def test_flags_of_the_interpreter_are_told_and_arguments_and_variables_are_not() -> None:

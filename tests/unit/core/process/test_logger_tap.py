@@ -1,4 +1,4 @@
-"""What log files get of the driver's loggers, and what everybody else sees of them: the same as without a tap."""
+"""LoggerTap: log files get the records of the driver's loggers, and everybody else sees what they do without a tap."""
 
 import logging
 from collections.abc import Iterator

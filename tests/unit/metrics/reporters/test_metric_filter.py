@@ -15,7 +15,7 @@ GROUPS = (
 
 
 def kept(includes: str, excludes: str = "", groups: tuple[GroupReading, ...] = GROUPS) -> set[str]:
-    found = MetricFilter("key", includes, excludes)
+    found = MetricFilter("includes", includes, "excludes", excludes)
     return {
         sample.name for group in groups for sample in group.samples if found.keeps(group, sample)
     }
@@ -50,5 +50,7 @@ def test_points_in_a_rule_stand_for_points() -> None:
 
 @pytest.mark.parametrize("rule", ["*:*:counters", "*:*:", "a:b:c:d"])
 def test_a_rule_that_cannot_be_is_refused_with_its_setting(rule: str) -> None:
-    with pytest.raises(ConfigurationError, match="option 'key' has the value"):
-        MetricFilter("key", rule, "")
+    with pytest.raises(ConfigurationError, match="option 'includes' has the value"):
+        MetricFilter("includes", rule, "excludes")
+    with pytest.raises(ConfigurationError, match="option 'excludes' has the value"):
+        MetricFilter("includes", "*", "excludes", rule)

@@ -25,7 +25,7 @@ Sample = tuple[str, dict[str, str], float]
 
 
 class Process:
-    """What a reporter reads; it may be changed."""
+    """Groups that a reporter reads; they may be changed."""
 
     def __init__(self, *groups: GroupReading) -> None:
         self.groups: tuple[GroupReading, ...] = groups

@@ -76,6 +76,10 @@ def test_the_interval_is_ten_seconds() -> None:
         (named("log", interval="soon"), r"option 'metrics\.reporter\.log\.interval'"),
         (named("log", interval="1 ms"), "it must be at least 100 ms"),
         (named("log", filter__includes="a:b:c:d"), "a rule is scope:name"),
+        (
+            named("log", filter__excludes="a:b:c:d"),
+            r"option 'metrics\.reporter\.log\.filter\.excludes'",
+        ),
         (named("log", scope__variables__additional="x"), "write name:value"),
     ],
 )

@@ -23,7 +23,7 @@ from tests.unit.metrics.reporters.reports import (
 )
 
 TIMEOUT_S = 20.0
-EVERYTHING = ReportView(MetricFilter("key", "*", ""))
+EVERYTHING = ReportView(MetricFilter("includes", "*", "excludes"))
 
 
 def thread_of(reporter: NotingReporter, view: ReportView = EVERYTHING) -> ReporterThread:
@@ -210,7 +210,7 @@ def test_one_that_cannot_open_tries_again_before_the_next_report() -> None:
 
 def test_a_reporter_sees_its_part_with_its_variables() -> None:
     view = ReportView(
-        MetricFilter("key", "taskmanager.job.task:numRecords*", ""),
+        MetricFilter("includes", "taskmanager.job.task:numRecords*", "excludes"),
         frozenset({"host"}),
         {"region": "eu"},
     )

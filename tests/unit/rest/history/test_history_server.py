@@ -9,6 +9,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.rest.history.archive_file import pack_archive
 from headrace.rest.history.history_server import archive_folders
+from headrace.rest.history.options import HISTORY_REFRESH_INTERVAL
 from tests.unit.rest.history.archived_jobs import (
     job_id_of,
     overview_of,
@@ -129,6 +130,12 @@ def test_a_new_archive_appears_without_a_restart(
             if history.get("/jobs").json["jobs"]:
                 break
         assert history.get(f"/jobs/{job_id_of(5)}").json == {"jid": job_id_of(5)}
+
+
+def test_looks_at_the_folders_are_never_without_a_pause() -> None:
+    settings = Settings({HISTORY_REFRESH_INTERVAL.key: "0"})
+    with pytest.raises(ConfigurationError, match="it must be at least 1 ms"):
+        settings.get_option(HISTORY_REFRESH_INTERVAL)
 
 
 def test_without_a_folder_there_is_no_history() -> None:

@@ -1,12 +1,14 @@
 """JobHistory: archives of ended jobs, written beside everything else, and metrics of running ones."""
 
 import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyarrow import fs
 
@@ -15,8 +17,9 @@ from headrace.core.clock import ManualClock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.randomness import system_random
 from headrace.core.threads import EventLoopThread
+from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import JobDetails
-from headrace.rest.history import job_archivist
+from headrace.rest.history import job_archivist, job_history
 from headrace.rest.history.archive_catalog import ArchiveCatalog, RetentionRules
 from headrace.rest.history.archive_file import read_answer, read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
@@ -212,6 +215,76 @@ def test_running_jobs_are_looked_at_and_their_points_told(control: EventLoopThre
     assert asyncio.run(history.metrics_of(UNKNOWN_JOB)).timestamps == []
     history.stop_watching()
     history.close()
+
+
+@pytest.mark.parametrize("error", [UnknownJobError("gone"), TimeoutError(), RuntimeError("busy")])
+def test_a_job_that_cannot_be_looked_at_hides_no_other(
+    control: EventLoopThread, error: Exception
+) -> None:
+    looked = threading.Event()
+
+    class Watched(SampleDispatcher):
+        async def list_jobs(self) -> Any:
+            jobs = await super().list_jobs()
+            return (msgspec.structs.replace(jobs[0], job_id=UNKNOWN_JOB), *jobs)
+
+        async def request_job_details(self, job_id: Any, metrics_age_max_ms: int = 0) -> JobDetails:
+            if job_id == UNKNOWN_JOB:
+                raise error
+            looked.set()
+            return await super().request_job_details(job_id, metrics_age_max_ms)
+
+    history = history_in(None)
+    history.watch(Watched(), control.loop)  # type: ignore[arg-type]
+    assert looked.wait(30)
+    history.stop_watching()
+    history.close()
+
+
+def test_a_call_that_a_loop_never_came_to_is_closed_with_it() -> None:
+    calls: list[Coroutine[Any, Any, Any]] = []
+    is_asked = threading.Event()
+
+    class Loop(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *arguments: Any, **named: Any) -> asyncio.Handle:
+            handle = super().call_soon_threadsafe(*arguments, **named)
+            is_asked.set()
+            return handle
+
+    class Watched(SampleDispatcher):
+        def list_jobs(self) -> Any:
+            calls.append(super().list_jobs())
+            return calls[-1]
+
+    history, loop = history_in(None), Loop()
+    history.watch(Watched(), loop)  # type: ignore[arg-type]
+    assert is_asked.wait(30)
+    loop.close()
+    history.stop_watching()
+    history.close()
+    assert [inspect.getcoroutinestate(call) for call in calls] == [inspect.CORO_CLOSED]
+
+
+def test_a_look_that_is_cancelled_as_its_answer_comes_is_cancelled() -> None:
+    async def cancelled_after(step_count: int) -> bool:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+
+        async def call() -> None:
+            await answer
+
+        asking = loop.create_task(job_history._ask(call(), loop))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        answer.set_result(None)
+        for _ in range(step_count):
+            await asyncio.sleep(0)
+        came_first = asking.done()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return asking.cancelled() or came_first
+
+    assert [asyncio.run(cancelled_after(count)) for count in range(10)] == [True] * 10
 
 
 def test_the_last_point_of_a_job_is_that_of_its_end(tmp_path: Path) -> None:

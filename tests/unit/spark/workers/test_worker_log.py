@@ -1,4 +1,4 @@
-"""What a worker's log files get besides what goes to the terminal and to the driver."""
+"""Log files of a worker: the lines that they get besides those for the terminal and for the driver."""
 
 import subprocess
 import sys

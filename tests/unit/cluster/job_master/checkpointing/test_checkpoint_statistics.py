@@ -1,5 +1,6 @@
 """Statistics of a job's checkpoints: counts, the newest ones, and what each subtask told of its part."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -75,7 +76,7 @@ def test_a_job_that_took_none_has_no_statistics(world: World) -> None:
     statistics = world.checkpointing.statistics
     assert statistics.counts == CheckpointCounts() and statistics.history == ()
     assert statistics.latest_completed is statistics.restored is None
-    assert statistics.summary.state_size.count == 0
+    assert math.isnan(statistics.summary.state_size.p50)
     assert not statistics.is_enabled
 
 
@@ -92,8 +93,10 @@ def test_one_under_way_shows_who_has_acknowledged(world: World) -> None:
     assert (record.checkpointed_size_bytes, record.state_size_bytes) == (500, 700)
     assert record.persisted_bytes == 60 and record.is_unaligned
     assert record.latest_ack_timestamp_ms == record.trigger_timestamp_ms + 21
-    assert [each.acknowledged_subtask_count for each in record.tasks] == [1, 0]
-    assert [each.end_to_end_duration_ms for each in record.tasks] == [21, -1]
+    details = world.checkpointing.details_of(1)
+    assert details is not None and details.checkpoint == record
+    assert [each.task.acknowledged_subtask_count for each in details.tasks] == [1, 0]
+    assert [each.task.end_to_end_duration_ms for each in details.tasks] == [21, -1]
     assert world.checkpointing.statistics.counts.in_progress == 1
 
 
@@ -158,7 +161,9 @@ def test_a_failed_one_tells_when_and_why(world: World) -> None:
     assert record.status is CheckpointStatus.FAILED
     assert "had not answered" in record.failure_message
     assert record.failure_timestamp_ms >= record.trigger_timestamp_ms + 500
-    assert [each.status for each in record.tasks] == [CheckpointStatus.FAILED] * 2
+    details = world.checkpointing.details_of(1)
+    assert details is not None
+    assert [each.task.status for each in details.tasks] == [CheckpointStatus.FAILED] * 2
     assert world.checkpointing.statistics.latest_failed == record
 
 
@@ -167,7 +172,9 @@ def test_one_that_has_no_place_failed_without_subtasks(world: World) -> None:
     world.begin()
     record = newest(world)
     assert (record.status, record.subtask_count) == (CheckpointStatus.FAILED, 0)
-    assert "s3:/x" in record.failure_message and record.tasks == ()
+    details = world.checkpointing.details_of(1)
+    assert details is not None and details.tasks == ()
+    assert "s3:/x" in record.failure_message
     assert world.checkpointing.statistics.counts == CheckpointCounts(triggered=1, failed=1)
 
 
@@ -205,7 +212,7 @@ def test_the_summary_is_of_completed_ones_alone(world: World) -> None:
     world.loop.run_for(600)
     summary = world.checkpointing.statistics.summary.checkpointed_size
     assert (summary.minimum, summary.maximum, summary.average) == (200, 600, 400)
-    assert (summary.p50, summary.count) == (400.0, 2)
+    assert summary.p50 == 400.0
 
 
 def test_a_restored_one_tells_when(world: World) -> None:
