@@ -8,6 +8,7 @@ Source: Flink RestClusterClient.
 import http.client
 import json
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -51,6 +52,9 @@ ANSWER_BYTES_MAX: Final = 104_857_600
 """Largest JSON answer that is read; the same bound that servers have for requests."""
 _LOG: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 1 << 16
+_CONTENT_RANGE: Final = re.compile(
+    r"bytes (?:([0-9]{1,18})-[0-9]{1,18}|\*)/(?:([0-9]{1,18})|\*)", re.IGNORECASE
+)
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.25
 """Pause between two questions for the result of an operation; it doubles from the first to the longest."""
@@ -154,41 +158,28 @@ class RestClient:
     def text(self, path: str, begin: int = 0) -> Iterator[Piece]:
         """Yield a file, such as a log, from the byte `begin` on, piece by piece.
 
-        A server that gives whole files alone is heeded: what stands before `begin` is passed over. A file that has
-        become shorter was begun anew, and is given whole.
+        A `begin` below zero counts from the end. A server that gives a long file in several answers is asked until it
+        has given all. One that gives whole files alone is heeded: what stands before `begin` is passed over. A file
+        that has become shorter was begun anew, and is given whole.
         """
-        headers = {"Range": f"bytes={begin}-"} if begin else {}
-        with self._answer("GET", path, None, {}, headers) as answer:
-            if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                size = answer.getheader("Content-Range", "").rpartition("/")[2]
-                is_new = size.isdigit() and int(size) < begin
-            else:
-                self._refuse_errors("GET", path, answer)
-                is_part = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-                is_new = not is_part and answer.length is not None and answer.length < begin
-                offset = begin if is_part else 0
-                while not is_new and (content := self._read(answer, _CHUNK_BYTES)):
+        is_more = True
+        while is_more:
+            asked = f"{begin}-" if begin >= 0 else str(begin)
+            with self._answer("GET", path, None, {}, {"Range": f"bytes={asked}"}) as answer:
+                is_empty = answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+                if not is_empty:
+                    self._refuse_errors("GET", path, answer)
+                offset, size = _extent_of(answer, begin)
+                if begin > 0 and size < begin:
+                    begin = 0
+                    continue
+                while not is_empty and (content := self._read(answer, _CHUNK_BYTES)):
                     wanted = content[max(0, begin - offset) :]
                     if wanted:
                         yield Piece(offset + len(content) - len(wanted), wanted)
                     offset += len(content)
-        if is_new:
-            yield from self.text(path)
-
-    def trigger(
-        self,
-        path: str,
-        body: Mapping[str, Json] | None = None,
-        *,
-        results: str | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Json:
-        """Begin an operation by POST, ask at `results` (unset: `path`) until it is COMPLETED, and return its result.
-
-        `on_progress` is called with the seconds so far. OperationFailedError; OperationLateError after client.timeout.
-        """
-        request_id = self.begin(path, body)
-        return self.result_of(f"{results or path}/{request_id}", request_id, on_progress)
+                is_more = not is_empty and begin < offset < size
+                begin = offset
 
     def begin(self, path: str, body: Mapping[str, Json] | None = None) -> str:
         """Begin an operation by POST and return its request id, without waiting for its end."""
@@ -362,6 +353,18 @@ def _tls_context(ca_file: str) -> ssl.SSLContext:
     # A cluster's own certificate, which vouches for itself alone, names no host.
     context.check_hostname = not ca_file or context.cert_store_stats()["x509_ca"] > 0
     return context
+
+
+def _extent_of(answer: http.client.HTTPResponse, begin: int) -> tuple[int, int]:
+    """Return the place in a file at which the content of an answer begins, and the size of the file.
+
+    Where the server does not tell, they are taken to be `begin`, from which the file was asked for.
+    """
+    if answer.status == http.HTTPStatus.OK:
+        return 0, begin if answer.length is None else answer.length
+    found = _CONTENT_RANGE.fullmatch(answer.getheader("Content-Range", ""))
+    first, size = found.groups() if found else (None, None)
+    return int(first or max(0, begin)), int(size or begin)
 
 
 def _reason(error: Exception) -> str:

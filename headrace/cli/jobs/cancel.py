@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import DEFAULT_FORMAT, format_option
+from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, format_option
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
@@ -34,9 +34,7 @@ Try it:
 @format_option
 @click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj
-def cancel(
-    session: ClusterSession, savepoint: str | None, format_type: str | None, job_id: str | None
-) -> int:
+def cancel(session: ClusterSession, savepoint: str | None, job_id: str | None) -> int:
     """Cancel a job; the help text is `_HELP`."""
     context = click.get_current_context()
     if savepoint and job_id is None:
@@ -45,23 +43,22 @@ def cancel(
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to cancel a job.", context)
     if savepoint is None:
-        client = session.connect()
+        client = session.client
         session.say(f"Cancelling job {job_id}.")
         client.patch(path_of("jobs", job_id), mode="cancel")
         session.say(f"Cancelled job {job_id}.")
         session.answer({"job-id": job_id})
         return 0
-    format_type = format_type or DEFAULT_FORMAT
     session.say(
         'DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.'
     )
     place = (
-        f"with {format_type} savepoint to {savepoint}."
+        f"with {SAVEPOINT_FORMAT} savepoint to {savepoint}."
         if savepoint
-        else f"with {format_type} savepoint to default savepoint directory."
+        else f"with {SAVEPOINT_FORMAT} savepoint to default savepoint directory."
     )
     session.say(f"Cancelling job {job_id} {place}")
-    body: dict[str, Any] = {"cancel-job": True, "formatType": format_type}
+    body: dict[str, Any] = {"cancel-job": True, "formatType": SAVEPOINT_FORMAT}
     if savepoint:
         body["target-directory"] = savepoint
     location = session.operate(path_of("jobs", job_id, "savepoints"), body)["location"]

@@ -7,7 +7,7 @@ messages on standard error, and ends with 1 whatever went wrong, wrong usage too
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -83,10 +83,6 @@ class ClusterSession:
         settings = {**self.definitions, RETRY_MAX_ATTEMPTS.key: "1"}
         return RestClient.of(self.found, settings=Settings(settings))
 
-    def connect(self) -> RestClient:
-        """Find the cluster now, before a word is said of what is done with it, and return its client."""
-        return self.client
-
     def _say_retry(self, error: RestUnreachableError | RestRefusedError) -> None:
         if not self._has_said_retry:
             self._has_said_retry = True
@@ -146,17 +142,43 @@ class ClusterSession:
         vertices: list[dict[str, Any]] = self.client.get_object(path_of("jobs", job_id)).get(
             "vertices", []
         )
-        exact = [one for one in vertices if named in (one["id"], one["name"])]
-        numbered = [one for number, one in enumerate(vertices, 1) if named == str(number)]
-        similar = [one for one in vertices if named.lower() in one["name"].lower()]
-        for found in (exact, numbered, similar):
-            if len(found) == 1:
-                return found[0]
-        listed = "".join(
-            f"\n  {number}  {one['id']}  {one['name']}" for number, one in enumerate(vertices, 1)
-        )
-        what = "several vertices have" if similar else "no vertex has"
+        found, similar_count = _found(named, [(one["id"], one["name"]) for one in vertices])
+        if found is not None:
+            return vertices[found]
+        what = "several vertices have" if similar_count else "no vertex has"
+        listed = _numbered(f"{one['id']}  {one['name']}" for one in vertices)
         raise click.UsageError(f"{what} '{named}' in the name; the job has{listed}")
+
+    def task_manager_named(self, named: str) -> str:
+        """Return the id of the TaskManager with this id, number (from 1) or part of its id. UsageError lists all."""
+        managers: list[dict[str, Any]] = self.client.get_object("/taskmanagers").get(
+            "taskmanagers", []
+        )
+        ids = [str(one["id"]) for one in managers]
+        found, similar_count = _found(named, [(one, one) for one in ids])
+        if found is not None:
+            return ids[found]
+        what = "several TaskManagers have" if similar_count else "no TaskManager has"
+        raise click.UsageError(f"{what} '{named}' in the id; there are{_numbered(ids) or ' none'}")
+
+
+def _found(named: str, entries: Sequence[tuple[str, str]]) -> tuple[int | None, int]:
+    """Return the place of the only entry, id and name, that is meant, and the number of those with `named` in the name.
+
+    The id, or the whole name, counts before the number from 1, and that before a part of the name.
+    """
+    places = range(len(entries))
+    similar = [at for at in places if named.lower() in entries[at][1].lower()]
+    exact = [at for at in places if named in entries[at]]
+    numbered = [at for at in places if named == str(at + 1)]
+    for found in (exact, numbered, similar):
+        if len(found) == 1:
+            return found[0], len(similar)
+    return None, len(similar)
+
+
+def _numbered(lines: Iterable[str]) -> str:
+    return "".join(f"\n  {number}  {line}" for number, line in enumerate(lines, 1))
 
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})

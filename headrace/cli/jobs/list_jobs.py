@@ -34,7 +34,7 @@ def list_command(session: ClusterSession, is_all: bool, running: bool, scheduled
     """List jobs; the help text is `_HELP`."""
     if not (is_all or running or scheduled):
         running = scheduled = True
-    client = session.connect()
+    client = session.client
     session.say("Waiting for response...")
     jobs: list[_Job] = client.get_object("/jobs/overview").get("jobs", [])
     shown: list[_Job] = []

@@ -10,12 +10,13 @@ import click
 
 from headrace.cli.figures import size_or_dash
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
-from headrace.cli.jobs.task_managers import task_manager_named
 from headrace.rest.client import RestClient, Wait, path_of
 from headrace.rest.client_errors import ClusterEndedError, RestRefusedError
 
 _POLL_S: Final = 1.0
 _LINES_MAX: Final = 1_000_000
+_END_SIZE_BYTES: Final = 64 << 20
+"""Bytes at the end of a file in which its last lines are looked for."""
 _HELP: Final = """\
 Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id.
 
@@ -27,6 +28,8 @@ Try it:
   headrace logs 1 --stdout                   what user code prints there
   headrace logs 1 --list                     the files that there are
   headrace logs 1 --file headrace.log.1      one of them
+
+With -n or --json at most the last 64 MiB of a file are looked at.
 """
 
 
@@ -60,7 +63,7 @@ def logs(
         )
     process = ["jobmanager"]
     if taskmanager is not None:
-        process = ["taskmanagers", task_manager_named(session, taskmanager)]
+        process = ["taskmanagers", session.task_manager_named(taskmanager)]
     if is_list:
         found: list[dict[str, Any]] = session.client.get_object(path_of(*process, "logs")).get(
             "logs", []
@@ -117,7 +120,7 @@ def follow_log(
 
 
 def _end_of(client: RestClient, path: str, line_count: int | None) -> tuple[list[bytes], int]:
-    """Return the last lines of a file, or all of them, and its size."""
+    """Return the last lines of the last 64 MiB of a file, or all of them, and the size of the file."""
     last: deque[bytes] = deque(maxlen=line_count)
     size = 0
     for line, end in _lines(client, path):
@@ -128,13 +131,14 @@ def _end_of(client: RestClient, path: str, line_count: int | None) -> tuple[list
 
 def _lines(client: RestClient, path: str) -> Iterator[tuple[bytes, int]]:
     """Give lines with their ends, and the place behind each."""
-    rest, end = b"", 0
-    for piece in client.text(path):
+    rest, end = b"", None
+    for piece in client.text(path, -_END_SIZE_BYTES):
+        end = piece.offset if end is None else end
         *whole, rest = (rest + piece.content).split(b"\n")
         for line in whole:
             end += len(line) + 1
             yield line + b"\n", end
-    if rest:
+    if rest and end is not None:
         yield rest, end + len(rest)
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.task_managers import task_manager_named
 from headrace.rest.client import RestClient, path_of
 
 _NAMES_LENGTH_MAX: Final = 3_000
@@ -58,7 +57,7 @@ def metrics(
     if of_job_manager:
         path = "/jobmanager/metrics"
     elif taskmanager is not None:
-        path = path_of("taskmanagers", task_manager_named(session, taskmanager), "metrics")
+        path = path_of("taskmanagers", session.task_manager_named(taskmanager), "metrics")
     else:
         job_id = session.job_named(job_id)
         path = path_of("jobs", job_id, "metrics")

@@ -2,16 +2,20 @@
 
 import html
 import json
+import os
+import signal
 import webbrowser
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.core.security.tls import is_loopback
 from headrace.rest.connections import (
     DASHBOARD_SUFFIX,
+    FoundConnection,
     connections_folder,
     port_of,
     write_private_file,
@@ -20,8 +24,9 @@ from headrace.rest.connections import (
 _HELP: Final = """\
 Open the dashboard in a browser, and sign it in with the token of the cluster.
 
-The browser is given a file that only you can read, so that the token is on no command line; the file goes when the
-cluster ends. The dashboard keeps the token in a cookie, and takes it out of the address at once.
+The browser is given a file that only you can read, so that the token is on no command line. The file goes when the
+cluster ends; that of a cluster elsewhere, of whose end this machine does not hear, goes after 30 seconds, for which the
+command waits. The dashboard keeps the token in a cookie, and takes it out of the address at once.
 
 \b
 Try it:
@@ -29,6 +34,9 @@ Try it:
   headrace open -m 127.0.0.1:8082
   headrace open --print                    the address with the token, to paste it into a browser elsewhere
 """
+_PAGE_KEPT_S: Final = 30.0
+"""Time in which a browser has read the page of a cluster elsewhere."""
+_ENDS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _PAGE: Final = """\
 <!doctype html>
 <meta charset="utf-8">
@@ -53,14 +61,46 @@ def open_dashboard(session: ClusterSession, is_printed: bool) -> int:
         if not session.is_json:
             click.echo(address)
         return 0
-    file = write_page(connection.address, address)
-    if webbrowser.open(file.as_uri()):
-        session.say(f"The dashboard of {connection.address} opens in your browser.")
-    else:
-        session.say(
-            f"No browser was found here: open {file}, or paste the address of 'headrace open --print'."
-        )
+    if _is_removed_with_its_cluster(session.found):
+        file = write_page(f"{port_of(connection.address)}", address)
+        if webbrowser.open(file.as_uri()):
+            session.say(f"The dashboard of {connection.address} opens in your browser.")
+        else:
+            session.say(
+                f"No browser was found here: open {file}, or paste the address of 'headrace open --print'."
+            )
+        return 0
+    file = write_page(f"open-{os.getpid()}", address)
+    try:
+        _open_for_a_while(session, file)
+    finally:
+        file.unlink(missing_ok=True)
     return 0
+
+
+def _open_for_a_while(session: ClusterSession, file: Path) -> None:
+    """Open a page that is to be removed when this returns: after a while, or at SIGINT, SIGTERM or SIGHUP."""
+    if not webbrowser.open(file.as_uri()):
+        session.say("No browser was found here: paste the address of 'headrace open --print'.")
+        return
+    session.say(
+        f"The dashboard of {session.found.connection.address} opens in your browser; the page that signs it in is "
+        f"removed in {_PAGE_KEPT_S:g} s (Ctrl-C: now)."
+    )
+    # Not earlier: the browser would take it over that these are blocked.
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        signal.sigtimedwait(_ENDS, _PAGE_KEPT_S)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+def _is_removed_with_its_cluster(found: FoundConnection) -> bool:
+    """Return whether a page beside the connection file goes with it: its cluster is a process of this machine."""
+    connection = found.connection
+    host = urlsplit(connection.address).hostname or ""
+    is_own = found.file is not None and found.file.stem == str(port_of(connection.address))
+    return is_own and connection.pid > 0 and is_loopback(host)
 
 
 def signed_in(address: str, token: str) -> str:
@@ -68,11 +108,11 @@ def signed_in(address: str, token: str) -> str:
     return f"{address}/#token={quote(token, safe='')}" if token else f"{address}/"
 
 
-def write_page(cluster: str, address: str) -> Path:
-    """Write the page that leads a browser to `address`, for its owner alone."""
+def write_page(name: str, address: str) -> Path:
+    """Write the page of this name that leads a browser to `address`, for its owner alone."""
     folder = connections_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = folder / f"{port_of(cluster)}{DASHBOARD_SUFFIX}"
+    file = folder / f"{name}{DASHBOARD_SUFFIX}"
     script = json.dumps(address).replace("<", "\\u003c")
     page = _PAGE.format(link=html.escape(address, quote=True), address=script)
     write_private_file(file, page.encode())

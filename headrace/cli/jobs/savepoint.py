@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import detached_option, format_option
+from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, detached_option, format_option
 from headrace.rest.client import path_of
 
 _COMMANDS: Final = {
@@ -38,7 +38,7 @@ Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; 
 \b
 Try it:
   headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
-  headrace savepoint --type native -detached 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e /data/savepoints
+  headrace savepoint -detached 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e /data/savepoints
   headrace savepoint --dispose /data/savepoints/savepoint-4f1c2d-0a9b8e7c6d5f
 """
 
@@ -63,7 +63,6 @@ def trigger(
     session: ClusterSession,
     disposed: str | None,
     jarfile: str | None,
-    format_type: str | None,
     is_detached: bool,
     job_id: str | None,
     directory: str | None,
@@ -74,13 +73,11 @@ def trigger(
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
-    client = session.connect()
+    client = session.client
     session.say(f"Triggering savepoint for job {job_id}.")
-    body: dict[str, Any] = {"cancel-job": False}
+    body: dict[str, Any] = {"cancel-job": False, "formatType": SAVEPOINT_FORMAT}
     if directory is not None:
         body["target-directory"] = directory
-    if format_type is not None:
-        body["formatType"] = format_type
     path = path_of("jobs", job_id, "savepoints")
     if is_detached:
         trigger_id = client.begin(path, body)
@@ -96,7 +93,7 @@ def trigger(
 
 
 def _dispose(session: ClusterSession, path: str) -> int:
-    session.connect()
+    _ = session.client  # found before a word is said
     session.say(f"Disposing savepoint '{path}'.")
     session.say("Waiting for response...")
     session.operate("/savepoint-disposal", {"savepoint-path": path})

@@ -4,15 +4,28 @@ from typing import Final
 
 import click
 
-DEFAULT_FORMAT: Final = "CANONICAL"
+SAVEPOINT_FORMAT: Final = "CANONICAL"
+"""The one format of savepoints."""
+
+
+class _FormatType(click.Choice[str]):
+    """Flink's formats, of which savepoints have the canonical one."""
+
+    def __init__(self) -> None:
+        super().__init__(["canonical"], case_sensitive=False)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value.lower() == "native":
+            self.fail("savepoints have the canonical format: leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 format_option = click.option(
     "-type",
     "--type",
-    "format_type",
-    type=click.Choice(["canonical", "native"], case_sensitive=False),
-    callback=lambda _context, _parameter, value: None if value is None else value.upper(),
-    help="Format of the savepoint.",
+    type=_FormatType(),
+    expose_value=False,
+    help="Accepted for Flink's scripts: savepoints have the canonical format.",
 )
 detached_option = click.option(
     "-detached",

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import DEFAULT_FORMAT, detached_option, format_option
+from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, detached_option, format_option
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
@@ -45,7 +45,6 @@ def stop(
     session: ClusterSession,
     directory: str | None,
     is_drained: bool,
-    format_type: str | None,
     is_detached: bool,
     job_id: str | None,
 ) -> int:
@@ -56,12 +55,11 @@ def stop(
         directory, job_id = None, JOB_ID.convert(directory, None, context)
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
-    format_type = format_type or DEFAULT_FORMAT
     verb = "Draining" if is_drained else "Suspending"
-    client = session.connect()
-    session.say(f'{verb} job "{job_id}" with a {format_type} savepoint.')
+    client = session.client
+    session.say(f'{verb} job "{job_id}" with a {SAVEPOINT_FORMAT} savepoint.')
     session.say(f"Triggering stop-with-savepoint for job {job_id}.")
-    body: dict[str, Any] = {"drain": is_drained, "formatType": format_type}
+    body: dict[str, Any] = {"drain": is_drained, "formatType": SAVEPOINT_FORMAT}
     if directory is not None:
         body["targetDirectory"] = directory
     path = path_of("jobs", job_id, "stop")

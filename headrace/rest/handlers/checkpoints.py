@@ -6,6 +6,7 @@ from typing import Final
 
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobId
+from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointRecord,
@@ -22,7 +23,6 @@ from headrace.rest.handlers.parameters import (
     JobParameter,
     VertexParameter,
 )
-from headrace.rest.handlers.subtasks import percentile
 from headrace.rest.models import checkpoints as models
 from headrace.rest.models.spelling import NOT_A_NUMBER
 
@@ -187,11 +187,11 @@ def stats_over(values: Sequence[int]) -> models.Stats:
         min=ordered[0],
         max=ordered[-1],
         avg=sum(ordered) // len(ordered),
-        p50=percentile(ordered, 50),
-        p90=percentile(ordered, 90),
-        p95=percentile(ordered, 95),
-        p99=percentile(ordered, 99),
-        p999=percentile(ordered, 99.9),
+        p50=interpolated_quantile(ordered, 0.5),
+        p90=interpolated_quantile(ordered, 0.9),
+        p95=interpolated_quantile(ordered, 0.95),
+        p99=interpolated_quantile(ordered, 0.99),
+        p999=interpolated_quantile(ordered, 0.999),
     )
 
 

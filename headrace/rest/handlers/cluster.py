@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from pathlib import Path
+from collections.abc import Awaitable
 from typing import Final
 
 from fastapi import Request, Response
@@ -11,7 +11,7 @@ from headrace import __version__
 from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.environment_info import environment_info
-from headrace.core.process.log_files import LogFile, log_files, read_log_file
+from headrace.core.process.log_files import JOB_MANAGER, LogFile, LogPiece, log_files, read_log_file
 from headrace.core.process.thread_dump import ThreadInfo, thread_dump
 from headrace.core.redaction import shown_settings
 from headrace.core.threads import run_in_thread
@@ -19,14 +19,12 @@ from headrace.rest.authentication import RestGuard
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import NotFoundError, UnknownTokenError
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName
+from headrace.rest.log_answers import log_answer
 from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
 
 FLINK_VERSION: Final = "2.3.0"
 """Version of Flink whose REST API this is; clients compare it with their own."""
-LOG_PIECE_BYTES: Final = 1 << 20
-SHOWN_LOG_BYTES: Final = 64 << 20
-"""Bytes of a log file that one answer has at most: its end."""
 
 
 async def configuration(cluster: ClusterParameter) -> models.DashboardConfiguration:
@@ -110,19 +108,21 @@ async def job_manager_logs(cluster: ClusterParameter) -> models.LogFileList:
     return log_list(log_files(cluster.log_folder) if cluster.log_folder else ())
 
 
-async def job_manager_log(cluster: ClusterParameter) -> Response:
+async def job_manager_log(cluster: ClusterParameter, request: Request) -> Response:
     """Return the driver's log."""
-    return await _job_manager_file(cluster, "jobmanager.log")
+    return await _job_manager_file(cluster, request, f"{JOB_MANAGER}.log")
 
 
-async def job_manager_stdout(cluster: ClusterParameter) -> Response:
+async def job_manager_stdout(cluster: ClusterParameter, request: Request) -> Response:
     """Return what the program printed in the driver."""
-    return await _job_manager_file(cluster, "jobmanager.out")
+    return await _job_manager_file(cluster, request, f"{JOB_MANAGER}.out")
 
 
-async def job_manager_log_file(cluster: ClusterParameter, file_name: LogFileName) -> Response:
+async def job_manager_log_file(
+    cluster: ClusterParameter, request: Request, file_name: LogFileName
+) -> Response:
     """Return one of the driver's log files."""
-    return await _job_manager_file(cluster, file_name)
+    return await _job_manager_file(cluster, request, file_name)
 
 
 async def sign_in(request: Request, body: models.SessionRequest) -> Response:
@@ -162,20 +162,14 @@ def thread_dump_of(threads: tuple[ThreadInfo, ...]) -> models.ThreadDump:
     )
 
 
-async def _job_manager_file(cluster: ClusterView, name: str) -> Response:
+async def _job_manager_file(cluster: ClusterView, request: Request, name: str) -> Response:
     folder = cluster.log_folder
     if folder is None or name not in {each.name for each in log_files(folder)}:
         raise NotFoundError("This file does not exist in JobManager log dir.")
-    return await run_in_thread("headrace-log-read", lambda: _end_of(folder, name))
 
+    def read(offset: int, max_bytes: int) -> Awaitable[LogPiece]:
+        return run_in_thread(
+            "headrace-log-read", lambda: read_log_file(folder, name, offset, max_bytes)
+        )
 
-def _end_of(folder: Path, name: str) -> Response:
-    size_bytes = read_log_file(folder, name, 0, 0).size_bytes
-    offset, pieces = max(0, size_bytes - SHOWN_LOG_BYTES), list[bytes]()
-    while offset < size_bytes:
-        piece = read_log_file(folder, name, offset, LOG_PIECE_BYTES)
-        if not piece.content:
-            break
-        pieces.append(piece.content)
-        offset += len(piece.content)
-    return Response(b"".join(pieces), media_type="text/plain; charset=UTF-8")
+    return await log_answer(read, request.headers.get("range"))

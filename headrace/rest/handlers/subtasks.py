@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.quantiles import interpolated_quantile
 from headrace.gateways.job_master import AttemptDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
 from headrace.rest.models.jobs import IOMetrics
@@ -134,23 +135,11 @@ def spread(values: Sequence[float]) -> Spread:
         max=ordered[-1],
         avg=sum(ordered) / len(ordered),
         sum=sum(ordered),
-        median=percentile(ordered, 50),
-        p25=percentile(ordered, 25),
-        p75=percentile(ordered, 75),
-        p95=percentile(ordered, 95),
+        median=interpolated_quantile(ordered, 0.5),
+        p25=interpolated_quantile(ordered, 0.25),
+        p75=interpolated_quantile(ordered, 0.75),
+        p95=interpolated_quantile(ordered, 0.95),
     )
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of ordered values as Commons Math's default estimation, which Flink uses, does."""
-    place = percent / 100 * (len(ordered) + 1)
-    below = int(place)
-    if below < 1:
-        return ordered[0]
-    if below >= len(ordered):
-        return ordered[-1]
-    lower, upper = ordered[below - 1], ordered[below]
-    return lower + (place - below) * (upper - lower)
 
 
 def attempt_of(subtask_index: int, attempt: AnyAttempt, now_ms: int) -> Attempt:

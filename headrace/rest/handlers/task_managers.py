@@ -1,21 +1,18 @@
 """Handlers of TaskManagers: list, details, logs, thread dumps."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
-from fastapi import Response
+from fastapi import Request, Response
 
 from headrace.core.ids import ResourceId
+from headrace.core.process.log_files import LogPiece, task_manager_file_name
 from headrace.gateways.resource_manager import TaskManagerInfo
 from headrace.metrics import cluster_names as names
 from headrace.rest.cluster_view import ClusterView
-from headrace.rest.handlers.cluster import (
-    LOG_PIECE_BYTES,
-    SHOWN_LOG_BYTES,
-    log_list,
-    thread_dump_of,
-)
+from headrace.rest.handlers.cluster import log_list, thread_dump_of
 from headrace.rest.handlers.parameters import ClusterParameter, LogFileName, TaskManagerId
+from headrace.rest.log_answers import log_answer
 from headrace.rest.models import task_managers as models
 from headrace.rest.models.cluster import LogFileList, ThreadDump
 
@@ -65,21 +62,30 @@ async def task_manager_logs(cluster: ClusterParameter, task_manager: TaskManager
     return log_list(found)
 
 
-async def task_manager_log(cluster: ClusterParameter, task_manager: TaskManagerId) -> Response:
+async def task_manager_log(
+    cluster: ClusterParameter, request: Request, task_manager: TaskManagerId
+) -> Response:
     """Return a TaskManager's log."""
-    return await _file(cluster, task_manager, f"taskmanager-{task_manager}.log")
+    resource_id = ResourceId(task_manager)
+    return await _file(cluster, request, resource_id, f"{task_manager_file_name(resource_id)}.log")
 
 
-async def task_manager_stdout(cluster: ClusterParameter, task_manager: TaskManagerId) -> Response:
+async def task_manager_stdout(
+    cluster: ClusterParameter, request: Request, task_manager: TaskManagerId
+) -> Response:
     """Return what user code printed in a TaskManager."""
-    return await _file(cluster, task_manager, f"taskmanager-{task_manager}.out")
+    resource_id = ResourceId(task_manager)
+    return await _file(cluster, request, resource_id, f"{task_manager_file_name(resource_id)}.out")
 
 
 async def task_manager_log_file(
-    cluster: ClusterParameter, task_manager: TaskManagerId, file_name: LogFileName
+    cluster: ClusterParameter,
+    request: Request,
+    task_manager: TaskManagerId,
+    file_name: LogFileName,
 ) -> Response:
     """Return one of a TaskManager's log files."""
-    return await _file(cluster, task_manager, file_name)
+    return await _file(cluster, request, ResourceId(task_manager), file_name)
 
 
 async def task_manager_thread_dump(
@@ -105,20 +111,15 @@ async def assigned_tasks(cluster: ClusterView) -> dict[ResourceId, int]:
     return counts
 
 
-async def _file(cluster: ClusterView, task_manager: str, name: str) -> Response:
-    gateway, resource_id = cluster.resource_manager, ResourceId(task_manager)
-    pieces: list[bytes] = []
-    first = await cluster.ask(gateway.read_task_manager_log_file(resource_id, name, 0, 0))
-    offset = max(0, first.size_bytes - SHOWN_LOG_BYTES)
-    while offset < first.size_bytes:
-        piece = await cluster.ask(
-            gateway.read_task_manager_log_file(resource_id, name, offset, LOG_PIECE_BYTES)
-        )
-        if not piece.content:
-            break
-        pieces.append(piece.content)
-        offset += len(piece.content)
-    return Response(b"".join(pieces), media_type="text/plain; charset=UTF-8")
+async def _file(
+    cluster: ClusterView, request: Request, resource_id: ResourceId, name: str
+) -> Response:
+    gateway = cluster.resource_manager
+
+    def read(offset: int, max_bytes: int) -> Awaitable[LogPiece]:
+        return cluster.ask(gateway.read_task_manager_log_file(resource_id, name, offset, max_bytes))
+
+    return await log_answer(read, request.headers.get("range"))
 
 
 def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, Any]:

@@ -264,9 +264,8 @@ def test_an_operation_is_asked_for_until_it_is_completed() -> None:
     seconds: list[float] = []
     with fake_cluster(answers) as cluster:
         client, pauses = client_of(cluster)
-        operation = client.trigger(
-            SAVEPOINTS, {"target-directory": "/a"}, on_progress=seconds.append
-        )
+        request_id = client.begin(SAVEPOINTS, {"target-directory": "/a"})
+        operation = client.result_of(f"{SAVEPOINTS}/{request_id}", request_id, seconds.append)
     assert operation == {"location": "file:/a"}
     (body,) = cluster.bodies(f"POST {SAVEPOINTS}")
     assert body["target-directory"] == "/a"
@@ -286,7 +285,7 @@ def test_an_operation_that_failed_says_its_cause(field: str) -> None:
     with fake_cluster(answers) as cluster:
         client, _ = client_of(cluster)
         with pytest.raises(OperationFailedError, match="not all tasks run") as raised:
-            client.trigger(SAVEPOINTS)
+            client.result_of(f"{SAVEPOINTS}/ab", "ab")
     assert raised.value.cause == cause["stack-trace"]
 
 
@@ -295,19 +294,9 @@ def test_patience_has_an_end_and_says_where_the_result_will_be() -> None:
     with fake_cluster(answers) as cluster:
         client, pauses = client_of(cluster, client_timeout="5 s")
         with pytest.raises(OperationLateError, match=f"ask {SAVEPOINTS}/ab for the result"):
-            client.trigger(SAVEPOINTS)
+            client.result_of(f"{SAVEPOINTS}/ab", "ab")
     assert sum(pauses.seconds) == pytest.approx(5, abs=1)
     assert max(pauses.seconds) == 0.25
-
-
-def test_results_may_be_at_another_route() -> None:
-    answers = {
-        f"POST /jobs/{JOB}/stop": {"request-id": "ab"},
-        f"GET {SAVEPOINTS}/ab": completed(location="x"),
-    }
-    with fake_cluster(answers) as cluster:
-        client, _ = client_of(cluster)
-        assert client.trigger(f"/jobs/{JOB}/stop", results=SAVEPOINTS) == {"location": "x"}
 
 
 def whole(client: RestClient, path: str, begin: int = 0) -> tuple[int, bytes]:
@@ -316,10 +305,14 @@ def whole(client: RestClient, path: str, begin: int = 0) -> tuple[int, bytes]:
 
 
 def ranged(request: Request) -> Answer:
-    begin = int(request.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+    """A file of ten bytes, of which an answer has at most four."""
+    first = request.headers["range"].removeprefix("bytes=").removesuffix("-")
+    begin = 10 + int(first) if first.startswith("-") else int(first)
     if begin >= 10:
         return Answer(416, b"", {"Content-Range": "bytes */10"})
-    return Answer(206 if begin else 200, b"0123456789"[begin:])
+    content = b"0123456789"[begin : begin + 4]
+    place = f"bytes {begin}-{begin + len(content) - 1}/10"
+    return Answer(206, content, {"Content-Range": place})
 
 
 @pytest.mark.parametrize("path", ["/whole", "/ranged"])
@@ -332,6 +325,29 @@ def test_a_text_is_given_from_a_byte_on_whether_or_not_the_server_knows_ranges(p
         assert whole(client, path, 10) == (-1, b"")
         # It was longer before: a new file has its name.
         assert whole(client, path, 11) == (0, b"0123456789")
+
+
+def test_the_end_of_a_text_is_given_with_its_place() -> None:
+    with fake_cluster({"GET /ranged": ranged}) as cluster:
+        client, _ = client_of(cluster)
+        assert whole(client, "/ranged", -3) == (7, b"789")
+
+
+def test_a_text_in_several_answers_is_asked_for_until_its_end_and_no_further() -> None:
+    with fake_cluster({"GET /ranged": ranged}) as cluster:
+        client, _ = client_of(cluster)
+        pieces = list(client.text("/ranged"))
+    assert [(one.offset, one.content) for one in pieces] == [(0, b"0123"), (4, b"4567"), (8, b"89")]
+    asked = [one.headers["range"] for one in cluster.requests]
+    assert asked == ["bytes=0-", "bytes=4-", "bytes=8-"]
+
+
+def test_an_answer_that_brings_a_text_no_further_is_the_last() -> None:
+    stuck = Answer(206, b"0", {"Content-Range": "bytes 0-0/10"})
+    with fake_cluster({"GET /log": stuck}) as cluster:
+        client, _ = client_of(cluster)
+        assert whole(client, "/log", 5) == (-1, b"")
+    assert len(cluster.requests) == 1
 
 
 def test_a_long_text_comes_in_pieces_that_know_their_places() -> None:

@@ -165,9 +165,9 @@ def test_cancel_with_a_savepoint_is_deprecated_and_works(
         ([], "Suspending", {"drain": False, "formatType": "CANONICAL"}),
         (["-d"], "Draining", {"drain": True, "formatType": "CANONICAL"}),
         (
-            ["--drain", "-p", "/saved", "-type", "native"],
+            ["--drain", "-p", "/saved", "-type", "canonical"],
             "Draining",
-            {"drain": True, "formatType": "NATIVE", "targetDirectory": "/saved"},
+            {"drain": True, "formatType": "CANONICAL", "targetDirectory": "/saved"},
         ),
         (
             ["--savepointPath", "/saved", "--type", "CANONICAL"],
@@ -244,6 +244,25 @@ def test_a_savepoint_that_fails_says_why_and_ends_with_1(shell: Shell) -> None:
     assert outcome.code == 1
     assert outcome.err.startswith("error: X: not all tasks run\n")
     assert "The program finished with the following exception:" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["savepoint", "--type", "native", JOB],
+        ["stop", "-type", "NATIVE", JOB],
+        ["cancel", "-s", "/saved", "--type", "Native", JOB],
+    ],
+)
+def test_the_native_format_is_refused_before_the_cluster_is_asked(
+    shell: Shell, arguments: list[str]
+) -> None:
+    with fake_cluster({}, token="") as cluster:
+        outcome = shell(*arguments, "-m", cluster.authority)
+    assert (outcome.code, outcome.out, cluster.requests) == (1, "", [])
+    first = outcome.err.splitlines()[0]
+    assert "savepoints have the canonical format" in first
+    assert "NATIVE" not in outcome.err
 
 
 @pytest.mark.parametrize("option", ["-d", "--dispose"])

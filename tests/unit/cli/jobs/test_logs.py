@@ -38,6 +38,13 @@ def test_the_last_lines_are_printed(shell: Shell, count: str, expected: str) -> 
         assert shell("logs", "-n", count, "-m", cluster.authority).out == expected
 
 
+def test_the_last_lines_are_looked_for_in_the_end_of_a_long_log(shell: Shell) -> None:
+    end = Answer(206, b"three\nfour\n", {"Content-Range": "bytes 8-18/19"})
+    with fake_cluster({"GET /jobmanager/log": end}, token="") as cluster:
+        assert shell("logs", "-n", "1", "-m", cluster.authority).out == "four\n"
+    assert [one.headers["range"] for one in cluster.requests] == [f"bytes=-{64 << 20}"]
+
+
 def test_files_are_listed_with_their_sizes(shell: Shell) -> None:
     files = {"logs": [{"name": "headrace.log", "size": 2048, "mtime": 1}]}
     with fake_cluster({"GET /jobmanager/logs": files}, token="") as cluster:

@@ -1,7 +1,11 @@
 """`headrace open`: the browser is signed in, and nobody else sees the token."""
 
 import json
+import os
+import signal
 import stat
+import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -81,6 +85,74 @@ def test_an_address_cannot_leave_its_place_in_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
-    page = write_page("http://127.0.0.1:1", 'http://x/"</script><b onclick="').read_text()
+    page = write_page("1", 'http://x/"</script><b onclick="').read_text()
     assert page.count("</script>") == 1
     assert "<b" not in page
+
+
+def pages(home: Path) -> list[Path]:
+    return list((home / "clusters").glob("*.html"))
+
+
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_the_page_of_a_cluster_elsewhere_is_removed_a_little_later(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_browser: bool
+) -> None:
+    seen: list[str] = []
+
+    def read(address: str) -> bool:
+        seen.append(Path(address.removeprefix("file://")).read_text())
+        return has_browser
+
+    monkeypatch.setattr(webbrowser, "open", read)
+    monkeypatch.setattr("headrace.cli.jobs.open_dashboard._PAGE_KEPT_S", 0.0)
+    with fake_cluster(CONFIG) as cluster:
+        home_of(monkeypatch, tmp_path)
+        monkeypatch.setenv("HEADRACE_TOKEN", "the-token")
+        assert shell("open", "-m", cluster.authority).code == 0
+    assert f"{cluster.address}/#token=the-token" in seen[0]
+    assert pages(tmp_path) == []
+
+
+def test_the_page_of_a_copied_connection_file_is_removed(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str]
+) -> None:
+    monkeypatch.setattr("headrace.cli.jobs.open_dashboard._PAGE_KEPT_S", 0.0)
+    with fake_cluster(CONFIG) as cluster:
+        home_of(monkeypatch, tmp_path)
+        folder = tmp_path / "clusters"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        copied = folder / "production.json"
+        copied.write_text(json.dumps({"address": cluster.address, "token": "the-token"}))
+        copied.chmod(0o600)
+        assert shell("open").code == 0
+    assert len(opened) == 1
+    assert pages(tmp_path) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_the_wait_removes_the_page_at_once(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    environment = {
+        **os.environ,
+        "HEADRACE_HOME": str(tmp_path),
+        "HEADRACE_TOKEN": "the-token",
+        "BROWSER": "/bin/true %s",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with (
+        fake_cluster(CONFIG) as cluster,
+        subprocess.Popen(
+            [sys.executable, "-m", "headrace", "open", "-m", cluster.authority],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as command,
+    ):
+        assert command.stdout is not None
+        assert "is removed in 30 s" in command.stdout.readline()
+        assert len(pages(tmp_path)) == 1
+        command.send_signal(ending)
+        assert command.wait(20) == 0
+    assert pages(tmp_path) == []

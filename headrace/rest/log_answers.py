@@ -1,0 +1,84 @@
+"""Answers with the content of log files: whole, or the part that the header Range of a request names."""
+
+import re
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import Response
+
+from headrace.core.process.log_files import PIECE_SIZE_MAX_BYTES, LogPiece
+from headrace.rest.models.cluster import ErrorBody
+
+ReadLogPiece = Callable[[int, int], Awaitable[LogPiece]]
+"""Reads a log file from an offset on, at most so many bytes; a piece may have fewer, and is empty at the end."""
+
+ANSWER_SIZE_MAX_BYTES: Final = 64 << 20
+"""Bytes of a log file that one answer has at most."""
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
+_HEADERS: Final = {"Accept-Ranges": "bytes"}
+
+
+async def log_answer(
+    read: ReadLogPiece, range_header: str | None, size_max_bytes: int | None = None
+) -> Response:
+    """Return the end of a log file (200), or the part that `range_header` names (206; 416 where nothing is there).
+
+    No answer has more than `size_max_bytes` (unset: 64 MiB): the client of a longer part asks for the rest of it. A
+    header that is no single range of bytes counts for nothing, as RFC 9110 has it.
+    """
+    bound = ANSWER_SIZE_MAX_BYTES if size_max_bytes is None else size_max_bytes
+    size = (await read(0, 0)).size_bytes
+    part = _part_of(range_header, size, bound)
+    if part is None:
+        begin = max(0, size - bound)
+        return _answer(HTTPStatus.OK, await _content(read, begin, size))
+    begin, end = part
+    content = await _content(read, begin, end) if begin < end else b""
+    if not content:
+        return _not_satisfiable(size)
+    last = begin + len(content) - 1
+    content_range = {"Content-Range": f"bytes {begin}-{last}/{max(size, last + 1)}"}
+    return _answer(HTTPStatus.PARTIAL_CONTENT, content, content_range)
+
+
+def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | None:
+    """Return begin and end of the bytes that are asked for; None where the whole file is."""
+    found = _RANGE.fullmatch((header or "").replace(" ", ""))
+    if found is None or not any(found.groups()):
+        return None
+    first, last = found.groups()
+    if not first:
+        return max(0, size - min(int(last), bound)), size
+    begin, end = int(first), int(last) + 1 if last else size
+    if last and end <= begin:
+        return None
+    return begin, min(end, size, begin + bound)
+
+
+async def _content(read: ReadLogPiece, begin: int, end: int) -> bytes:
+    """Return the bytes between two places; fewer where the file has become shorter meanwhile."""
+    pieces = list[bytes]()
+    while begin < end:
+        piece = await read(begin, min(PIECE_SIZE_MAX_BYTES, end - begin))
+        if not piece.content:
+            break
+        pieces.append(piece.content)
+        begin += len(piece.content)
+    return b"".join(pieces)
+
+
+def _answer(status: int, content: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        content, status, _HEADERS | (headers or {}), media_type="text/plain; charset=UTF-8"
+    )
+
+
+def _not_satisfiable(size: int) -> Response:
+    text = f"the file has {size} bytes, and none where the request looks for them"
+    return Response(
+        ErrorBody(errors=[text]).model_dump_json(),
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        _HEADERS | {"Content-Range": f"bytes */{size}"},
+        media_type="application/json; charset=UTF-8",
+    )

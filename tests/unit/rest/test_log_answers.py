@@ -1,0 +1,186 @@
+"""Answers with log files: their end, or the part that a request names; and a log that a real server lets follow."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from fastapi import Response
+
+from headrace.cli.jobs.logs import follow_log
+from headrace.core.process.log_files import LogPiece, read_log_file
+from headrace.rest.client import RestClient
+from headrace.rest.log_answers import log_answer
+from tests.unit.rest.sample_cluster import LOG_NAME, TASK_MANAGER
+from tests.unit.rest.served_cluster import ServedCluster, served_cluster
+
+CONTENT = b"0123456789"
+PATH = "/jobmanager/log"
+TASK_MANAGER_LOG = f"/taskmanagers/{TASK_MANAGER}/log"
+
+
+def answer_of(
+    range_header: str | None, content: bytes = CONTENT, *, bound: int | None = None
+) -> Response:
+    async def read(offset: int, max_bytes: int) -> LogPiece:
+        # A piece may be shorter than what was asked for.
+        return LogPiece(offset, len(content), content[offset : offset + min(max_bytes, 3)])
+
+    return asyncio.run(log_answer(read, range_header, bound))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "bytes=-", "bytes=5-3", "bytes=0-1,4-5", "lines=1-2", f"bytes={'9' * 5000}-", "5-"],
+)
+def test_without_a_single_range_of_bytes_the_whole_file_is_answered(header: str | None) -> None:
+    answer = answer_of(header)
+    assert (answer.status_code, answer.body) == (200, CONTENT)
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert "content-range" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("header", "content", "place"),
+    [
+        ("bytes=0-", CONTENT, "0-9"),
+        ("bytes=7-", b"789", "7-9"),
+        ("bytes=-4", b"6789", "6-9"),
+        ("bytes=-524288", CONTENT, "0-9"),
+        ("bytes=2-3", b"23", "2-3"),
+        ("Bytes=8-99", b"89", "8-9"),
+    ],
+)
+def test_the_part_that_a_range_names_is_answered_with_its_place(
+    header: str, content: bytes, place: str
+) -> None:
+    answer = answer_of(header)
+    assert (answer.status_code, answer.body) == (206, content)
+    assert answer.headers["content-range"] == f"bytes {place}/10"
+
+
+@pytest.mark.parametrize(
+    ("header", "content"),
+    [("bytes=10-", CONTENT), ("bytes=99-", CONTENT), ("bytes=-0", CONTENT), ("bytes=-5", b"")],
+)
+def test_a_range_in_which_there_is_nothing_is_told_with_the_size_of_the_file(
+    header: str, content: bytes
+) -> None:
+    answer = answer_of(header, content)
+    assert answer.status_code == 416
+    assert answer.headers["content-range"] == f"bytes */{len(content)}"
+    assert f"the file has {len(content)} bytes" in json.loads(bytes(answer.body))["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "content"),
+    [
+        (None, 200, b"6789"),
+        ("bytes=0-", 206, b"0123"),
+        ("bytes=3-8", 206, b"3456"),
+        ("bytes=-9", 206, b"6789"),
+    ],
+)
+def test_no_answer_is_longer_than_its_bound(
+    header: str | None, status: int, content: bytes
+) -> None:
+    answer = answer_of(header, bound=4)
+    assert (answer.status_code, answer.body) == (status, content)
+
+
+def test_a_file_that_becomes_shorter_meanwhile_is_answered_as_far_as_it_goes() -> None:
+    async def read(offset: int, max_bytes: int) -> LogPiece:
+        size = 10 if max_bytes == 0 else 5
+        return LogPiece(offset, size, CONTENT[offset : min(size, offset + max_bytes)])
+
+    answer = asyncio.run(log_answer(read, "bytes=2-"))
+    assert (answer.status_code, answer.body) == (206, b"234")
+    assert answer.headers["content-range"] == "bytes 2-4/10"
+    assert asyncio.run(log_answer(read, "bytes=7-")).status_code == 416
+
+
+class Enough(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+def followed(cluster: ServedCluster, path: str, changes: Sequence[Callable[[], object]]) -> bytes:
+    """Return all that is written of a log which is changed between the questions for it."""
+    written: list[bytes] = []
+    remaining = iter(changes)
+
+    def wait(seconds: float) -> None:
+        change = next(remaining, None)
+        if change is None:
+            raise Enough
+        change()
+
+    client = RestClient(cluster.server.address, cluster.token)
+    with pytest.raises(Enough):
+        follow_log(client, path, 0, written.append, wait, is_endless=True)
+    return b"".join(written)
+
+
+def add(file: Path, content: bytes) -> None:
+    with file.open("ab") as opened:
+        opened.write(content)
+
+
+def test_a_followed_log_is_read_once_and_then_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "jobmanager.log"
+    log.write_bytes(CONTENT)
+    reads: list[tuple[int, bytes]] = []
+
+    def noted(folder: Path, name: str, offset: int, max_bytes: int) -> LogPiece:
+        piece = read_log_file(folder, name, offset, max_bytes)
+        if piece.content:
+            reads.append((piece.offset, piece.content))
+        return piece
+
+    monkeypatch.setattr("headrace.rest.handlers.cluster.read_log_file", noted)
+    with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:
+        changes = [lambda: add(log, b"ab"), lambda: None, lambda: add(log, b"c")]
+        assert followed(cluster, PATH, changes) == CONTENT + b"abc"
+    assert reads == [(0, CONTENT), (10, b"ab"), (12, b"c")]
+
+
+def test_a_log_beyond_the_bound_of_an_answer_is_printed_whole_and_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.rest.log_answers.ANSWER_SIZE_MAX_BYTES", 4)
+    log = tmp_path / "jobmanager.log"
+    log.write_bytes(CONTENT)
+    with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:
+        assert cluster.get(PATH).body == b"6789"
+        changes = [lambda: add(log, b"abcdef"), lambda: add(log, b"g")]
+        assert followed(cluster, PATH, changes) == CONTENT + b"abcdefg"
+
+
+def test_a_log_that_is_begun_anew_is_followed_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "jobmanager.log"
+    log.write_bytes(CONTENT)
+    with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:
+        changes = [lambda: log.write_bytes(b"new"), lambda: add(log, b"er")]
+        assert followed(cluster, PATH, changes) == CONTENT + b"newer"
+
+
+def test_parts_of_a_task_managers_log_are_answered_likewise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        named = f"/taskmanagers/{TASK_MANAGER}/logs/{LOG_NAME}"
+        headers = {"Authorization": f"Bearer {cluster.token}", "Range": "bytes=-524288"}
+        for path in (TASK_MANAGER_LOG, named):
+            answer = cluster.ask("GET", path, headers=headers)
+            assert (answer.status, answer.body) == (206, b"line\n" * 3)
+            assert answer.headers["content-range"] == "bytes 0-14/15"
+        manager = cluster.resource_manager
+
+        def grow() -> None:
+            manager.log += b"more\n"
+
+        assert followed(cluster, TASK_MANAGER_LOG, [grow]) == b"line\n" * 3 + b"more\n"
