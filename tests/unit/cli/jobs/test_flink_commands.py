@@ -246,25 +246,6 @@ def test_a_savepoint_that_fails_says_why_and_ends_with_1(shell: Shell) -> None:
     assert "The program finished with the following exception:" in outcome.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["savepoint", "--type", "native", JOB],
-        ["stop", "-type", "NATIVE", JOB],
-        ["cancel", "-s", "/saved", "--type", "Native", JOB],
-    ],
-)
-def test_the_native_format_is_refused_before_the_cluster_is_asked(
-    shell: Shell, arguments: list[str]
-) -> None:
-    with fake_cluster({}, token="") as cluster:
-        outcome = shell(*arguments, "-m", cluster.authority)
-    assert (outcome.code, outcome.out, cluster.requests) == (1, "", [])
-    first = outcome.err.splitlines()[0]
-    assert "savepoints have the canonical format" in first
-    assert "NATIVE" not in outcome.err
-
-
 @pytest.mark.parametrize("option", ["-d", "--dispose"])
 def test_a_savepoint_is_disposed_of_by_the_cluster(shell: Shell, option: str) -> None:
     with fake_cluster(operation("/savepoint-disposal"), token="") as cluster:
