@@ -83,13 +83,13 @@ def _open_for_a_while(session: ClusterSession, file: Path) -> None:
     if not webbrowser.open(file.as_uri()):
         session.say("No browser was found here: paste the address of 'headrace open --print'.")
         return
-    session.say(
-        f"The dashboard of {session.found.connection.address} opens in your browser; the page that signs it in is "
-        f"removed in {_PAGE_KEPT_S:g} s (Ctrl-C: now)."
-    )
-    # Not earlier: the browser would take it over that these are blocked.
+    # Not earlier: the browser would take it over that these are blocked. Not later: from the next line on one may come.
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
+        session.say(
+            f"The dashboard of {session.found.connection.address} opens in your browser; the page that signs it in is "
+            f"removed in {_PAGE_KEPT_S:g} s (Ctrl-C: now)."
+        )
         signal.sigtimedwait(_ENDS, _PAGE_KEPT_S)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
