@@ -5,6 +5,7 @@ host must be one of ours, a foreign origin is refused, and the cookie is never s
 with other users whoever can connect must know the token, which only the owner of the connection file can read.
 """
 
+import asyncio
 import contextlib
 import hmac
 import http.cookies
@@ -17,6 +18,7 @@ import msgspec
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.randomness import secret_token
 from headrace.core.security.tls import is_loopback
 from headrace.rest.options import (
     DASHBOARD_DIRECTORY,
@@ -46,7 +48,9 @@ OTHER_CONTENT_POLICY: Final = (
 )
 """The same for a dashboard that the owner of the cluster has put in its place: Flink's has scripts in its page."""
 _LENGTH: Final = re.compile("[0-9]{1,20}")
-_SESSION: Final = b"headrace dashboard session"
+_SESSIONS_MAX: Final = 100
+_SIGN_IN_BYTES_MAX: Final = 8192
+_SIGN_IN_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class RestGuard:
         self._content_policy: Final = content_policy
         # Cookies do not tell ports apart: two clusters on this host must not overwrite each other's.
         self._cookie_name: Final = f"headrace_{port}"
-        self._session: Final = hmac.digest(token.encode(), _SESSION, "sha256").hex()
+        # Sessions of browsers that have signed in, oldest first.
+        self._sessions: dict[str, None] = {}
 
     def refuse(self, request: "RequestHead") -> Refusal | None:
         """Return why a request is refused, or None where it may be answered."""
@@ -129,9 +134,24 @@ class RestGuard:
         """Return whether this is the token."""
         return hmac.compare_digest(token.encode(), self._token.encode())
 
-    def session_cookie(self, *, is_over: bool = False) -> str:
-        """Return the `Set-Cookie` header by which a browser is known from now on, or is not any more."""
-        cookie = http.cookies.SimpleCookie({self._cookie_name: "" if is_over else self._session})
+    def sign_in(self) -> str:
+        """Return the `Set-Cookie` header by which a browser is known from now on."""
+        session = secret_token().hex()
+        self._sessions[session] = None
+        while len(self._sessions) > _SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        return self._cookie(session)
+
+    def sign_out(self, cookies: str) -> str:
+        """Forget the session in a `Cookie` header; return the `Set-Cookie` header by which the browser does."""
+        with contextlib.suppress(http.cookies.CookieError):
+            found = http.cookies.SimpleCookie(cookies).get(self._cookie_name)
+            if found is not None:
+                self._sessions.pop(found.value, None)
+        return self._cookie("", is_over=True)
+
+    def _cookie(self, session: str, *, is_over: bool = False) -> str:
+        cookie = http.cookies.SimpleCookie({self._cookie_name: session})
         morsel = cookie[self._cookie_name]
         morsel["path"], morsel["samesite"], morsel["httponly"] = "/", "Strict", True
         if self._is_tls:
@@ -188,9 +208,9 @@ class RestGuard:
         except http.cookies.CookieError:
             return False
         found = cookies.get(self._cookie_name)
-        return found is not None and hmac.compare_digest(
-            found.value.encode(), self._session.encode()
-        )
+        # Cookies reach every port of this host: a page of another port is told by what the browser says of it.
+        is_own_page = request.header("sec-fetch-site") in ("same-origin", "none")
+        return found is not None and is_own_page and found.value in self._sessions
 
 
 @dataclass(frozen=True)
@@ -212,8 +232,19 @@ class RequestHead:
         return self.is_public_page or (self.path in SESSION_PATHS and self.method == "POST")
 
 
-def guard_of(settings: Settings, token: str, address: str, port: int, *, is_tls: bool) -> RestGuard:
-    """Return the rules for an endpoint that listens at `address`; ConfigurationError where it would lie open."""
+def guard_of(
+    settings: Settings,
+    token: str,
+    address: str,
+    port: int,
+    *,
+    is_tls: bool,
+    names: Iterable[str] = (),
+) -> RestGuard:
+    """Return the rules for an endpoint that listens at `address`, also called `names`.
+
+    ConfigurationError where it would lie open.
+    """
     if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
         if not is_loopback(address):
             raise ConfigurationError(
@@ -223,10 +254,10 @@ def guard_of(settings: Settings, token: str, address: str, port: int, *, is_tls:
             )
         token = ""
     own = [name.strip() for name in settings.get_option(REST_ALLOWED_HOSTS).split(",")]
-    shown = f"[{address}]" if ":" in address else address
+    shown = {f"[{name}]" if ":" in name else name for name in (address, *names)}
     return RestGuard(
         token,
-        {*_LOOPBACK_NAMES, shown, *filter(None, own)},
+        {*_LOOPBACK_NAMES, *shown, *filter(None, own)},
         is_tls=is_tls,
         port=port,
         max_content_length=settings.get_option(REST_MAX_CONTENT_LENGTH),
@@ -265,7 +296,10 @@ class GuardedApplication:
             scope["method"] in ("GET", "HEAD") and self._is_page(scope["path"]),
         )
 
-        body = _BoundedBody(receive, self._guard.max_content_length)
+        # Whoever signs in is a stranger still.
+        is_stranger = head.is_public and not head.is_public_page
+        size_max = _SIGN_IN_BYTES_MAX if is_stranger else self._guard.max_content_length
+        body = _BoundedBody(receive, size_max)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -286,10 +320,11 @@ class GuardedApplication:
                 await send_with_headers(message)
 
         # The application would answer that it cannot read the body.
-        with contextlib.suppress(_BodyTooLongError):
-            await self._application(scope, body, send_unless_too_long)
+        with contextlib.suppress(_BodyTooLongError, TimeoutError):
+            async with asyncio.timeout(_SIGN_IN_TIMEOUT_S if is_stranger else None):
+                await self._application(scope, body, send_unless_too_long)
         if body.is_too_long:
-            await _answer(Refusal(413, too_long(self._guard.max_content_length)), send_with_headers)
+            await _answer(Refusal(413, too_long(size_max)), send_with_headers)
 
 
 class _BodyTooLongError(Exception):

@@ -325,7 +325,7 @@ class RestClient:
         status = answer.status
         if status < http.HTTPStatus.MULTIPLE_CHOICES:
             return
-        if status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
+        if status == http.HTTPStatus.UNAUTHORIZED:
             raise UnauthorizedError(method, path, status, self.address, self._token_from)
         if status < http.HTTPStatus.BAD_REQUEST:
             place = answer.getheader("Location", "elsewhere")

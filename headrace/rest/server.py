@@ -120,7 +120,12 @@ class HttpServer:
         self._certificate: Final = certificate
         try:
             self._guard: Final[RestGuard] = guard_of(
-                settings, secret_token().hex(), place.address, port, is_tls=is_tls
+                settings,
+                secret_token().hex(),
+                place.address,
+                port,
+                names=(place.host,),
+                is_tls=is_tls,
             )
             if identity is not None and certificate is not None:
                 certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,8 +178,14 @@ class HttpServer:
             # Imported late: this takes half a second, in which the cluster starts.
             import uvicorn
 
+            from headrace.rest.http_protocol import BoundedHttpProtocol
+
+            # Who sends nonsense must not write to the program's terminal.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             config = uvicorn.Config(
                 self._create(self._guard),  # pyright: ignore[reportArgumentType]
+                http=BoundedHttpProtocol,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -27,7 +27,11 @@ from headrace.core.process.logger_tap import HEADRACE_TAP
 from headrace.core.process.process_log import ProcessLog
 from headrace.core.process.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
-from headrace.core.security.cluster_secret import cluster_identity, cluster_secret
+from headrace.core.security.cluster_secret import (
+    cluster_identity,
+    cluster_secret,
+    given_identity,
+)
 from headrace.core.security.tls import TlsIdentity, needs_tls
 from headrace.rest.history.job_history import JobHistory
 from headrace.rest.server import ControlPlane, RestServer, start_rest_server
@@ -201,7 +205,7 @@ class SparkHost:
             self._settings,
             self._clock,
             name=self.session.context.appName or "headrace",
-            identity=self._tls,
+            identity=self._tls or given_identity(self._settings),
             log_folder=handle.log_folder,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.

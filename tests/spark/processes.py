@@ -1,5 +1,6 @@
 """Processes, ports and files of the Spark tests: to end one for good, and to see that nothing is left."""
 
+import contextlib
 import os
 import signal
 import time
@@ -30,7 +31,9 @@ class Process:
         return "pyspark.daemon" in self.command
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        """Kill it, if it has not ended since it was found."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def pause(self) -> None:
         """Let it do nothing any more, with everything open that it has."""

@@ -33,6 +33,7 @@ from headrace.cluster.job_master.coordinators.operator_coordinator_handler impor
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.failover.restart_strategies import create_restart_strategy
+from headrace.cluster.job_master.job_details import failure_of
 from headrace.cluster.job_master.job_information import JobInformation
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.job_spans import JobSpans, ReportSpan
@@ -461,7 +462,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def _status_changed(self, status: JobStatus) -> None:
-        _LOG.info("job %s (%s) is %s", self._graph.name, self._graph.job_id, status.name)
+        cause = failure_of(self._scheduler)
+        # With all that is known of the cause: the log is read when nobody can ask any more.
+        why = "" if cause is None else f": {cause.text}\n{cause.remote_traceback}".rstrip()
+        _LOG.info("job %s (%s) is %s%s", self._graph.name, self._graph.job_id, status.name, why)
         self._checkpointing.status_changed(status)
         if status.is_globally_terminal_state():
             self.spawn(self._end(), "end of the job")

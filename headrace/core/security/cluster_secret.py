@@ -55,7 +55,11 @@ def given_identity(settings: Settings) -> TlsIdentity | None:
         what = "it does not hold a certificate and its private key in PEM"
         raise ConfigurationError(IDENTITY_FILE.key, name, what)
     first, second = sorted((key_start, certificate_start))
-    parts = {first: text[first:second].encode(), second: text[second:].encode()}
+    # Both end with a line's end: they are joined in the other order too.
+    parts = {
+        at: f"{part.rstrip()}\n".encode()
+        for at, part in ((first, text[first:second]), (second, text[second:]))
+    }
     return TlsIdentity(parts[certificate_start], parts[key_start])
 
 

@@ -130,15 +130,13 @@ async def sign_in(request: Request, body: models.SessionRequest) -> Response:
     guard: RestGuard = request.app.state.guard
     if not guard.is_token(body.token):
         raise UnknownTokenError("this is not the token of this cluster")
-    return Response(
-        b"{}", media_type="application/json", headers={"set-cookie": guard.session_cookie()}
-    )
+    return Response(b"{}", media_type="application/json", headers={"set-cookie": guard.sign_in()})
 
 
 async def sign_out(request: Request) -> Response:
     """Forget the browser."""
     guard: RestGuard = request.app.state.guard
-    cookie = guard.session_cookie(is_over=True)
+    cookie = guard.sign_out(request.headers.get("cookie", ""))
     return Response(b"{}", media_type="application/json", headers={"set-cookie": cookie})
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Query
 
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.redaction import shown_uri
 from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
 from headrace.gateways.job_master import ExceptionInfo, VertexDetails
@@ -284,7 +285,8 @@ def _exception(entry: ExceptionInfo) -> dict[str, Any]:
 
 def stack_trace(error: ErrorInfo) -> str:
     """Return an error's text, which begins with its cause and the user's line, and the traceback behind it."""
-    return "\n".join(filter(None, (error.text.rstrip(), error.remote_traceback.rstrip())))
+    whole = "\n".join(filter(None, (error.text.rstrip(), error.remote_traceback.rstrip())))
+    return shown_uri(whole)
 
 
 def _result(result: JobResult, start_ms: int, end_ms: int) -> models.JobResult:

@@ -59,16 +59,31 @@ def test_the_page_and_its_sign_in_need_no_token() -> None:
 
 
 def test_a_browser_that_has_signed_in_is_known_by_a_cookie_that_is_not_the_token() -> None:
-    cookie = guard().session_cookie()
+    rules = guard()
+    cookie = rules.sign_in()
     assert TOKEN not in cookie
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
-    assert "Secure" in guard(is_tls=True).session_cookie()
-    value = cookie.partition(";")[0]
-    assert status(head(cookie=value)) is None
-    assert status(head(cookie=value + "0")) == 401
-    assert status(head(cookie=value), guard(port=8082)) == 401, "of another cluster on this host"
-    assert "Max-Age=0" in guard().session_cookie(is_over=True)
+    assert "Secure" in guard(is_tls=True).sign_in()
+    own = {"cookie": cookie.partition(";")[0], "sec_fetch_site": "same-origin"}
+    assert status(head(**own), rules) is None
+    assert status(head(**own | {"cookie": own["cookie"] + "0"}), rules) == 401
+    assert status(head(**own), guard()) == 401, "of another cluster"
+    for other in ("same-site", "cross-site"):
+        assert status(head(**own | {"sec_fetch_site": other}), rules) == 403, "another port's page"
+    assert status(head(cookie=own["cookie"]), rules) == 401, "no browser"
+
+
+def test_who_has_signed_out_is_not_known_any_more() -> None:
+    rules = guard()
+    first, second = (rules.sign_in().partition(";")[0] for _ in range(2))
+    assert first != second
+    assert "Max-Age=0" in rules.sign_out(first)
+    assert status(head(cookie=first, sec_fetch_site="same-origin"), rules) == 401
+    assert status(head(cookie=second, sec_fetch_site="same-origin"), rules) is None
+    for _ in range(100):
+        rules.sign_in()
+    assert status(head(cookie=second, sec_fetch_site="same-origin"), rules) == 401, "the oldest"
 
 
 @pytest.mark.parametrize(
@@ -84,11 +99,14 @@ def test_own_names_are_accepted(host: str) -> None:
 
 
 def test_pages_of_other_origins_are_refused() -> None:
-    cookie = guard().session_cookie().partition(";")[0]
+    rules = guard()
+    cookie = rules.sign_in().partition(";")[0]
+    browser = {"cookie": cookie, "sec_fetch_site": "same-origin"}
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", f"https://{HOST}"):
-        assert status(head("POST", "/jobs/x/stop", cookie=cookie, origin=origin)) == 403
-    assert status(head("POST", "/jobs/x/stop", cookie=cookie, origin=f"http://{HOST}")) is None
-    assert status(head(cookie=cookie, sec_fetch_site="cross-site")) == 403
+        assert status(head("POST", "/jobs/x/stop", **browser, origin=origin), rules) == 403
+    own = browser | {"origin": f"http://{HOST}"}
+    assert status(head("POST", "/jobs/x/stop", **own), rules) is None
+    assert status(head(cookie=cookie, sec_fetch_site="cross-site"), rules) == 403
     assert status(head(path="/", page=True, sec_fetch_site="cross-site")) is None, (
         "a link to the page"
     )
@@ -116,6 +134,11 @@ def test_authentication_can_be_switched_off_on_loopback_alone() -> None:
     assert (status(head(), open_guard), open_guard.token) == (None, "")
     with pytest.raises(ConfigurationError, match="could steer the cluster"):
         guard_of(settings, TOKEN, "0.0.0.0", 8081, is_tls=True)
+
+
+def test_the_name_that_clients_are_told_is_a_name_of_the_endpoint() -> None:
+    rules = guard_of(Settings({}), TOKEN, "127.0.0.1", 8081, is_tls=False, names=("vm",))
+    assert status(head(authorization=BEARER, host="vm:8081"), rules) is None
 
 
 def test_names_behind_a_proxy_are_allowed_by_an_option() -> None:

@@ -1,5 +1,6 @@
 """The REST server over a real socket: sign-in, refusals, operations, polling, start and end."""
 
+import contextlib
 import http.client
 import json
 import socket
@@ -10,6 +11,7 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.rest import http_protocol
 from headrace.rest.server import bind, place_of_cluster
 from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
@@ -52,10 +54,36 @@ def test_a_browser_signs_in_once_and_out_again(cluster: ServedCluster) -> None:
     assert (signed_in.status, signed_in.json) == (200, {})
     cookie = signed_in.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
-    known = {"Cookie": cookie.partition(";")[0]}
+    known = {"Cookie": cookie.partition(";")[0], "Sec-Fetch-Site": "same-origin"}
     assert cluster.ask("GET", "/jobs", headers=known).status == 200
     signed_out = cluster.ask("DELETE", "/session", headers=known)
     assert "Max-Age=0" in signed_out.headers["set-cookie"]
+    assert cluster.ask("GET", "/jobs", headers=known).status == 401
+
+
+def test_a_stranger_who_signs_in_may_send_little(cluster: ServedCluster) -> None:
+    assert cluster.ask("POST", "/session", b" " * 9000, headers={}).status == 413
+
+
+def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(http_protocol, "REQUEST_TIMEOUT_S", 0.2)
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        assert cluster.get("/overview").status == 200
+        host, _, port = cluster.authority.partition(":")
+        silent = [socket.create_connection((host, int(port))) for _ in range(8)]
+        for one in silent:
+            one.settimeout(20)
+            # Half a head; where the connection is closed already this may fail.
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET /overview HTTP/1.1\r\n")
+        for one in silent:
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+            one.close()
+        assert cluster.get("/overview").status == 200
 
 
 def test_answers_tell_browsers_to_be_careful(cluster: ServedCluster) -> None:

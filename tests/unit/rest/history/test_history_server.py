@@ -113,7 +113,12 @@ def test_a_browser_signs_in_with_the_token(history: ServedHistory) -> None:
     body = f'{{"token":"{history.token}"}}'
     found = history.ask("POST", "/session", headers={"Content-Type": "application/json"}, body=body)
     cookie = found.headers["set-cookie"].partition(";")[0]
-    assert history.ask("GET", "/jobs", headers={"Cookie": cookie}).status == 200
+    assert (
+        history.ask(
+            "GET", "/jobs", headers={"Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
+        ).status
+        == 200
+    )
 
 
 def test_a_new_archive_appears_without_a_restart(

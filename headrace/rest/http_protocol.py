@@ -1,0 +1,44 @@
+"""BoundedHttpProtocol: HTTP connections of which there are only so many, and none that says nothing for long.
+
+Anybody on the host can connect. Without these bounds connections that send nothing, or half a request, would use up the
+descriptors of the driver's process, and jobs would fail for want of them.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS_MAX: Final = 256
+REQUEST_TIMEOUT_S: Final = 10.0
+"""Time within which a connection has to send a whole head of a request; up to twice as long."""
+
+
+class BoundedHttpProtocol(H11Protocol):
+    """One connection. Beyond CONNECTIONS_MAX a new one is closed at once."""
+
+    _seen: Any = None
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop looking at it."""
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Close a connection that has sent no request since the last look."""
+        cycle: Any = self.cycle
+        if cycle is self._seen and (cycle is None or cycle.response_complete):
+            self.transport.abort()
+            return
+        self._seen = cycle
+        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
