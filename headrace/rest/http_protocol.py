@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-CONNECTIONS_MAX: Final = 256
-REQUEST_TIMEOUT_S: Final = 10.0
+HTTP_CONNECTIONS_MAX: Final = 256
+REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 """Time within which a connection has to send a whole head of a request; up to twice as long."""
 
 
 class BoundedHttpProtocol(H11Protocol):
-    """One connection. Beyond CONNECTIONS_MAX a new one is closed at once."""
+    """One connection. Beyond HTTP_CONNECTIONS_MAX a new one is closed at once."""
 
     _seen: Any = None
     _watch: asyncio.TimerHandle | None = None
@@ -23,10 +23,10 @@ class BoundedHttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        if len(self.connections) > HTTP_CONNECTIONS_MAX:
             transport.abort()
             return
-        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
+        self._watch = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop looking at it."""
@@ -41,4 +41,4 @@ class BoundedHttpProtocol(H11Protocol):
             self.transport.abort()
             return
         self._seen = cycle
-        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
+        self._watch = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, self._look)

@@ -68,8 +68,8 @@ def test_a_stranger_who_signs_in_may_send_little(cluster: ServedCluster) -> None
 def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "CONNECTIONS_MAX", 5)
-    monkeypatch.setattr(http_protocol, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_protocol, "HTTP_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(http_protocol, "REQUEST_HEAD_TIMEOUT_S", 0.2)
     with served_cluster(tmp_path, monkeypatch) as cluster:
         assert cluster.get("/overview").status == 200
         host, _, port = cluster.authority.partition(":")
