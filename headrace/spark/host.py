@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -204,7 +205,7 @@ class SparkHost:
             ),
             self._settings,
             self._clock,
-            name=self.session.context.appName or "headrace",
+            name=Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),
             log_folder=handle.log_folder,
         )
