@@ -12,7 +12,7 @@ from headrace import Row, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.client.job_client import JobClient
 from headrace.checkpoint.retention.inspection import SnapshotCondition, inspect_snapshot
 from headrace.checkpoint.storage.metadata_key import metadata_key
-from headrace.cli.checkpoint import key_settings
+from headrace.cli.snapshots import key_settings
 from headrace.common import Configuration, Encoder
 from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
