@@ -86,6 +86,12 @@ class World:
         self.env.execute()
         return max(int(line) for line in self.out.read_text().split())
 
+    def all_tasks_run(self) -> bool:
+        """Whether every subtask of the job that has not ended is RUNNING."""
+        jobs = self.handle.call(self.handle.dispatcher.list_jobs(), 30.0)
+        (tasks,) = (job.tasks for job in jobs if not job.status.is_globally_terminal_state())
+        return set(state for state, count in tasks.items() if count) == {"RUNNING"}
+
     def keepers(self) -> list[TaskManagerProcess]:
         """The processes that keep a part of the stream."""
         (data_set,) = self.env.list_completed_cluster_datasets()
@@ -179,6 +185,8 @@ def test_a_job_whose_reader_loses_a_keeper_runs_again_with_what_makes_the_stream
     world.out.unlink()
     job.start()
     wait_until(world.reached.exists)
+    # A task that is not deployed yet would fail of another cause.
+    wait_until(world.all_tasks_run)
     world.keepers()[0].kill()
     world.gate.touch()
     job.join(120)
