@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -73,25 +74,10 @@ def browsers(arguments: list[str]) -> None:
 
 
 def cpu_seconds(thread_name: str) -> float:
-    """Return the processor time of the thread of this process whose name begins so."""
-    for task in Path("/proc/self/task").iterdir():
-        # The kernel keeps fifteen letters of a name; Python 3.14 sets it, older ones do not.
-        stat = (task / "stat").read_text().rpartition(")")[2].split()
-        if task.name == str(NATIVE_IDS[thread_name]):
-            return (int(stat[11]) + int(stat[12])) / _TICKS
-    raise LookupError(thread_name)
-
-
-NATIVE_IDS: Final[dict[str, int]] = {}
-
-
-def remember_threads() -> None:
-    """Learn the numbers that the kernel gives to threads."""
-    import threading
-
-    for thread in threading.enumerate():
-        if thread.native_id is not None:
-            NATIVE_IDS[thread.name] = thread.native_id
+    """Return the processor time of the thread of this process that has this name."""
+    (number,) = (one.native_id for one in threading.enumerate() if one.name == thread_name)
+    stat = Path(f"/proc/self/task/{number}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / _TICKS
 
 
 def measure(browser_count: int, vertex_count: int, seconds: float, turns: int) -> dict[str, Any]:
@@ -118,7 +104,6 @@ def measure(browser_count: int, vertex_count: int, seconds: float, turns: int) -
         try:
             handle.submit(graph)
             handle.call(await_running(handle, graph.job_id), TIMEOUT_S)
-            remember_threads()
             (file,) = Path(directory, "clusters").glob("*.json")
             job = f"/jobs/{graph.job_id.hex()}"
             paths = [job, "/overview", "/jobs/overview", f"{job}/exceptions"]

@@ -39,7 +39,7 @@ COMBINED_METRICS: Final = list[cluster_models.AggregatedMetric] | list[cluster_m
 
 
 class Kept(enum.Enum):
-    """How long an answer may be given again."""
+    """Time for which an answer may be given again."""
 
     NOT = "never"
     """It must be of now, or changes something."""

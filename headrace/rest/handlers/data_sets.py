@@ -10,12 +10,16 @@ from headrace.rest.handlers.parameters import (
     RunningOperations,
     TriggerParameter,
 )
-from headrace.rest.handlers.savepoints import begin_operation, savepoint_status_of
+from headrace.rest.handlers.savepoints import (
+    NO_JOB,
+    begin_operation,
+    find_operation,
+    savepoint_status_of,
+)
 from headrace.rest.models.checkpoints import SavepointOutcome, SavepointStatus
 from headrace.rest.models.cluster import DataSet, DataSetList, TriggerAnswer
 
 _DELETION: Final = "data set deletion"
-_NO_JOB: Final = ""
 _DataSetId = Annotated[str, Path(alias="datasetid", pattern="^[0-9a-fA-F]{32}$")]
 
 
@@ -45,14 +49,13 @@ async def delete_data_set(
         for data_set in wanted:
             await cluster.ask(cluster.resource_manager.release_cluster_partitions(data_set))
 
-    return begin_operation(operations, _DELETION, _NO_JOB, None, delete)
+    return begin_operation(operations, _DELETION, NO_JOB, None, delete)
 
 
 async def data_set_deletion_status(
     operations: RunningOperations, trigger: TriggerParameter
 ) -> SavepointStatus:
     """Tell what became of the deletion of a data set."""
-    task = operations.find(_DELETION, _NO_JOB, trigger.lower())
-    if task is None:
-        raise NotFoundError(f"There is no deletion of a data set with triggerId={trigger}.")
+    title = "deletion of a data set"
+    task = find_operation(operations, _DELETION, NO_JOB, trigger, title)
     return savepoint_status_of(task, SavepointOutcome())

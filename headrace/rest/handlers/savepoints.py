@@ -12,7 +12,7 @@ from typing import Any, Final
 from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.checkpoint.retention import cleaner
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId, UniqueId
+from headrace.core.ids import UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
@@ -33,7 +33,10 @@ _TRIGGER_ID: Final = re.compile("[0-9a-fA-F]{32}")
 _SAVEPOINT: Final = "savepoint"
 _CHECKPOINT: Final = "checkpoint"
 _DISPOSAL: Final = "savepoint disposal"
-_NO_JOB: Final = ""
+_OF_A_JOB: Final = "savepoint operation"
+"""Title of checkpoints too where they are not found, as in Flink."""
+NO_JOB: Final = ""
+"""Subject of operations that belong to no job."""
 _WITHOUT_LIMIT: Final = None
 """Snapshots are bounded by `execution.checkpointing.timeout`."""
 
@@ -83,7 +86,9 @@ async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of a savepoint or a stop."""
-    return savepoint_status_of(_find(operations, _SAVEPOINT, job, trigger))
+    return savepoint_status_of(
+        find_operation(operations, _SAVEPOINT, job.hex(), trigger, _OF_A_JOB)
+    )
 
 
 async def request_checkpoint(
@@ -112,7 +117,7 @@ async def checkpoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.CheckpointStatus:
     """Tell what became of a checkpoint that was asked for."""
-    task = _find(operations, _CHECKPOINT, job, trigger)
+    task = find_operation(operations, _CHECKPOINT, job.hex(), trigger, _OF_A_JOB)
     if not task.done():
         return models.CheckpointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
     failure = failure_cause_of(task)
@@ -135,16 +140,14 @@ async def delete_savepoint(
             lambda: cleaner.dispose_savepoint(body.savepoint_path, cluster.settings, cluster.clock),
         )
 
-    return begin_operation(operations, _DISPOSAL, _NO_JOB, body.trigger_id, dispose)
+    return begin_operation(operations, _DISPOSAL, NO_JOB, body.trigger_id, dispose)
 
 
 async def disposal_status(
     operations: RunningOperations, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of the deletion of a savepoint."""
-    task = operations.find(_DISPOSAL, _NO_JOB, trigger.lower())
-    if task is None:
-        raise NotFoundError(f"There is no savepoint disposal with triggerId={trigger}.")
+    task = find_operation(operations, _DISPOSAL, NO_JOB, trigger, _DISPOSAL)
     return savepoint_status_of(task, models.SavepointOutcome())
 
 
@@ -190,12 +193,14 @@ def begin_operation(
     return TriggerAnswer(request_id=trigger)
 
 
-def _find(operations: Operations, kind: str, job: JobId, trigger: str) -> asyncio.Task[Any]:
-    task = operations.find(kind, job.hex(), trigger.lower())
+def find_operation(
+    operations: Operations, kind: str, subject: str, trigger: str, title: str
+) -> asyncio.Task[Any]:
+    """Return an operation that was begun, on a job (`subject`) or on none; NotFoundError, which calls it `title`."""
+    task = operations.find(kind, subject, trigger.lower())
     if task is None:
-        raise NotFoundError(
-            f"There is no savepoint operation with triggerId={trigger} for job {job.hex()}."
-        )
+        of_job = f" for job {subject}" if subject else ""
+        raise NotFoundError(f"There is no {title} with triggerId={trigger}{of_job}.")
     return task
 
 
