@@ -6,7 +6,12 @@ import click
 
 from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, detached_option, format_option
+from headrace.cli.jobs.savepoint_options import (
+    SAVEPOINT_FORMAT,
+    begin_detached,
+    detached_option,
+    format_option,
+)
 from headrace.rest.client import path_of
 
 _COMMANDS: Final = {
@@ -73,17 +78,14 @@ def trigger(
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
-    client = session.client
+    _ = session.client  # found before a word is said
     session.say(f"Triggering savepoint for job {job_id}.")
     body: dict[str, Any] = {"cancel-job": False, "formatType": SAVEPOINT_FORMAT}
     if directory is not None:
         body["target-directory"] = directory
     path = path_of("jobs", job_id, "savepoints")
     if is_detached:
-        trigger_id = client.begin(path, body)
-        session.say(f"Successfully trigger manual savepoint, triggerId: {trigger_id}")
-        session.answer({"job-id": job_id, "request-id": trigger_id})
-        return 0
+        return begin_detached(session, job_id, path, body, "manual savepoint")
     session.say("Waiting for response...")
     location = session.operate(path, body)["location"]
     session.say(f"Savepoint completed. Path: {location}")

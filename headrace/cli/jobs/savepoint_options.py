@@ -1,8 +1,10 @@
 """Options that the commands with savepoints share: the format, and whether to wait."""
 
-from typing import Final
+from typing import Any, Final
 
 import click
+
+from headrace.cli.jobs.cluster_command import ClusterSession
 
 SAVEPOINT_FORMAT: Final = "CANONICAL"
 """The one format of savepoints."""
@@ -34,3 +36,13 @@ detached_option = click.option(
     is_flag=True,
     help="Do not wait for the savepoint: print its trigger id.",
 )
+
+
+def begin_detached(
+    session: ClusterSession, job_id: str, path: str, body: dict[str, Any], title: str
+) -> int:
+    """Begin a savepoint, tell its trigger id and return the exit code; `title` is what Flink calls it."""
+    trigger_id = session.client.begin(path, body)
+    session.say(f"Successfully trigger {title}, triggerId: {trigger_id}")
+    session.answer({"job-id": job_id, "request-id": trigger_id})
+    return 0

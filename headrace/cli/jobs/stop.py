@@ -5,7 +5,12 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
-from headrace.cli.jobs.savepoint_options import SAVEPOINT_FORMAT, detached_option, format_option
+from headrace.cli.jobs.savepoint_options import (
+    SAVEPOINT_FORMAT,
+    begin_detached,
+    detached_option,
+    format_option,
+)
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
@@ -56,7 +61,7 @@ def stop(
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to stop a job.", context)
     verb = "Draining" if is_drained else "Suspending"
-    client = session.client
+    _ = session.client  # found before a word is said
     session.say(f'{verb} job "{job_id}" with a {SAVEPOINT_FORMAT} savepoint.')
     session.say(f"Triggering stop-with-savepoint for job {job_id}.")
     body: dict[str, Any] = {"drain": is_drained, "formatType": SAVEPOINT_FORMAT}
@@ -64,10 +69,7 @@ def stop(
         body["targetDirectory"] = directory
     path = path_of("jobs", job_id, "stop")
     if is_detached:
-        trigger_id = client.begin(path, body)
-        session.say(f"Successfully trigger stop-with-savepoint, triggerId: {trigger_id}")
-        session.answer({"job-id": job_id, "request-id": trigger_id})
-        return 0
+        return begin_detached(session, job_id, path, body, "stop-with-savepoint")
     session.say("Waiting for response...")
     results = path_of("jobs", job_id, "savepoints")
     location = session.operate(path, body, results)["location"]
