@@ -31,7 +31,7 @@ from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import cluster_secret
-from headrace.core.threads import EventLoopThread, start_thread
+from headrace.core.threads import EventLoopThread, Thread, start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.ended_job import OnJobEnded
 from headrace.gateways.messages import ResourceProfile
@@ -157,6 +157,7 @@ class _InProcessDriver:
         self._cluster: Cluster | None = None
         self._executors: dict[ResourceId, TaskExecutor] = {}
         self._live: set[ResourceId] = set()
+        self._threads: Final[dict[ResourceId, Thread]] = {}
         self._released: set[ResourceId] = set()
 
     @property
@@ -177,7 +178,9 @@ class _InProcessDriver:
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         """Start a thread that opens the worker's data plane, waits for the worker's end and closes it again."""
         self._live.add(worker_id)
-        start_thread(f"headrace-{worker_id}", lambda: self._host(worker_id))
+        self._threads[worker_id] = start_thread(
+            f"headrace-{worker_id}", lambda: self._host(worker_id)
+        )
 
     def release_worker(self, worker_id: ResourceId) -> None:
         self._released.add(worker_id)
@@ -242,6 +245,8 @@ class _InProcessDriver:
     def _gone(self, worker_id: ResourceId, reason: str) -> None:
         assert self._listener is not None
         self._executors.pop(worker_id, None)
+        # This call is the last that the thread does.
+        self._threads.pop(worker_id).join()
         self._live.discard(worker_id)
         self._listener.worker_terminated(worker_id, reason)
 

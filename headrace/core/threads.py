@@ -17,6 +17,9 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
+Thread = threading.Thread
+"""A thread that `start_thread` started: for annotations."""
+
 _LOG: Final = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.0005

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.process.process_memory import container_memory_bytes, resident_memory_bytes
-from headrace.core.threads import start_thread
+from headrace.core.threads import Thread, start_thread
 from headrace.metrics import cluster_names as names
 
 _NS_PER_MS: Final = 1_000_000
@@ -63,18 +63,22 @@ class ProcessWatcher:
         self._lags: Final = RecentWaits()
         self._asked_ns: int | None = None
         self._is_stopped: Final = threading.Event()
+        self._thread: Thread | None = None
 
     def start(self) -> "ProcessWatcher":
         """Begin; of several watchers in a process the last one started is read."""
         _watchers.append(self)
-        start_thread("headrace-watcher", self._run)
+        self._thread = start_thread("headrace-watcher", self._run)
         return self
 
     def stop(self) -> None:
-        """End; from any thread, idempotent."""
+        """End, and wait for the thread's end; from any other thread, idempotent."""
         self._is_stopped.set()
         with suppress(ValueError):
             _watchers.remove(self)
+        if self._thread is not None:
+            # It waits for nothing else: `post` only puts the call.
+            self._thread.join()
 
     def snapshot(self) -> dict[str, float]:
         """Return what was measured, by name."""

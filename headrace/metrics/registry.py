@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.threads import start_thread
+from headrace.core.threads import Thread, start_thread
 from headrace.metrics.metric_name import MetricKind
 from headrace.metrics.names import is_momentary
 from headrace.metrics.readings import (
@@ -59,8 +59,7 @@ class MetricRegistry:
         self._failed: Final[set[Hashable]] = set()
         self._ended: Final = deque[GroupReading](maxlen=ENDED_GROUPS_MAX)
         self._is_stopped: Final = threading.Event()
-        self._is_running = False
-        self._has_ended: Final = threading.Event()
+        self._thread: Thread | None = None
         self._schedules: list[_Schedule] = []
 
     @property
@@ -81,8 +80,7 @@ class MetricRegistry:
             if not reporter.is_pulled:
                 self._schedules.append(_Schedule(reporter, now_ms + reporter.interval_ms))
         if self._schedules:
-            self._is_running = True
-            start_thread("headrace-metrics", self._run)
+            self._thread = start_thread("headrace-metrics", self._run)
 
     def add(self, key: Hashable, source: MetricSource) -> None:
         """Read `source` from now on, under a key of its owner's."""
@@ -118,9 +116,11 @@ class MetricRegistry:
         if self._is_stopped.is_set():
             return
         self._is_stopped.set()
-        # Where it still reads, something that it reads hangs: that must not keep the process from its end.
-        if self._is_running and self._has_ended.wait(_CLOSE_TIMEOUT_S):
-            self._hand_out(self._schedules)
+        if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+            # Where it still reads, something that it reads hangs: that must not keep the process from its end.
+            if not self._thread.is_alive():
+                self._hand_out(self._schedules)
         for reporter in self._reporters:
             reporter.close_soon()
         deadline_ms = self._clock.monotonic_ms() + _CLOSE_TIMEOUT_S * 1000
@@ -131,7 +131,6 @@ class MetricRegistry:
         while True:
             due_ms = min(schedule.due_ms for schedule in self._schedules)
             if self._is_stopped.wait(max(0.0, due_ms - self._clock.monotonic_ms()) / 1000):
-                self._has_ended.set()
                 return
             now_ms = self._clock.monotonic_ms()
             due = [schedule for schedule in self._schedules if schedule.due_ms <= now_ms]

@@ -3,8 +3,7 @@
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,14 +108,6 @@ def listening_ports_of(pids: set[int]) -> set[int]:
             if target.startswith("socket:[") and target[8:-1] in inodes:
                 found.add(inodes[target[8:-1]])
     return found
-
-
-def wait_until(what: Callable[[], bool], timeout_s: float, said: str) -> None:
-    """Poll until `what` holds; AssertionError with `said` after `timeout_s`."""
-    end = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {said}"
-        time.sleep(0.05)
 
 
 def temporary_files(directory: Path) -> set[str]:

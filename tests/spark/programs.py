@@ -31,6 +31,7 @@ COUNTING = """
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import StreamExecutionEnvironment
+from testkit.waiting import wait_until
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)

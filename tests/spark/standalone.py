@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from headrace.core.randomness import secret_token
-from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, wait_until
+from testkit.waiting import wait_until
+from tests.spark.processes import MARK_VARIABLE, SPARK_HOME
 
 HOST = "127.0.0.1"
 

@@ -36,7 +36,7 @@ from headrace.spark.dataframes.dataframes import dataframe_source, source_coordi
 from headrace.spark.dataframes.push import plan_identity, unrepeatable_part
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.session import HostSession
-from tests.spark.processes import wait_until
+from testkit.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

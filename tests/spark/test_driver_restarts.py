@@ -13,8 +13,8 @@ from testkit.exactly_once import (
     lines_of_files,
     rows_of_parquet,
 )
+from testkit.waiting import wait_until
 from tests.spark.checkpoint_folder import newest_checkpoint
-from tests.spark.processes import wait_until
 from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.spark.checkpoint_folder import newest_checkpoint
-from tests.spark.processes import wait_until
 from tests.spark.programs import Program, headrace_run, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

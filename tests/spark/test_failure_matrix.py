@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.spark.endless import progress, start_endless, start_restarting, start_watched
-from tests.spark.processes import Process, listening_ports_of, wait_until
+from tests.spark.processes import Process, listening_ports_of
 from tests.spark.programs import CLEAN_UP_TIMEOUT_S, Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.spark.endless import progress, start_watched
-from tests.spark.processes import Process, marked_processes, new_mark, wait_until
+from tests.spark.processes import Process, marked_processes, new_mark
 from tests.spark.programs import Program
 from tests.spark.standalone import StandaloneCluster
 

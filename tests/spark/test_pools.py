@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.processes import wait_until
+from testkit.waiting import wait_until
 from tests.spark.programs import Program, headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

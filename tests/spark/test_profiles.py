@@ -13,7 +13,7 @@ from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import ApplicationSlots
 from headrace.spark.session.session import HostSession, host_session
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
-from tests.spark.processes import wait_until
+from testkit.waiting import wait_until
 from tests.spark.programs import headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]

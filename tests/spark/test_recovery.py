@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import wait_until
 from tests.spark.endless import start_breaking, start_restarting
-from tests.spark.processes import wait_until
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

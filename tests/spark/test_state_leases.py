@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from headrace.checkpoint.storage.file_systems import is_there
 from headrace.core.clock import SystemClock
 from headrace.core.threads import start_thread
 from headrace.spark.session.session import HostSession
+from testkit.waiting import wait_until
 from tests.unit.state_processor.saved import FILES, UID, savepoint, settings_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -51,13 +52,6 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    tick, end_ms = threading.Event(), SystemClock().monotonic_ms() + 1000 * WAIT_S
-    while not holds():
-        assert SystemClock().monotonic_ms() < end_ms, "it never came true"
-        tick.wait(0.05)
-
-
 def test_a_query_finds_its_files_and_then_they_go(session: HostSession, job: Job) -> None:
     counts = job.read(session.spark, leaseDuration="10 s")
     job.give_up()
@@ -66,7 +60,7 @@ def test_a_query_finds_its_files_and_then_they_go(session: HostSession, job: Job
     assert job.lease_count() == 1
     job.give_up()
     assert is_there(job.old)
-    eventually(lambda: job.lease_count() == 0)
+    wait_until(lambda: job.lease_count() == 0)
     job.give_up()
     assert not is_there(job.old)
     with pytest.raises(PySparkException, match="the oldest one left is 8"):
@@ -100,10 +94,10 @@ def test_the_lease_of_a_query_that_was_killed_ends_and_its_files_go(
     counts = job.read(spark, leaseDuration="8 s")
     blocker = start_thread("blocker", block)
     try:
-        eventually(lambda: len(list(tmp_path.glob("taken-*"))) == 4)
+        wait_until(lambda: len(list(tmp_path.glob("taken-*"))) == 4)
         start_thread("reader", query)
         # That of the blocker, and that of the query: its partitions are planned.
-        eventually(lambda: len(context.statusTracker().getActiveJobsIds()) == 2)
+        wait_until(lambda: len(context.statusTracker().getActiveJobsIds()) == 2)
 
         def is_canceled() -> bool:
             context.cancelJobsWithTag("reader")
@@ -111,8 +105,8 @@ def test_the_lease_of_a_query_that_was_killed_ends_and_its_files_go(
 
         job.give_up()
         assert is_there(job.old)
-        eventually(is_canceled)
-        eventually(lambda: job.lease_count() == 0)
+        wait_until(is_canceled)
+        wait_until(lambda: job.lease_count() == 0)
         job.give_up()
         assert not is_there(job.old)
     finally:

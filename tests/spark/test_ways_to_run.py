@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spark.session.session import link_spark_home
-from tests.spark.processes import SPARK_HOME, wait_until
+from testkit.waiting import wait_until
+from tests.spark.processes import SPARK_HOME
 from tests.spark.programs import ROOT, Program, headrace_run, start, start_headrace
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]

@@ -17,7 +17,7 @@ from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.session import HostSession
 from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
-from tests.spark.processes import wait_until
+from testkit.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.redaction import shown_uri
-from headrace.core.threads import start_thread
+from headrace.core.threads import Thread, start_thread
 from headrace.metrics.readings import ENDED_GROUPS_MAX, GroupReading, MetricReport
 from headrace.metrics.reporters.metric_filter import MetricFilter
 from headrace.metrics.reporters.reporter import MetricReporter
@@ -76,16 +76,14 @@ class ReporterThread:
         self._busy_since_ms: float | None = None
         self._is_open = False
         self._told_causes: Final[set[str]] = set()
-        self._is_started = False
-        self._has_ended: Final = threading.Event()
+        self._thread: Thread | None = None
         self._read: Callable[[], MetricReport] = lambda: MetricReport(0, ())
 
     def start(self, read: Callable[[], MetricReport]) -> None:
         """Start the thread, which opens the reporter first."""
         self._read = lambda: self._view.of(read())
         self._wake.set()
-        self._is_started = True
-        start_thread(f"headrace-reporter-{self.name}", self._run)
+        self._thread = start_thread(f"headrace-reporter-{self.name}", self._run)
 
     def offer(self, report: MetricReport) -> None:
         """Take a report; it takes the place of one that waits, and keeps the ended groups of that."""
@@ -114,7 +112,10 @@ class ReporterThread:
 
     def await_end(self, timeout_s: float) -> None:
         """Wait for the thread; one that does not end in time is left behind."""
-        if self._is_started and not self._has_ended.wait(timeout_s):
+        if self._thread is None:
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
             self._tell("end", "does not end: the process ends without it")
 
     def _run(self) -> None:
@@ -127,7 +128,6 @@ class ReporterThread:
             if is_last:
                 if self._is_open:
                     self._guarded(self._reporter.close)
-                self._has_ended.set()
                 return
             self._busy_since_ms = None
 

@@ -11,8 +11,8 @@ from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cli.main import main
 from headrace.common import Configuration
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.waiting import wait_until
 from tests.unit.cli.restored_logs import restored_logs
 
 pytestmark = pytest.mark.integration

@@ -22,15 +22,6 @@ from tests.unit.network.exchange import environment
 Starter = Callable[..., CreditBasedShuffleEnvironment]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
-    """Wait for what another thread is about to do."""
-    changed = threading.Event()
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        changed.wait(0.002)
-
-
 @pytest.fixture(scope="session")
 def identity() -> TlsIdentity:
     """What the processes of one cluster share."""

@@ -29,7 +29,7 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.stored.spill_files import OsFileLayer
 from headrace.task.task import Task
 from headrace.task.task_runner import CooperativeTaskRunner
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.unit.network.exchange import environment
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.task.local_job import LocalJob, RecordingListener

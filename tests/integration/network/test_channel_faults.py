@@ -14,7 +14,7 @@ from headrace.network.errors import (
 )
 from headrace.network.transport.socket_transport import SocketTransport
 from headrace.network.writers.record_writer import RecordWriter
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.integration.network.proxied import MakeEdge
 from tests.integration.network.proxied import proxied as proxied
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer

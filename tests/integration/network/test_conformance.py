@@ -32,7 +32,8 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import ProducerFailedError, RecordTooLargeError
 from headrace.network.gates.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitions.pipelined_partition import PipelinedResultPartition
-from tests.integration.network.conftest import Edge, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Edge
 from tests.unit.network.exchange import (
     drain,
     events_of,

@@ -12,7 +12,8 @@ from headrace.core.security.tls import TlsIdentity
 from headrace.core.threads import start_thread
 from headrace.network.errors import ConnectionLostError
 from headrace.network.transport.socket_transport import SocketTransport
-from tests.integration.network.conftest import Edge, Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Edge, Starter
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer
 
 pytestmark = [

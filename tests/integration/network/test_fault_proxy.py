@@ -24,7 +24,7 @@ from headrace.network.errors import (
 )
 from headrace.network.gates.gate import GateElement
 from headrace.network.writers.record_writer import RecordWriter
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.integration.network.proxied import MakeEdge, ProxiedEdge
 from tests.integration.network.proxied import proxied as proxied
 from tests.unit.network.exchange import (

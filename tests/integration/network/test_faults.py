@@ -45,7 +45,8 @@ from headrace.network.wire.frames import (
     Schema,
 )
 from headrace.network.wire.framing import PREFIX, Frame, encode
-from tests.integration.network.conftest import Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Starter
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import gate, next_element, numbers, partition_id, values_of, writer
 

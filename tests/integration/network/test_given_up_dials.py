@@ -15,7 +15,8 @@ from headrace.network.errors import PartitionConnectionError
 from headrace.network.transport.connection import SocketConnection
 from headrace.network.transport.server import host_id
 from headrace.network.transport.socket_transport import SocketTransport
-from tests.integration.network.conftest import Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Starter
 from tests.unit.network.exchange import gate, next_element, numbers, values_of, writer
 
 pytestmark = pytest.mark.integration

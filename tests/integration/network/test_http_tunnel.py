@@ -15,7 +15,8 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import PartitionConnectionError
 from headrace.network.transport.http_tunnel import PROXY
 from headrace.testing.fault_proxy.proxy import Address, FaultProxy
-from tests.integration.network.conftest import Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Starter
 from tests.integration.network.proxied import LoopThread
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer
 

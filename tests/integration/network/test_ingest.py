@@ -18,7 +18,8 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, HandshakeError, IngestRefusedError
 from headrace.network.ingest.sender import IngestSender
 from headrace.network.ingest.server import IngestReceiver
-from tests.integration.network.conftest import Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Starter
 from tests.unit.network.exchange import SECRET, attempt
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,8 @@ from headrace.network.errors import NetworkError
 from headrace.network.transport import connection
 from headrace.network.transport.blocking_connection import BlockingConnection
 from headrace.network.wire.frames import NO_CHANNEL, Close, Error, ErrorCode, Proof
-from tests.integration.network.conftest import Starter, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Starter
 from tests.unit.network.exchange import SECRET
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,7 @@ from headrace.shuffle_service.errors import (
     ShuffleServiceLostError,
 )
 from headrace.shuffle_service.service import ShuffleService
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.integration.network.shuffle_world import (
     consume,
     new_service,

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.network.stored.spill_files import OsFileLayer
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.unit.network.exchange import (
     drain,
     environment,

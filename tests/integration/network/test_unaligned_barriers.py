@@ -13,7 +13,8 @@ from headrace.network.gates.gate import BarrierAnnouncement, BatchElement, Event
 from headrace.network.gates.in_flight_input import CapturedBatch
 from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.partitions.in_flight_output import InFlightOutput
-from tests.integration.network.conftest import Edge, wait_until
+from testkit.waiting import wait_until
+from tests.integration.network.conftest import Edge
 from tests.unit.network.exchange import gate, next_element, numbers, values_of, writer
 
 pytestmark = pytest.mark.integration

@@ -20,6 +20,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.process import ProcessFunction
 from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from testkit.waiting import wait_until
 from tests.integration.programs.cached_stream_functions import (
     ALL,
     COUNT,
@@ -30,7 +31,6 @@ from tests.integration.programs.cached_stream_functions import (
 )
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.result_files import files
-from tests.integration.programs.waiting import wait_until
 
 
 def double(n: int) -> int:

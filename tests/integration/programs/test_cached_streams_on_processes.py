@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from headrace.core.ids import ClusterDataSetId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
+from testkit.waiting import wait_until
 from tests.integration.programs.process_cluster import (
     ProcessDriver,
     TaskManagerProcess,
@@ -127,14 +128,6 @@ def hold(reached: str, gate: str, value: int) -> int:
         while not os.path.exists(gate):
             threading.Event().wait(0.01)
     return value
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it did not happen")
 
 
 @pytest.fixture

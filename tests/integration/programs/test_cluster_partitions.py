@@ -20,9 +20,9 @@ from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE
+from testkit.waiting import wait_until
 from tests.integration.network.shuffle_world import consume, new_task_manager
 from tests.integration.programs.result_files import files
-from tests.integration.programs.waiting import wait_until
 from tests.unit.network.exchange import SECRET, drain, values_of
 
 COUNT = 1000

@@ -1,8 +1,7 @@
 """The same programs with every kind of exchange: the same results, and no file is left."""
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from headrace.core.errors import ConfigurationError, JobExecutionError
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from testkit.waiting import wait_until
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.result_files import files
 
@@ -56,14 +56,6 @@ def environment(mode: str, **more: str) -> StreamExecutionEnvironment:
     for key, value in more.items():
         configuration.set_string(key.replace("__", "-").replace("_", "."), value)
     return StreamExecutionEnvironment.get_execution_environment(configuration)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it did not happen")
 
 
 def numbers(env: StreamExecutionEnvironment, last: int) -> Any:

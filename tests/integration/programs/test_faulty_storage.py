@@ -1,7 +1,5 @@
 """Programs whose checkpoint storage fails: their results are as if it did not."""
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,13 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.retention.inspection import find_snapshots
 from headrace.core.errors import JobExecutionError
+from testkit.waiting import wait_until
 from tests.integration.programs.faulty_storage_job import COUNT, EXACT, KEY_COUNT, Job
 
 
 @pytest.fixture
 def job(env: StreamExecutionEnvironment, tmp_path: Path) -> Job:
     return Job(env, tmp_path)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        threading.Event().wait(0.01)
 
 
 def has_checkpoint(job: Job) -> bool:

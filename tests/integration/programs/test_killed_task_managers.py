@@ -25,7 +25,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.functions.sink import DiscardingSink
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.integration.programs.process_cluster import ProcessDriver, process_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]

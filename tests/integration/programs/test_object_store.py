@@ -24,10 +24,10 @@ from headrace.common import Configuration, Encoder
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
+from testkit.waiting import wait_until
 from tests.integration.programs.committed_lines import committed_lines
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.s3_server import BUCKET, CREDENTIALS, running_server
-from tests.integration.programs.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from headrace.core.errors import JobExecutionError
 from headrace.core.ids import ResourceId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.graph.pipeline_options import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from testkit.waiting import wait_until
 from tests.integration.programs.conftest import MiniClusterExecutor
-from tests.integration.programs.waiting import wait_until
 
 READING, GO = threading.Event(), threading.Event()
 """Set by, and waited for by, the consumer of a test, which runs in this process."""

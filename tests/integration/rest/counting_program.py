@@ -9,8 +9,8 @@ from headrace.common import Configuration
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.rest.client import RestClient
+from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.waiting import wait_until
 
 SETTINGS = {
     "rest.enabled": "true",

@@ -8,7 +8,7 @@ from headrace.core.errors import HeadraceError
 from headrace.rest.client import RestClient
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
-from tests.integration.programs.waiting import wait_until
+from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import SETTINGS, Program, await_running, completed
 
 pytestmark = pytest.mark.integration

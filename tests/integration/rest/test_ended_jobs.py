@@ -21,8 +21,8 @@ from headrace.rest.history.archive_file import read_index
 from headrace.rest.history.archive_storage import list_archives, open_archive
 from headrace.rest.history.history_server import HistoryServer
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

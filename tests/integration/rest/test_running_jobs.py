@@ -11,7 +11,7 @@ from headrace.rest.client import RestClient
 from headrace.rest.client_errors import RestRefusedError
 from headrace.rest.connections import find_connection
 from headrace.testing.minicluster_executor import MiniClusterExecutor
-from tests.integration.programs.waiting import wait_until
+from testkit.waiting import wait_until
 from tests.integration.rest.counting_program import (
     SETTINGS,
     Program,

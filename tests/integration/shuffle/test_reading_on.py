@@ -24,7 +24,7 @@ from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnv
 from headrace.shuffle_service.service import ShuffleService
 from headrace.testing.fault_proxy.proxy import Address, FaultProxy
 from headrace.testing.fault_proxy.rules import parse_rule
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.integration.network.proxied import LoopThread
 from tests.integration.network.raw_peer import RawPeer
 from tests.integration.network.shuffle_world import consume, new_service, push

@@ -36,7 +36,7 @@ from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvi
 from headrace.network.writers.record_writer import create_record_writer
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.process import ShuffleServiceProcess
-from tests.integration.network.conftest import wait_until
+from testkit.waiting import wait_until
 from tests.unit.network.exchange import (
     DATA_SET,
     NUMBERS,

@@ -28,6 +28,7 @@ from testkit.simulation.simulated_job import (
     forget_output,
     output_of,
 )
+from testkit.waiting import wait_until
 
 RANDOM = SeededRandom(11)
 
@@ -189,7 +190,8 @@ def test_closing_cancels_what_runs() -> None:
     cluster.close()
     cluster.close()
     assert result.result(0).status is JobStatus.CANCELED
-    assert set(threading.enumerate()) <= threads_before
+    # A thread reports its end a moment before it is gone.
+    wait_until(lambda: set(threading.enumerate()) <= threads_before)
     with pytest.raises(AssertionError, match="the cluster is not running"):
         cluster.await_result(graph.job_id)
 
