@@ -6,6 +6,7 @@ StateProcessorError
 +- InFlightRecordsError          records were in flight between tasks: an edit would not reach them
 +- StateSchemaError              rows do not have the types that a state is stored with
 +- EditRefusedError              no job could have written the result of an edit
++- JsonValueError                what was written in JSON is no value of a state's type
 +- PickledKeysError              keys are stored as pickles, and the caller has not allowed loading them
 """
 
@@ -74,6 +75,14 @@ class EditRefusedError(StateProcessorError):
         super().__init__(f"{state}: row {self.row_text} {reason}")
         self.state = state
         self.reason = reason
+
+
+class JsonValueError(StateProcessorError):
+    """A value that was written in JSON is none of the type that a state is stored with. `what`: the value's role."""
+
+    def __init__(self, what: str, wanted: str, given: str) -> None:
+        super().__init__(f"{what} must be {wanted}: {given} is not")
+        self.what = what
 
 
 class PickledKeysError(StateProcessorError):

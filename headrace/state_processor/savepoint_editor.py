@@ -52,6 +52,7 @@ from headrace.state_processor.edits import (
     rows_of_table,
     with_chunks_changed,
 )
+from headrace.state_processor.entry_edits import EntryChange, EntryChanges
 from headrace.state_processor.errors import (
     InFlightRecordsError,
     NativeStateError,
@@ -125,6 +126,12 @@ class SavepointEditor:
     def remove_keys(self, operator: str, keys: Sequence[Any]) -> "SavepointEditor":
         """Delete everything that an operator keeps for some keys: state, open windows and timers."""
         return self._also(deleting_keys(operator, keys))
+
+    def change_entries(
+        self, operator: str, state: str | None, changes: Sequence[EntryChange]
+    ) -> "SavepointEditor":
+        """Set or delete single entries of a keyed state; all others stay. Keys and values are JSON values."""
+        return self.replace_from(operator, state, EntryChanges(tuple(changes)), StateTable.KEYED)
 
     def rename(self, operator: str, state: str, new_name: str) -> "SavepointEditor":
         """Give a keyed state another name."""

@@ -35,7 +35,7 @@ from headrace.state.columns import (
     VALUE_ROW_KIND,
 )
 from headrace.state.evolution import evolve, is_widening
-from headrace.state.keyed_chunks import opaque_columns, read_tables
+from headrace.state.keyed_chunks import KIND, opaque_columns, read_tables
 from headrace.state_processor.errors import NativeStateError, StateSchemaError, UnknownStateError
 from headrace.state_processor.selection import operator_in
 
@@ -77,6 +77,16 @@ class StoredChunk:
         if key_groups is None or self.chunk.table not in BY_KEY_GROUP or held is None:
             return True
         return any(held[0] <= group <= held[1] for group in key_groups)
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of its keyed state (`value`, `list`, …); empty for other tables."""
+        return self.chunk.attributes.get(KIND, "")
+
+    @property
+    def opaque(self) -> tuple[str, ...]:
+        """Return its columns of pickles."""
+        return opaque_columns(self.chunk.attributes)
 
     @property
     def expired_until_ms(self) -> int | None:

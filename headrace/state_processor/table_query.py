@@ -5,7 +5,6 @@ files and parts of files before they decide over rows.
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage.snapshot_files import SnapshotReader
-from headrace.core.errors import DECODE_ERRORS, short_repr
+from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
 from headrace.core.types.pickles import unpickle_value
 from headrace.state.columns import EXPIRED, KEY
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
+from headrace.state_processor.json_values import values_of_json
 from headrace.state_processor.key_hashing import hashable_column
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
@@ -175,15 +175,12 @@ def key_groups_of_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[int
     return frozenset(np.unique(groups).tolist())
 
 
-def keys_in_text(text: str) -> tuple[Any, ...]:
-    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError."""
-    try:
-        keys = json.loads(text)
-    except DECODE_ERRORS:
-        keys = None
-    if not isinstance(keys, list):
-        raise StateProcessorError(f"{short_repr(text)} is no JSON list of keys, such as [3, 7]")
-    return tuple(keys)
+def keys_of_json(state: StoredState, keys: Sequence[Any]) -> tuple[Any, ...]:
+    """Return keys in JSON as the keys of a state; as they are where it has none of a declared type. JsonValueError."""
+    if KEY not in state.schema.names or KEY in state.opaque:
+        return tuple(keys)
+    column = values_of_json(keys, state.schema.field(KEY).type, f"a key of {state.title}")
+    return tuple(column.to_pylist())
 
 
 def stored_keys(state: StoredState, keys: Sequence[Any]) -> list[Hashable]:

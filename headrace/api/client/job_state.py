@@ -3,7 +3,6 @@
 `JobClient.state()` returns one. It only reads, and callers need not know the paths of checkpoints.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import timedelta
@@ -33,10 +32,10 @@ from headrace.core.types.pickles import unpickle_value
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import (
     OperatorDescription,
-    StateReadRequest,
     StoredCheckpoint,
     SubtaskState,
 )
+from headrace.gateways.state_reads import read_subtasks, states_of
 from headrace.state_processor.errors import UnknownStateError
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ LIVE_TABLES: Final = {
     "operator_state": StateTable.OPERATOR,
 }
 _NO_ROWS: Final = pa.table({"subtask": pa.array([], pa.int32())})
-_AT_ONCE_MAX: Final = 16
 _LATEST_ATTEMPTS: Final = 3
 """Attempts to open the latest checkpoint, which may be replaced while it is opened."""
 
@@ -128,7 +126,7 @@ class JobState:
         )
         answers = self._read_all(found, query)
         if not any(one.result.is_found for one in answers):
-            raise _unknown_state(operator, wanted, state, _states_of(answers))
+            raise _unknown_state(operator, wanted, state, states_of(answers))
         return _live_state(operator, wanted, state, answers, unpickle=unpickle)
 
     def figures(
@@ -196,37 +194,23 @@ class JobState:
         return found
 
     def _states(self, operator: OperatorDescription) -> tuple[LiveStateInfo, ...]:
-        return _states_of(self._read_all(operator, StatesQuery()))
+        return states_of(self._read_all(operator, StatesQuery()))
 
     def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
         """Return the answers of all subtasks, in their order."""
-        answers: list[SubtaskState] = self._ask(self._gathered(operator, query)).result()
+        answers: list[SubtaskState] = self._ask(
+            read_subtasks(
+                self._dispatcher,
+                self._job_id,
+                operator.operator_id,
+                range(operator.parallelism),
+                query,
+            )
+        ).result()
         return answers
-
-    async def _gathered(
-        self, operator: OperatorDescription, query: StateQuery
-    ) -> list[SubtaskState]:
-        turn = asyncio.Semaphore(_AT_ONCE_MAX)
-
-        async def one(index: int) -> SubtaskState:
-            request = StateReadRequest(operator.operator_id.hex(), index, query)
-            async with turn:
-                return await self._dispatcher.read_state(self._job_id, request)
-
-        # All of them are waited for: whoever asks again after an error would else find reads of its own still going on.
-        answers = await asyncio.gather(
-            *map(one, range(operator.parallelism)), return_exceptions=True
-        )
-        return [_answer_of(each) for each in answers]
 
     def __repr__(self) -> str:
         return f"JobState({self._job_id})"
-
-
-def _answer_of(outcome: SubtaskState | BaseException) -> SubtaskState:
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
 
 
 def _table_named(name: str) -> StateTable:
@@ -234,17 +218,6 @@ def _table_named(name: str) -> StateTable:
     if table is None:
         raise UnknownStateError(f"a running job has no table '{name}'", sorted(LIVE_TABLES))
     return table
-
-
-def _states_of(answers: Sequence[SubtaskState]) -> tuple[LiveStateInfo, ...]:
-    """States of any subtask; one that waits in some of them and is there in others is there."""
-    found: dict[tuple[StateTable, str], LiveStateInfo] = {}
-    for answer in answers:
-        for one in answer.result.states:
-            known = found.get((one.table, one.name))
-            if known is None or known.is_waiting:
-                found[one.table, one.name] = one
-    return tuple(found.values())
 
 
 def _only_state(operator: str, table: StateTable, states: Sequence[LiveStateInfo]) -> str:
@@ -304,7 +277,7 @@ def _live_state(
     *,
     unpickle: bool,
 ) -> LiveState:
-    infos = [one for one in _states_of(answers) if (one.table, one.name) == (table, state)]
+    infos = [one for one in states_of(answers) if (one.table, one.name) == (table, state)]
     opaque = {name for one in infos for name in one.opaque} if unpickle else set[str]()
     tables: list[pa.Table] = []
     reads: list[SubtaskRead] = []

@@ -19,6 +19,7 @@ from headrace.checkpoint.retention.leases import LEASE_DURATION_MS, Lease, subsu
 from headrace.core.config import Settings, parse_duration_ms
 from headrace.state_processor.change_feed import ChangeFeed
 from headrace.state_processor.errors import StateProcessorError
+from headrace.state_processor.json_values import keys_in_text
 from headrace.state_processor.selection import (
     LATEST,
     PinnedReader,
@@ -32,7 +33,6 @@ from headrace.state_processor.table_query import (
     OpenTable,
     TableQuery,
     key_groups_in_text,
-    keys_in_text,
 )
 
 FORMAT: Final = "headrace-state"

@@ -20,11 +20,11 @@ from headrace.core.config import Settings
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.state_processor.errors import NativeStateError, StateProcessorError, UnknownStateError
+from headrace.state_processor.json_values import keys_in_text
 from headrace.state_processor.selection import open_snapshot
 from headrace.state_processor.table_query import (
     TableQuery,
     key_groups_in_text,
-    keys_in_text,
 )
 from tests.unit.checkpoint.snapshots import inside
 from tests.unit.state_processor.saved import (
