@@ -24,6 +24,7 @@ from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.routes import ROUTES, Kept, RestRoute
+from headrace.rest.state.state_reads import StateReads
 from headrace.rest.static_files import StaticFiles
 
 _LOG: Final = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def create_app(
         "operations": operations,
         "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
         "answers": KeptAnswers(clock),
+        "state_reads": StateReads(),
     }
     return guarded_app(routes, guard, settings, state)
 

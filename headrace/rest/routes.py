@@ -22,6 +22,7 @@ from headrace.rest.handlers import (
     metrics,
     metrics_history,
     savepoints,
+    state,
     task_managers,
     unsupported,
     vertices,
@@ -31,6 +32,7 @@ from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
 from headrace.rest.models import jobs as job_models
 from headrace.rest.models import metrics_history as metrics_history_models
+from headrace.rest.models import state as state_models
 from headrace.rest.models import task_managers as task_manager_models
 from headrace.rest.models import vertices as vertex_models
 
@@ -330,6 +332,33 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         "/savepoint-disposal/{triggerid}",
         savepoints.disposal_status,
         checkpoint_models.SavepointStatus,
+    ),
+    # State, which is read when it is asked for
+    RestRoute("GET", f"{_JOB}/state", state.job_state, state_models.StateInfo),
+    RestRoute(
+        "GET",
+        f"{_JOB}/state/operators/{{operatorid}}",
+        state.operator_state,
+        state_models.OperatorState,
+    ),
+    RestRoute(
+        "GET",
+        f"{_JOB}/state/operators/{{operatorid}}/rows",
+        state.state_rows,
+        state_models.StateRows,
+    ),
+    RestRoute(
+        "POST",
+        f"{_JOB}/state/edits",
+        state.edit_state,
+        cluster_models.TriggerAnswer,
+        status=202,
+    ),
+    RestRoute(
+        "GET",
+        f"{_JOB}/state/edits/{{triggerid}}",
+        state.edit_status,
+        state_models.StateEditStatus,
     ),
     # TaskManagers
     RestRoute(

@@ -47,7 +47,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     # edges
     "api": GROUND | {"gateways", "state_processor"},
     "connectors": GROUND,
-    "rest": GROUND | {"gateways"},
+    "rest": GROUND | {"gateways", "state_processor"},
     "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
     "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},

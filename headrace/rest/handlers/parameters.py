@@ -8,6 +8,7 @@ from headrace.core.ids import JobId, JobVertexId
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.operations import Operations
+from headrace.rest.state.state_reads import StateReads
 
 _HEX = "^[0-9a-fA-F]{32}$"
 
@@ -18,6 +19,10 @@ def _cluster_view(request: Request) -> ClusterView:
 
 def _operations(request: Request) -> Operations:
     return request.app.state.operations
+
+
+def _state_reads(request: Request) -> StateReads:
+    return request.app.state.state_reads
 
 
 def _flame_graphs(request: Request) -> FlameGraphs:
@@ -44,6 +49,8 @@ ClusterParameter = Annotated[ClusterView, Depends(_cluster_view)]
 """The control plane."""
 RunningOperations = Annotated[Operations, Depends(_operations)]
 """Savepoints and other things that clients asked for."""
+ReadsOfState = Annotated[StateReads, Depends(_state_reads)]
+"""Reads of state that go on."""
 SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
 """Flame graphs that are looked at."""
 JobParameter = Annotated[JobId, Depends(_job_id)]

@@ -1,0 +1,106 @@
+"""JobSnapshots: the snapshots that a job has reported, by their ids, and the settings with which they are read.
+
+The paths are those of the job's checkpoint statistics, running or ended: nobody names one.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from headrace.checkpoint.options import KEY_FILE, SAVEPOINT_DIRECTORY, SHARED_FILES
+from headrace.core.barriers import SnapshotKind
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.redaction import HIDDEN
+from headrace.gateways.checkpoint_statistics import CheckpointRecord, CheckpointStatus
+from headrace.rest.cluster_view import ClusterView
+from headrace.rest.handler_errors import ConflictError, NotFoundError
+
+_CHECKPOINTS: Final = (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
+_IN_MEMORY: Final = (
+    "It lies in the driver's memory: set execution.checkpointing.dir to have checkpoints in files."
+)
+_DISCARDED: Final = "Newer checkpoints have replaced it."
+_SECRET: Final = (
+    "Its address holds a secret, which is not told here: read it with headrace-state, by its path."
+)
+
+
+@dataclass(frozen=True)
+class JobSnapshot:
+    """A snapshot that a job has taken, or was restored from. `problem`: why it cannot be read; empty if it can."""
+
+    checkpoint_id: int
+    kind: Literal["checkpoint", "savepoint", "restored"]
+    timestamp_ms: int
+    size_bytes: int | None
+    uri: str
+    problem: str = ""
+
+
+class JobSnapshots:
+    """Snapshots of one job, the newest first."""
+
+    def __init__(self, cluster: ClusterView, job: JobId) -> None:
+        self._cluster: Final = cluster
+        self._job: Final = job
+
+    async def all(self) -> list[JobSnapshot]:
+        """Return the completed ones that are remembered, and the one that the job was restored from."""
+        found = await self._cluster.checkpoints(self._job)
+        records = (found.latest_completed, found.latest_savepoint, *found.history)
+        snapshots = {
+            one.checkpoint_id: _snapshot(one)
+            for one in records
+            if one is not None and one.status is CheckpointStatus.COMPLETED
+        }
+        restored = found.restored
+        if restored is not None:
+            snapshots.setdefault(
+                restored.checkpoint_id,
+                JobSnapshot(
+                    restored.checkpoint_id,
+                    "restored",
+                    restored.restore_timestamp_ms,
+                    None,
+                    restored.external_path,
+                    _problem(restored.external_path, is_discarded=False),
+                ),
+            )
+        return [snapshots[number] for number in sorted(snapshots, reverse=True)]
+
+    async def find(self, checkpoint_id: int) -> JobSnapshot:
+        """Return one that can be read. NotFoundError, ConflictError."""
+        for one in await self.all():
+            if one.checkpoint_id == checkpoint_id:
+                if one.problem:
+                    raise ConflictError(f"Snapshot {checkpoint_id} cannot be read. {one.problem}")
+                return one
+        raise NotFoundError(
+            f"Job {self._job.hex()} has reported no snapshot {checkpoint_id} that is still remembered."
+        )
+
+    async def settings(self) -> Settings:
+        """Return the settings of the job by which snapshots are read and savepoints are written."""
+        known = (await self._cluster.configuration(self._job)).settings
+        wanted = (KEY_FILE, SAVEPOINT_DIRECTORY, SHARED_FILES)
+        names = [name for one in wanted for name in (one.key, *one.deprecated_keys)]
+        return Settings({name: known[name] for name in names if name in known})
+
+
+def _snapshot(record: CheckpointRecord) -> JobSnapshot:
+    return JobSnapshot(
+        record.checkpoint_id,
+        "checkpoint" if record.kind in _CHECKPOINTS else "savepoint",
+        record.trigger_timestamp_ms,
+        record.state_size_bytes,
+        record.external_path,
+        _problem(record.external_path, is_discarded=record.is_discarded),
+    )
+
+
+def _problem(path: str, *, is_discarded: bool) -> str:
+    if is_discarded:
+        return _DISCARDED
+    if not path:
+        return _IN_MEMORY
+    return _SECRET if HIDDEN in path else ""
