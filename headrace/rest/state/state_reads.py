@@ -7,6 +7,7 @@ from typing import Final
 from headrace.checkpoint.errors import (
     CheckpointStorageError,
     MetadataError,
+    MetadataMissingError,
     StateKeyMismatchError,
     StateReadError,
     StateReadsBusyError,
@@ -61,7 +62,12 @@ def _answering_errors() -> Generator[None]:
     """Turn errors of reads into answers of the client's mistakes, or of what is not there now."""
     try:
         yield
-    except (UnknownOperatorError, UnknownStateError, CheckpointStorageError) as error:
+    except (
+        UnknownOperatorError,
+        UnknownStateError,
+        CheckpointStorageError,
+        MetadataMissingError,
+    ) as error:
         raise NotFoundError(str(error)) from error
     except (StateReadsBusyError, StateReadTimeoutError) as error:
         raise UnavailableError(str(error)) from error

@@ -44,10 +44,17 @@ class CountPerKey(KeyedProcessFunction):
 class Program:
     """Numbers that are counted by key; the test lets them through."""
 
-    def __init__(self, name: str, folder: Path, fails_at: int = -1, pause_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        fails_at: int = -1,
+        pause_s: float = 0.0,
+        settings: dict[str, str] | None = None,
+    ) -> None:
         self.gate = GATES[name] = Gate(0)
         env = StreamExecutionEnvironment.get_execution_environment()
-        settings = {
+        own_settings = {
             "execution.checkpointing.interval": "1 h",
             "execution.checkpointing.dir": str(folder / "checkpoints"),
             "pipeline.global-job-parameters.password": "hunter2",
@@ -55,7 +62,7 @@ class Program:
             "restart-strategy.fixed-delay.attempts": "1",
             "restart-strategy.fixed-delay.delay": "1 ms",
         }
-        env.configure(Configuration.from_dict(settings))
+        env.configure(Configuration.from_dict(own_settings | (settings or {})))
         env.set_parallelism(2)
         numbers = env.from_source(
             GatedSource(name, None), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()

@@ -2,6 +2,21 @@
 
 from typing import Any
 
+import pyarrow as pa
+from msgspec import structs
+
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.state_queries import (
+    FiguresQuery,
+    KeyFigures,
+    KeyGroupFigures,
+    LiveStateInfo,
+    RowsQuery,
+    StateFigures,
+    StateQuery,
+    StateReadResult,
+    TimerFigures,
+)
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import (
     AllocationId,
@@ -18,6 +33,7 @@ from headrace.core.process.flame_graph import FlameGraphNode
 from headrace.core.process.log_files import LogFile, LogFileNotFoundError, LogPiece
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.record_batch import stream_bytes
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
@@ -36,6 +52,7 @@ from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import (
     JobAlreadyEndedError,
     UnknownJobError,
+    UnknownOperatorError,
     UnknownTaskManagerError,
 )
 from headrace.gateways.job_master import (
@@ -47,7 +64,15 @@ from headrace.gateways.job_master import (
     SubtaskDetails,
     VertexDetails,
 )
-from headrace.gateways.messages import Acknowledge, DataSetInfo, ErrorInfo, MemoryUsage
+from headrace.gateways.messages import (
+    Acknowledge,
+    DataSetInfo,
+    ErrorInfo,
+    MemoryUsage,
+    OperatorDescription,
+    StateReadRequest,
+    SubtaskState,
+)
 from headrace.gateways.resource_manager import ResourceOverview, SlotInfo, TaskManagerInfo
 from headrace.graph.job_plan import JobPlan, OperatorNode, PlanInput, PlanNode
 from headrace.metrics.names import combine_metrics
@@ -198,6 +223,33 @@ CHECKPOINT_CONFIGURATION = CheckpointConfiguration(
 )  # fmt: skip
 
 
+OPERATOR = OperatorDescription(OperatorId(b"o" * 16), "count", "Count", "Count", 2, 128)
+LIVE_STATE = LiveStateInfo(StateTable.KEYED, "count", "value", ("value",))
+LIVE_TIMERS = LiveStateInfo(StateTable.TIMERS, "timers")
+
+
+def subtask_state(index: int, query: StateQuery) -> SubtaskState:
+    """Answer as the subtask would: it has two keys, of which the values are pickles."""
+    result = StateReadResult(START_MS + index, START_MS - 1_000, (LIVE_STATE, LIVE_TIMERS))
+    if isinstance(query, RowsQuery):
+        is_found = (query.table, query.state) == (StateTable.KEYED, "count")
+        rows = pa.table(
+            {"key_group": [index, index], "key": [index, 10 + index], "value": [b"a", b"b"]}
+        )
+        pieces = (stream_bytes(rows.schema, [rows]),) if is_found else ()
+        result = structs.replace(result, is_found=is_found, pieces=pieces, row_count=2)
+    if isinstance(query, FiguresQuery):
+        groups = (KeyGroupFigures(index, 2, 100 * (index + 1)),)
+        keys = (KeyFigures(f"{index}", 1, 60),)
+        due = TimerFigures("event", START_MS, START_MS + 500, (0, 1, 0, 0, 0, 0, 0, 0))
+        figures = (
+            StateFigures(StateTable.KEYED, "count", 2, 100 * (index + 1), groups, keys),
+            StateFigures(StateTable.TIMERS, "timers", 1, 20, timers=(due,)),
+        )
+        result = structs.replace(result, figures=figures)
+    return SubtaskState(0, str(TASK_MANAGER), result)
+
+
 class SampleDispatcher:
     """Answers as a Dispatcher would; `calls` counts the calls of each method."""
 
@@ -207,6 +259,9 @@ class SampleDispatcher:
         self.full_checkpoints: list[bool] = []
         self.savepoints: list[tuple[str, str]] = []
         self.failure: Exception | None = None
+        self.read_failure: Exception | None = None
+        self.statistics = STATISTICS
+        self.settings = {"s3.secret-key": "******"}
         self.is_shut_down = False
 
     def _job(self, method: str, job_id: JobId) -> JobStatus:
@@ -254,9 +309,7 @@ class SampleDispatcher:
 
     async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
         self._job("request_job_configuration", job_id)
-        return JobConfiguration(
-            {"s3.secret-key": "******"}, "No restart strategy", 2, False, {"year": "2013"}
-        )
+        return JobConfiguration(self.settings, "No restart strategy", 2, False, {"year": "2013"})
 
     async def request_accumulators(
         self, job_id: JobId, metrics_age_max_ms: int = 0
@@ -270,13 +323,34 @@ class SampleDispatcher:
 
     async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
         self._job("request_checkpoint_statistics", job_id)
-        return STATISTICS
+        return self.statistics
 
     async def request_checkpoint_details(
         self, job_id: JobId, checkpoint_id: int
     ) -> CheckpointDetails | None:
         self._job("request_checkpoint_details", job_id)
         return CHECKPOINT_DETAILS if checkpoint_id == 3 else None
+
+    async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
+        self._running("request_operators", job_id)
+        return (OPERATOR,)
+
+    async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
+        self._running("request_operator", job_id)
+        if named not in (OPERATOR.operator_id.hex(), OPERATOR.uid, OPERATOR.name):
+            raise UnknownOperatorError(named, OPERATOR.uid)
+        return OPERATOR
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        self._running("read_state", job_id)
+        if self.read_failure is not None:
+            raise self.read_failure
+        return subtask_state(request.subtask_index, request.query)
+
+    def _running(self, method: str, job_id: JobId) -> None:
+        status = self._job(method, job_id)
+        if status is not JobStatus.RUNNING:
+            raise JobAlreadyEndedError(str(job_id), status.name)
 
     async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
         self._job("request_checkpoint_configuration", job_id)

@@ -45,6 +45,11 @@ NAMES = st.sampled_from(
         "type",
         "subtaskindex",
         "parallelism",
+        "state",
+        "table",
+        "keys",
+        "limit",
+        "snapshot",
     ]
 ) | st.text(max_size=10)
 JSON = st.recursive(
@@ -56,7 +61,7 @@ JSON = st.recursive(
 )
 FIELDS = st.sampled_from(
     ["targetDirectory", "target-directory", "drain", "cancel-job", "formatType", "triggerId", "checkpointType", "token",
-     "savepoint-path"]
+     "savepoint-path", "snapshot", "reason", "edits"]
 )  # fmt: skip
 BODIES = (
     st.binary(max_size=60)
