@@ -21,7 +21,12 @@ import type {
   KeyValue,
   LogFile,
   MetricValue,
+  OperatorState,
   SavepointOperation,
+  StateEdit,
+  StateEditOperation,
+  StateInfo,
+  StateRows,
   SubtaskTimes,
   TaskManager,
   TaskManagerDetails,
@@ -53,6 +58,11 @@ export const ROUTES = {
   checkpointConfig: "GET /jobs/{jobid}/checkpoints/config",
   checkpointDetails: "GET /jobs/{jobid}/checkpoints/details/{checkpointid}",
   checkpointSubtasks: "GET /jobs/{jobid}/checkpoints/details/{checkpointid}/subtasks/{vertexid}",
+  jobState: "GET /jobs/{jobid}/state",
+  operatorState: "GET /jobs/{jobid}/state/operators/{operatorid}",
+  stateRows: "GET /jobs/{jobid}/state/operators/{operatorid}/rows",
+  editState: "POST /jobs/{jobid}/state/edits",
+  stateEditStatus: "GET /jobs/{jobid}/state/edits/{triggerid}",
   vertex: "GET /jobs/{jobid}/vertices/{vertexid}",
   attempt: "GET /jobs/{jobid}/vertices/{vertexid}/subtasks/{subtaskindex}/attempts/{attempt}",
   vertexSubtaskTimes: "GET /jobs/{jobid}/vertices/{vertexid}/subtasktimes",
@@ -301,6 +311,41 @@ export const checkpointSubtasks = (
   signal?: AbortSignal,
 ): Promise<VertexCheckpointDetails> =>
   json(ROUTES.checkpointSubtasks, { values: { jobid, checkpointid, vertexid }, signal });
+
+/** `snapshot`: the id of one of the job's snapshots; undefined: the running job. */
+export const jobState = (jobid: string, snapshot: number | undefined, signal?: AbortSignal): Promise<StateInfo> =>
+  json(ROUTES.jobState, { values: { jobid }, query: { snapshot }, signal });
+
+export const operatorState = (
+  jobid: string,
+  operatorid: string,
+  snapshot: number | undefined,
+  signal?: AbortSignal,
+): Promise<OperatorState> => json(ROUTES.operatorState, { values: { jobid, operatorid }, query: { snapshot }, signal });
+
+export interface RowsQuery {
+  table: string;
+  state: string;
+  /** A JSON list. */
+  keys: string | undefined;
+  subtask: number | undefined;
+  limit: number;
+}
+
+export const stateRows = (
+  jobid: string,
+  operatorid: string,
+  snapshot: number | undefined,
+  query: RowsQuery,
+  signal?: AbortSignal,
+): Promise<StateRows> =>
+  json(ROUTES.stateRows, { values: { jobid, operatorid }, query: { ...query, snapshot }, signal });
+
+export const editState = (jobid: string, snapshot: number, reason: string, edits: readonly StateEdit[]): Promise<TriggerAnswer> =>
+  json(ROUTES.editState, { values: { jobid }, body: { snapshot, reason, edits } });
+
+export const stateEditStatus = (jobid: string, triggerid: string): Promise<StateEditOperation> =>
+  json(ROUTES.stateEditStatus, { values: { jobid, triggerid } });
 
 export const vertex = (jobid: string, vertexid: string, signal?: AbortSignal): Promise<VertexDetails> =>
   json(ROUTES.vertex, { values: { jobid, vertexid }, signal });

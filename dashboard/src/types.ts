@@ -429,6 +429,90 @@ export interface KeyValue {
   value: string;
 }
 
+/** A value of a row as JSON has it: whole numbers that would be rounded, bytes and times are texts. */
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [name: string]: JsonValue };
+
+export interface StateSnapshot {
+  id: number;
+  kind: "checkpoint" | "savepoint" | "restored";
+  timestamp: number;
+  size: number | null;
+  path: string;
+  problem: string | null;
+}
+
+export interface StateOperator {
+  id: string;
+  uid: string;
+  name: string;
+  vertex: string | null;
+  parallelism: number;
+  "max-parallelism": number;
+  size: number | null;
+  rows: number | null;
+}
+
+export interface StateInfo {
+  snapshot: number | null;
+  backend: string;
+  "savepoint-directory": string | null;
+  operators: StateOperator[];
+  problem: string | null;
+  snapshots: StateSnapshot[];
+}
+
+export interface StateFigures {
+  table: string;
+  name: string;
+  kind: string;
+  unreadable: string[];
+  "is-waiting": boolean;
+  rows: number;
+  size: number;
+  "expired-rows": number | null;
+  "oldest-window": number | null;
+  subtasks: { subtask: number; rows: number; size: number }[];
+  "subtask-skew": number | null;
+  "key-group-count": number | null;
+  "key-group-skew": number | null;
+  "key-groups": { "key-group": number; subtask: number; rows: number; size: number }[];
+  keys: { key: string; rows: number; size: number }[];
+  "are-keys-exact": boolean;
+  timers: { domain: string; next: number; due: Record<string, number> }[];
+  "is-partial": boolean;
+}
+
+export interface OperatorState {
+  id: string;
+  title: string;
+  "taken-at": number;
+  watermark: number | null;
+  states: StateFigures[];
+}
+
+export interface StateRows {
+  columns: { name: string; type: string; "is-readable": boolean }[];
+  rows: { subtask: number; values: JsonValue[]; cut: string[] }[];
+  notes: string[];
+}
+
+export interface StateEdit {
+  action: "set" | "delete" | "delete-key";
+  operator: string;
+  state?: string;
+  key: JsonValue;
+  value?: JsonValue;
+}
+
+export interface StateEditOperation {
+  status: { id: "IN_PROGRESS" | "COMPLETED" };
+  operation: {
+    location?: string;
+    changes?: { operator: string; state: string; action: string; added: number; changed: number; removed: number }[];
+    "failure-cause"?: FailureCause;
+  } | null;
+}
+
 export interface TriggerAnswer {
   "request-id": string;
 }

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.dashboard import golden_answers as answers
 from tests.dashboard import golden_processes as processes
+from tests.dashboard import golden_state as state
 from tests.dashboard.golden_answers import Answer, NotFoundError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -49,6 +50,11 @@ ANSWERS: Final[dict[str, Answer]] = {
     f"GET {_VERTEX}/metrics": answers.vertex_metrics,
     f"GET {_VERTEX}/subtasks/metrics": answers.vertex_subtask_metrics,
     f"GET {_VERTEX}/flamegraph": answers.flame_graph,
+    f"GET {_JOB}/state": state.job_state,
+    f"GET {_JOB}/state/operators/{{operatorid}}": state.operator_state,
+    f"GET {_JOB}/state/operators/{{operatorid}}/rows": state.state_rows,
+    f"POST {_JOB}/state/edits": state.edit_state,
+    f"GET {_JOB}/state/edits/{{triggerid}}": state.edit_status,
     "GET /taskmanagers": processes.task_managers,
     f"GET {_TASK_MANAGER}": processes.task_manager,
     f"GET {_TASK_MANAGER}/metrics": processes.task_manager_metrics,

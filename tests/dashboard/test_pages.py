@@ -16,6 +16,7 @@ JOB_PAGES = {
     "slow": "Why is it slow?",
     "no-output": "Why is there no output?",
     "checkpoints": "History",
+    "state": "State",
     "exceptions": "Exceptions",
     "metrics": "Metrics",
     "flame-graph": "Flame graphs",

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from tests.dashboard.fake_cluster import ROOT, FakeCluster
 from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
+from tests.dashboard.golden_state import OPERATOR
 from tests.dashboard.watched_page import WatchedPage
 
 pytestmark = pytest.mark.browser
@@ -26,6 +27,7 @@ PICTURES = {
     "why_is_it_slow": f"/job/{_SLOW}/slow",
     "why_is_there_no_output": f"/job/{_SLOW}/no-output",
     "checkpoints": f"/job/{_SLOW}/checkpoints",
+    "state": f"/job/{_SLOW}/state?operator={OPERATOR}&table=keyed&state=customer",
     "exceptions": f"/job/{JOBS['failing'].id}/exceptions",
     "flame_graph": f"/job/{JOBS['running'].id}/flame-graph?type=FULL",
     "metrics": f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}",

@@ -1,6 +1,7 @@
 """The dashboard before jobs that really run, in a cluster of this process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -9,8 +10,11 @@ from headrace import StreamExecutionEnvironment, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.types.type_info import Types
 from headrace.functions.watermarks import TimestampAssigner
+from headrace.rest.client import RestClient
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
 from tests.dashboard.watched_page import WatchedPage
+from tests.integration.rest.counting_program import Program, await_running
 
 pytestmark = pytest.mark.browser
 
@@ -71,6 +75,45 @@ def test_the_slow_vertex_of_a_job_is_named(
     expect(watched.page.locator("g.edge.high, g.edge.low").first).to_contain_text("waits")
     client.cancel().result(30)
     expect(watched.page.locator(".job-head .state")).to_have_text("CANCELED")
+
+
+def snapshots_of(rest: RestClient, program: Program) -> list[int]:
+    return [one["id"] for one in rest.get(f"{program.job}/state")["snapshots"]]
+
+
+def test_state_of_a_running_job_is_read_and_a_snapshot_is_edited(
+    executor: MiniClusterExecutor, watched: WatchedPage, tmp_path: Path
+) -> None:
+    folders = {"execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints")}
+    program = Program("state in a browser", tmp_path, settings=folders)
+    rest = RestClient(executor.rest_address, "")
+    await_running(rest, program)
+    program.gate.open_to(40)
+    state = program.client.state()
+    wait_until(lambda: state.live("count", "count").rows.num_rows == 4)
+    number = program.client.trigger_checkpoint().result(60)
+    wait_until(lambda: number in snapshots_of(rest, program))
+    page = watched.page
+    watched.open(executor.rest_address, f"{program.job.replace('jobs', 'job')}/state")
+    page.get_by_role("link", name="count", exact=True).first.click()
+    states = page.get_by_role("table", name="States")
+    states.get_by_role("link", name="count", exact=True).click(timeout=FIGURES_MS)
+    page.get_by_role("button", name="Read rows").click()
+    expect(page.get_by_role("table", name="Rows, 4")).to_be_visible(timeout=FIGURES_MS)
+    page.get_by_role("combobox", name="As of").select_option(str(number))
+    page.get_by_role("button", name="Read rows").click()
+    rows = page.get_by_role("table", name="Rows, 4")
+    rows.get_by_role("button", name="Edit").first.click(timeout=FIGURES_MS)
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="Value").fill("1000")
+    dialog.get_by_role("button", name="Add to the edits").click()
+    page.get_by_role("textbox", name="Reason").fill("a test")
+    page.get_by_role("button", name="Write a new savepoint with 1 edit").click()
+    expect(page.get_by_text("The new savepoint is written")).to_be_visible(timeout=FIGURES_MS)
+    expect(page.get_by_text("1 changed, 0 removed")).to_be_visible()
+    assert len(list((tmp_path / "savepoints").iterdir())) == 1
+    assert watched.problems == []
+    program.client.cancel().result(30)
 
 
 def test_the_source_that_holds_the_watermark_back_is_named(

@@ -13,7 +13,7 @@ from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 pytestmark = pytest.mark.browser
 
 JOB_PAGES = (
-    "overview", "slow", "no-output", "checkpoints", "exceptions", "metrics", "flame-graph", "configuration",
+    "overview", "slow", "no-output", "checkpoints", "state", "exceptions", "metrics", "flame-graph", "configuration",
 )  # fmt: skip
 PROCESS_PAGES = ("metrics", "logs", "stdout", "thread-dump")
 PAGES = [

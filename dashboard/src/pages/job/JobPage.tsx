@@ -20,6 +20,7 @@ import { JobActions } from "./JobActions";
 import { JobMetricsPage } from "./JobMetricsPage";
 import { SilencePage } from "./SilencePage";
 import { SlownessPage } from "./SlownessPage";
+import { StatePage } from "./state/StatePage";
 
 export interface JobProps {
   job: Job;
@@ -33,11 +34,15 @@ const PAGES: readonly (readonly [string, string, (props: JobProps) => JSX.Elemen
   ["slow", "Why is it slow?", SlownessPage],
   ["no-output", "Why is there no output?", SilencePage],
   ["checkpoints", "Checkpoints", CheckpointsPage],
+  ["state", "State", StatePage],
   ["exceptions", "Exceptions", ExceptionsPage],
   ["metrics", "Metrics", JobMetricsPage],
   ["flame-graph", "Flame graphs", FlameGraphPage],
   ["configuration", "Configuration", ConfigurationPage],
 ];
+
+/** Pages that an archive of a job cannot show: files of state are no part of it. */
+const OF_CLUSTERS = ["state"];
 
 export function JobPage({ route }: { route: Route }): JSX.Element {
   const cluster = useContext(Cluster);
@@ -59,7 +64,9 @@ export function JobPage({ route }: { route: Route }): JSX.Element {
       </>
     );
   }
-  const [id, , Page] = PAGES.find(([each]) => each === wanted) ?? (PAGES[0] as (typeof PAGES)[number]);
+  const isHistory = cluster?.features["web-history"] === true;
+  const pages = PAGES.filter(([each]) => !(isHistory && OF_CLUSTERS.includes(each)));
+  const [id, , Page] = pages.find(([each]) => each === wanted) ?? (PAGES[0] as (typeof PAGES)[number]);
   const ended = TERMINAL.includes(job.state);
   return (
     <>
@@ -75,7 +82,7 @@ export function JobPage({ route }: { route: Route }): JSX.Element {
       <Tabs
         label="Pages of the job"
         current={id}
-        tabs={PAGES.map(([each, title]) => ({ id: each, title, href: link(["job", jobid, each]) }))}
+        tabs={pages.map(([each, title]) => ({ id: each, title, href: link(["job", jobid, each]) }))}
       />
       <Page key={id} job={job} route={route} rates={rates} />
     </>
