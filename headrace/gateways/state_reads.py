@@ -10,6 +10,13 @@ from headrace.core.ids import JobId, OperatorId
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import StateReadRequest, SubtaskState
 
+LIVE_TABLES: Final = {
+    "keyed": StateTable.KEYED,
+    "timers": StateTable.TIMERS,
+    "windows": StateTable.COLUMNAR,
+    "operator_state": StateTable.OPERATOR,
+}
+"""Tables of a running job, by the name that a user asks with."""
 READS_AT_ONCE_MAX: Final = 16
 """Subtasks that one read asks at the same time."""
 
@@ -34,7 +41,7 @@ async def read_subtasks(
     return [_answer_of(each) for each in answers]
 
 
-def states_of(answers: Sequence[SubtaskState]) -> tuple[LiveStateInfo, ...]:
+def live_states_of(answers: Sequence[SubtaskState]) -> tuple[LiveStateInfo, ...]:
     """Return the states of any subtask; one that waits in some of them and is there in others is there."""
     found: dict[tuple[StateTable, str], LiveStateInfo] = {}
     for answer in answers:

@@ -45,12 +45,12 @@ class EntryChanges:
         if state.row_count > ENTRY_EDIT_ROWS_MAX:
             raise StateProcessorError(
                 f"{state.title} has {state.row_count} rows, and single entries are edited of {ENTRY_EDIT_ROWS_MAX} at "
-                "most: edit it with headrace.spark.StateWriter"
+                "most: edit it with headrace.spark.state_writer.StateWriter"
             )
         if KEY not in state.schema.names or KEY in state.opaque:
             raise StateProcessorError(
-                f"{state.title} has no keys of a declared type: edit it with headrace.spark.StateWriter, which may "
-                "load what the job pickled"
+                f"{state.title} has no keys of a declared type: edit it with headrace.spark.state_writer.StateWriter, "
+                "which may load what the job pickled"
             )
         rows = pa.concat_tables(stored_rows(state, context)).drop_columns([KEY_GROUP])
         for change in self.changes:
@@ -103,7 +103,7 @@ def _check_single_values(state: StoredState) -> None:
     if VALUE not in names or any(name in names for name in (LIST_POS, MAP_KEY, NAMESPACE)):
         raise StateProcessorError(
             f"{state.title} has no single value of a key, but elements, entries or windows: delete what it keeps of a "
-            "key, or edit it with headrace.spark.StateWriter"
+            "key, or edit it with headrace.spark.state_writer.StateWriter"
         )
     if VALUE in state.opaque:
         raise StateProcessorError(

@@ -35,18 +35,12 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.gateways.state_reads import read_subtasks, states_of
+from headrace.gateways.state_reads import LIVE_TABLES, live_states_of, read_subtasks
 from headrace.state_processor.errors import UnknownStateError
 
 if TYPE_CHECKING:
     from headrace.api.client.committed_state import CommittedState
 
-LIVE_TABLES: Final = {
-    "keyed": StateTable.KEYED,
-    "timers": StateTable.TIMERS,
-    "windows": StateTable.COLUMNAR,
-    "operator_state": StateTable.OPERATOR,
-}
 _NO_ROWS: Final = pa.table({"subtask": pa.array([], pa.int32())})
 _LATEST_ATTEMPTS: Final = 3
 """Attempts to open the latest checkpoint, which may be replaced while it is opened."""
@@ -126,7 +120,7 @@ class JobState:
         )
         answers = self._read_all(found, query)
         if not any(one.result.is_found for one in answers):
-            raise _unknown_state(operator, wanted, state, states_of(answers))
+            raise _unknown_state(operator, wanted, state, live_states_of(answers))
         return _live_state(operator, wanted, state, answers, unpickle=unpickle)
 
     def figures(
@@ -194,7 +188,7 @@ class JobState:
         return found
 
     def _states(self, operator: OperatorDescription) -> tuple[LiveStateInfo, ...]:
-        return states_of(self._read_all(operator, StatesQuery()))
+        return live_states_of(self._read_all(operator, StatesQuery()))
 
     def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
         """Return the answers of all subtasks, in their order."""
@@ -277,7 +271,7 @@ def _live_state(
     *,
     unpickle: bool,
 ) -> LiveState:
-    infos = [one for one in states_of(answers) if (one.table, one.name) == (table, state)]
+    infos = [one for one in live_states_of(answers) if (one.table, one.name) == (table, state)]
     opaque = {name for one in infos for name in one.opaque} if unpickle else set[str]()
     tables: list[pa.Table] = []
     reads: list[SubtaskRead] = []

@@ -12,7 +12,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.checkpoint.errors import StateKeyMismatchError
-from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import (
     FiguresQuery,
     LiveStateInfo,
@@ -24,19 +23,18 @@ from headrace.checkpoint.state_totals import DUE_WORDS, StateTotals, totals_of
 from headrace.core.ids import JobId
 from headrace.core.record_batch import stream_bytes
 from headrace.gateways.messages import OperatorDescription, SubtaskState
-from headrace.gateways.state_reads import READS_AT_ONCE_MAX, read_subtasks, states_of
+from headrace.gateways.state_reads import (
+    LIVE_TABLES,
+    READS_AT_ONCE_MAX,
+    live_states_of,
+    read_subtasks,
+)
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.models import state as models
 from headrace.rest.state.shown_rows import ShownRows
 from headrace.state_processor.errors import UnknownStateError
 
-LIVE_TABLES: Final = {
-    "keyed": StateTable.KEYED,
-    "timers": StateTable.TIMERS,
-    "windows": StateTable.COLUMNAR,
-    "operator_state": StateTable.OPERATOR,
-}
-TABLE_NAMES: Final = {table: name for name, table in LIVE_TABLES.items()}
+_TABLE_NAMES: Final = {table: name for name, table in LIVE_TABLES.items()}
 _READ_TIME_MS: Final = 5_000
 _TIME_MAX_MS: Final = 20_000
 _PIECE_BYTES_MAX: Final = 512 << 10
@@ -79,7 +77,7 @@ class LiveStateView:
             (one.table, one.state): one
             for one in totals_of([answer.result.figures for answer in answers])
         }
-        infos = sorted(states_of(answers), key=lambda one: (one.table.value, one.name))
+        infos = sorted(live_states_of(answers), key=lambda one: (one.table.value, one.name))
         is_partial = len(answers) < operator.parallelism
         return models.OperatorState(
             id=operator.operator_id.hex(),
@@ -127,7 +125,7 @@ class LiveStateView:
             if shown.is_full:
                 break
         if not any(one.result.is_found for one in answers):
-            names = sorted(one.name for one in states_of(answers) if one.table is table)
+            names = sorted(one.name for one in live_states_of(answers) if one.table is table)
             raise UnknownStateError(
                 f"operator '{operator.title}' has no state '{request.state}' in its table {request.table} now",
                 names,
@@ -215,7 +213,7 @@ def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> m
     ]
     largest = sorted(groups, key=lambda one: one.size, reverse=True)[:_KEY_GROUPS_SHOWN]
     return models.StateFigures(
-        table=TABLE_NAMES[info.table],
+        table=_TABLE_NAMES[info.table],
         name=info.name,
         kind=info.kind,
         unreadable=list(info.opaque),

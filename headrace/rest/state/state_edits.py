@@ -46,7 +46,8 @@ class StateEdits:
         if size > _SIZE_MAX:
             raise StateProcessorError(
                 f"snapshot {parent.checkpoint_id} has {bytes_text(size)}, and the driver edits "
-                f"{bytes_text(_SIZE_MAX)} at most: edit it with headrace.spark.StateWriter.from_({parent.uri!r})"
+                f"{bytes_text(_SIZE_MAX)} at most: edit it with "
+                f"headrace.spark.state_writer.StateWriter.from_({parent.uri!r})"
             )
         editor = SavepointEditor(parent, self._settings, clock=clock)
         for place, edits in groupby(self._edits, _place_of):

@@ -18,7 +18,7 @@ from headrace.state_processor.selection import PinnedReader, held, missing_expla
 from headrace.state_processor.stored_state import StoredChunk, chunks_of, stored_state
 from headrace.state_processor.table_query import STATE_TABLES, OpenTable, TableQuery, keys_of_json
 
-TABLE_NAMES: Final = {table: name for name, table in STATE_TABLES.items()}
+_TABLE_NAMES: Final = {table: name for name, table in STATE_TABLES.items()}
 _TIME_MAX_MS: Final = 20_000
 
 
@@ -43,7 +43,7 @@ class StoredStateView:
                 size=one.size_bytes,
                 rows=sum(
                     chunk.chunk.row_count
-                    for table in TABLE_NAMES
+                    for table in _TABLE_NAMES
                     for chunk in chunks_of(one, table)
                 ),
             )
@@ -62,7 +62,7 @@ class StoredStateView:
             watermark=None,
             states=[
                 _figures(operator, table, name)
-                for table in (*TABLE_NAMES, StateTable.NATIVE)
+                for table in (*_TABLE_NAMES, StateTable.NATIVE)
                 for name in sorted({one.chunk.name for one in chunks_of(operator, table)})
             ],
         )
@@ -129,7 +129,7 @@ def _figures(operator: OperatorSnapshot, table: StateTable, name: str) -> models
     for place, one in enumerate(subtasks):
         sizes[place] = one.size
     return models.StateFigures(
-        table=TABLE_NAMES.get(table, table.value),
+        table=_TABLE_NAMES.get(table, table.value),
         name=name,
         kind=chunks[0].kind,
         unreadable=list(chunks[0].opaque),
