@@ -5,16 +5,18 @@ import os
 import runpy
 import sys
 import zipfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import click
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
+    await_left_jobs,
     end_in_order_when_terminated,
     forget_jobs,
     ignore_termination,
@@ -39,7 +41,7 @@ from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, rep
 from headrace.cli.options import KeyValue, refuse_unusable
 from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import HeadraceError, ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
 
 _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
@@ -108,6 +110,7 @@ Examples:
   headrace run -p 2 --progress departures.py --year 2013
   headrace run --master 'local-cluster[2,2,2048]' departures.py
   headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
+  headrace run -d departures.py                           goes on when you log out
 """
 
 
@@ -159,6 +162,13 @@ Examples:
     default=None,
     help="Show the job while it runs (default: on a terminal).",
 )
+@click.option(
+    "-d",
+    "--detached",
+    "is_detached",
+    is_flag=True,
+    help="Leave the program running, with a cluster of its own, and end this command once its first job runs.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -171,6 +181,7 @@ def run(
     allow_non_restored_state: bool,
     claim_mode: str | None,
     progress: bool | None,
+    is_detached: bool,
     verbose: bool,
     program: Path,
     arguments: tuple[str, ...],
@@ -184,31 +195,59 @@ def run(
     refuse_unusable(settings)
     provide_python_files(settings)
     set_default_settings(settings)
-    # The program's own modules lie beside it; on the workers they need --python-files.
+    if is_detached:
+        # Imported late: nobody else needs it.
+        from headrace.cli.daemon.detached_run import run_detached
+
+        return run_detached(program, arguments, settings, is_verbose=verbose)
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    set_active_executor(executor, on_submitted=None if display is None else display.watch)
+    on_submitted = None if display is None else display.watch
+    stop_display = None if display is None else display.stop
+    return run_here(
+        program, arguments, settings, executor, on_submitted=on_submitted, stop_display=stop_display
+    )
+
+
+def run_here(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    executor: PipelineExecutor,
+    *,
+    on_submitted: Callable[[JobClient], None] | None = None,
+    stop_display: Callable[[], None] | None = None,
+    on_error: Callable[[BaseException], int] = report_failure,
+    awaits_jobs: bool = False,
+) -> int:
+    """Run the program in this process and thread, close the executor, and return the exit code.
+
+    Jobs that the program leaves running end with it, which is an error, or are awaited.
+    """
+    # The program's own modules lie beside it; on the workers they need --python-files.
+    set_active_executor(executor, on_submitted=on_submitted)
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()
+    find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
         with program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted()
-        return _with_left_jobs(0)
+        return _with_left_jobs(0, find_left, on_error)
     except Terminated:
         return EXIT_TERMINATED
     except SystemExit as ended:
-        return _with_left_jobs(_exit_code(ended))
+        return _with_left_jobs(_exit_code(ended), find_left, on_error)
     except KeyboardInterrupt:
         click.echo("interrupted: the job is cancelled", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _with_left_jobs(report_failure(error))
+        return _with_left_jobs(on_error(error), left_jobs, on_error)
     finally:
         ignore_termination()
         try:
-            _close(executor, display)
+            _close(executor, stop_display)
         finally:
             take_back()
 
@@ -251,10 +290,14 @@ def _refuse_unexecuted() -> None:
         raise ProgramError(unexecuted_text(operator))
 
 
-def _with_left_jobs(code: int) -> int:
+def _with_left_jobs(
+    code: int,
+    find_left: Callable[[], Sequence[HeadraceError]],
+    on_error: Callable[[BaseException], int],
+) -> int:
     """Tell of jobs that end with the program, and of those that failed unseen; return the exit code."""
-    for error in left_jobs():
-        report_failure(error)
+    for error in find_left():
+        on_error(error)
         code = code or EXIT_FAILED
     return code
 
@@ -301,13 +344,13 @@ def _exit_code(ended: SystemExit) -> int:
     return 1
 
 
-def _close(executor: PipelineExecutor, display: ProgressDisplay | None) -> None:
+def _close(executor: PipelineExecutor, stop_display: Callable[[], None] | None) -> None:
     """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
     set_active_executor(None)
     while True:
         try:
-            if display is not None:
-                display.stop()
+            if stop_display is not None:
+                stop_display()
             executor.close()
             return
         except KeyboardInterrupt:

@@ -38,7 +38,7 @@ from headrace.rest.history.job_history import JobHistory
 from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
-from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
+from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import (
     delete_at_jvm_exit,
@@ -81,9 +81,20 @@ class SessionStoppedError(HostError):
 
 
 class SparkHost:
-    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner."""
+    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner.
 
-    def __init__(self, settings: Settings) -> None:
+    A session is a cluster without a program: it takes jobs of any client. `name` is what clients call it, unset: the
+    program. `log_folder` is a folder that its owner keeps.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        name: str = "",
+        is_session: bool = False,
+        log_folder: Path | None = None,
+    ) -> None:
         slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
         if slots < 1:
             raise ConfigurationError(
@@ -93,9 +104,11 @@ class SparkHost:
         if not 0 <= cores < inf:
             raise ConfigurationError(CPU_CORES.key, cores, "a TaskManager takes 0 cores or more")
         self._settings = settings
+        self._name = name
+        self._is_session = is_session
         self._clock = SystemClock()
         # Before Spark is started, which takes long.
-        log_folder = named_log_folder(settings, self._clock.now_ms())
+        log_folder = log_folder or named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
@@ -124,6 +137,11 @@ class SparkHost:
         """The running cluster."""
         assert self._handle is not None, "the host has not been started"
         return self._handle
+
+    @property
+    def rest(self) -> RestServer | None:
+        """The REST endpoint of the running cluster, or None where it has none."""
+        return self._rest
 
     @property
     def has_lost_session(self) -> bool:
@@ -177,8 +195,10 @@ class SparkHost:
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         self._history = history = JobHistory(self._settings, self._clock, system_random())
+        # Whoever looks at the settings of the cluster sees the master that it really has.
+        settings = self._settings.with_values({MASTER.key: self.master})
         entrypoint = ClusterEntrypoint(
-            self._settings,
+            settings,
             self._driver,
             {
                 SOURCE_COORDINATOR: source_coordinator_factory(
@@ -203,11 +223,12 @@ class SparkHost:
             ControlPlane(
                 handle.dispatcher, handle.resource_manager, handle.loop, history.metrics_of
             ),
-            self._settings,
+            settings,
             self._clock,
-            name=Path(sys.argv[0]).stem or self.session.context.appName or "",
+            name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),
             log_folder=handle.log_folder,
+            is_session=self._is_session,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

@@ -141,6 +141,14 @@ def left_jobs() -> list[JobLeftBehindError | JobExecutionError]:
     return [error for error in found if error is not None]
 
 
+def await_left_jobs() -> list[JobExecutionError]:
+    """Wait for the end of jobs whose end the program has not been told; return an error for each that has FAILED."""
+    jobs, _Submitted.jobs = _Submitted.jobs, []
+    ends = [client.get_job_execution_result() for client, _ in jobs if not client.has_told_end]
+    errors = [end.exception() for end in ends]
+    return [error for error in errors if isinstance(error, JobExecutionError)]
+
+
 def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecutionError | None:
     try:
         status = client.get_job_status().result(_ANSWER_S)
