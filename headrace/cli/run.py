@@ -5,13 +5,14 @@ import os
 import runpy
 import sys
 import zipfile
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 import click
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
@@ -24,11 +25,14 @@ from headrace.api.client.program_end import (
     unexecuted_text,
 )
 from headrace.api.executors import (
+    ATTACHED,
+    TARGET,
     PipelineExecutor,
     create_executor,
     set_active_executor,
     set_default_settings,
 )
+from headrace.api.settings.python_files import python_files
 from headrace.checkpoint.options import (
     IGNORE_UNCLAIMED_STATE,
     RECOVERY_CLAIM_MODE,
@@ -40,8 +44,12 @@ from headrace.cli.options import KeyValue, refuse_unusable
 from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
+from headrace.core.process.interpreter import put_on_path
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.rest.options import REST_ADDRESS
 
+REMOTE: Final = "remote"
+"""Name of the executor of clusters that run already."""
 _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
 
@@ -108,6 +116,7 @@ Examples:
   headrace run -p 2 --progress departures.py --year 2013
   headrace run --master 'local-cluster[2,2,2048]' departures.py
   headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
+  headrace run --target remote -m host:8081 --detached departures.py
 """
 
 
@@ -117,6 +126,25 @@ Examples:
     "--master",
     metavar="URL",
     help="Spark master: local[n], local-cluster[…], spark://…, yarn, k8s://…",
+)
+@click.option(
+    "-t",
+    "--target",
+    metavar="NAME",
+    help="Where jobs run: spark (default) on a cluster of the program's own, remote on one that runs already.",
+)
+@click.option(
+    "-m",
+    "--jobmanager",
+    "address",
+    metavar="HOST:PORT",
+    help="Cluster of --target remote (default: the only one of this machine).",
+)
+@click.option(
+    "-d",
+    "--detached",
+    is_flag=True,
+    help="Leave the jobs to a remote cluster: print their ids, and do not wait for their end.",
 )
 @click.option(
     "-p",
@@ -164,6 +192,9 @@ Examples:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     master: str | None,
+    target: str | None,
+    address: str | None,
+    detached: bool,
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
     python_files: str | None,
@@ -178,6 +209,7 @@ def run(
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     settings = {
+        **target_settings(target, address, detached),
         **run_settings(master, parallelism, dict(definitions), python_files),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
@@ -187,7 +219,9 @@ def run(
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    set_active_executor(executor, on_submitted=None if display is None else display.watch)
+    set_active_executor(
+        executor, on_submitted=_tell_id if detached else None if display is None else display.watch
+    )
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()
@@ -201,7 +235,8 @@ def run(
     except SystemExit as ended:
         return _with_left_jobs(_exit_code(ended))
     except KeyboardInterrupt:
-        click.echo("interrupted: the job is cancelled", err=True)
+        if not is_remote(settings):
+            click.echo("interrupted: the job is cancelled", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
         return _with_left_jobs(report_failure(error))
@@ -211,6 +246,33 @@ def run(
             _close(executor, display)
         finally:
             take_back()
+
+
+def target_settings(target: str | None, address: str | None, is_detached: bool) -> dict[str, str]:
+    """Return the settings that the options of the target stand for. UsageError where they do not fit each other."""
+    if address is not None and target is None:
+        target = REMOTE
+    if target != REMOTE and (address is not None or is_detached):
+        option = "-m" if address is not None else "-d"
+        raise click.UsageError(
+            f"{option} is for a cluster that runs already: add --target {REMOTE}",
+            click.get_current_context(silent=True),
+        )
+    settings = {} if target is None else {TARGET.key: target}
+    if address is not None:
+        settings[REST_ADDRESS.key] = address
+    if is_detached:
+        settings[ATTACHED.key] = "false"
+    return settings
+
+
+def is_remote(settings: Mapping[str, str]) -> bool:
+    """Return whether jobs run on a cluster that runs already, so that nothing of Spark is needed here."""
+    return settings.get(TARGET.key) == REMOTE
+
+
+def _tell_id(client: JobClient) -> None:
+    click.echo(f"Job has been submitted with JobID {client.get_job_id()}")
 
 
 def run_settings(
@@ -261,10 +323,6 @@ def _with_left_jobs(code: int) -> int:
 
 def provide_python_files(settings: dict[str, str]) -> None:
     """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
-    # Imported late: the help texts do not need Spark.
-    from headrace.core.process.interpreter import put_on_path
-    from headrace.spark.session.python_files import python_files
-
     files = python_files(Settings(settings))
     put_on_path(files)
     if files:
@@ -273,6 +331,8 @@ def provide_python_files(settings: dict[str, str]) -> None:
 
 def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
     """Have the sessions that the program makes itself obey the command line."""
+    if is_remote(settings):
+        return nullcontext()
     # Imported late, as above.
     from headrace.spark.session.program_sessions import (
         program_sessions,

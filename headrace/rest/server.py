@@ -23,6 +23,7 @@ from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
@@ -44,6 +45,7 @@ from headrace.rest.options import (
     REST_BIND_PORT,
     REST_ENABLED,
     REST_PORT,
+    WEB_SUBMIT_ENABLE,
     RestAuthentication,
 )
 
@@ -62,13 +64,15 @@ _WITHOUT_FILE: Final = (
 class ControlPlane:
     """Parts of a cluster that the endpoint asks, and the loop on which it asks them.
 
-    `metrics_history` tells metrics of a job over time, where somebody keeps them.
+    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
+    jobs that clients bring.
     """
 
     dispatcher: DispatcherGateway
     resource_manager: ResourceManagerGateway
     loop: asyncio.AbstractEventLoop
     metrics_history: AskMetricsHistory | None = None
+    blob_server: BlobServerGateway | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,9 @@ class RestServer(HttpServer):
         name: str,
         identity: TlsIdentity | None = None,
         log_folder: Path | None = None,
+        is_session: bool = False,
     ) -> None:
+        said = settings.get_option(WEB_SUBMIT_ENABLE)
         view = ClusterView(
             control.dispatcher,
             control.resource_manager,
@@ -225,6 +231,8 @@ class RestServer(HttpServer):
             clock,
             log_folder,
             control.metrics_history,
+            blob_server=control.blob_server,
+            accepts_jobs=is_session if said is None else said,
         )
 
         operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
@@ -253,8 +261,11 @@ def start_rest_server(
     name: str,
     identity: TlsIdentity | None = None,
     log_folder: Path | None = None,
+    is_session: bool = False,
 ) -> RestServer | None:
     """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
+
+    A session cluster (`is_session`) takes jobs from outside unless `web.submit.enable` says otherwise.
 
     ConfigurationError and PortInUseError where the options ask for something impossible.
     """
@@ -262,7 +273,13 @@ def start_rest_server(
         return None
     try:
         server = RestServer(
-            control, settings, clock, name=name, identity=identity, log_folder=log_folder
+            control,
+            settings,
+            clock,
+            name=name,
+            identity=identity,
+            log_folder=log_folder,
+            is_session=is_session,
         )
     except (ConnectionFileError, OSError) as error:
         _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)
