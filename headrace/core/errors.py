@@ -8,6 +8,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
+|  +- client.remote_executor: RemoteDataFrameError
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
 |  +- spark.session.python_files: LateFilesError
@@ -78,6 +79,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
 +- api.client.job_client: ClusterClosedError
+|  +- client.rest_dispatcher: ClusterLostError
 +- api.client.job_state: NoCommittedStateError
 """
 

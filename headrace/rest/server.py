@@ -24,6 +24,7 @@ from headrace.core.process.process_start import start_ticks
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
@@ -45,6 +46,7 @@ from headrace.rest.options import (
     REST_BIND_PORT,
     REST_ENABLED,
     REST_PORT,
+    WEB_SUBMIT_ENABLE,
     RestAuthentication,
 )
 
@@ -63,13 +65,15 @@ _WITHOUT_FILE: Final = (
 class ControlPlane:
     """Parts of a cluster that the endpoint asks, and the loop on which it asks them.
 
-    `metrics_history` tells metrics of a job over time, where somebody keeps them.
+    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
+    jobs that clients bring.
     """
 
     dispatcher: DispatcherGateway
     resource_manager: ResourceManagerGateway
     loop: asyncio.AbstractEventLoop
     metrics_history: AskMetricsHistory | None = None
+    blob_server: BlobServerGateway | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,7 @@ class RestServer(HttpServer):
         log_folder: Path | None = None,
         is_session: bool = False,
     ) -> None:
+        said = settings.get_option(WEB_SUBMIT_ENABLE)
         view = ClusterView(
             control.dispatcher,
             control.resource_manager,
@@ -230,6 +235,8 @@ class RestServer(HttpServer):
             clock,
             log_folder,
             control.metrics_history,
+            blob_server=control.blob_server,
+            accepts_jobs=is_session if said is None else said,
         )
 
         operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
@@ -264,7 +271,8 @@ def start_rest_server(
 ) -> RestServer | None:
     """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
 
-    A session is no use without it: there both are errors. ConfigurationError and PortInUseError where the options ask
+    A session (`is_session`) takes its jobs over it, unless `web.submit.enable` says otherwise: there both are errors.
+    ConfigurationError and PortInUseError where the options ask
     for something impossible.
     """
     if not settings.get_option(REST_ENABLED):

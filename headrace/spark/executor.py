@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
+from headrace.api.settings.python_files import python_files
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ClusterDataSetId
@@ -24,7 +25,6 @@ from headrace.rest.server import RestServer
 from headrace.spark.host import SparkHost
 from headrace.spark.options import SLOT_COUNT
 from headrace.spark.session.master import parse_master
-from headrace.spark.session.python_files import python_files
 from headrace.spark.session.session import planned_or_running_master
 from headrace.spark.session.session_configuration import embedded_slot_count
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.executors import default_settings
+from headrace.api.settings.python_files import python_files
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
@@ -48,7 +49,7 @@ from headrace.spark.session.jvm import (
 )
 from headrace.spark.session.master import MasterKind, parse_master
 from headrace.spark.session.program_sessions import asked_of_session, refuse_unobeyed
-from headrace.spark.session.python_files import ShippedFiles, python_files, ship
+from headrace.spark.session.python_files import ShippedFiles, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session
 from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.workers.resource_driver import SparkResourceDriver
@@ -221,7 +222,11 @@ class SparkHost:
         history.watch(handle.dispatcher, handle.loop)
         self._rest = start_rest_server(
             ControlPlane(
-                handle.dispatcher, handle.resource_manager, handle.loop, history.metrics_of
+                handle.dispatcher,
+                handle.resource_manager,
+                handle.loop,
+                history.metrics_of,
+                handle.blob_server,
             ),
             settings,
             self._clock,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.api.client.job_client import JobClient
-from headrace.api.executors import PipelineExecutor
+from headrace.api.executors import PipelineExecutor, set_default_settings
 from headrace.cli.daemon.messages import Report, RunProgram
 from headrace.cli.daemon.reporter import Reporter
 from headrace.cli.logs import report_failure
@@ -40,6 +40,7 @@ def run_program(
     runner: PipelineExecutor = cast("PipelineExecutor", executor)
     given = settings.to_dict()
     provide_python_files(given)
+    set_default_settings(given)
     code = run_here(
         Path(program.program),
         program.arguments,
