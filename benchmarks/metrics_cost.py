@@ -3,18 +3,23 @@
 Two programs on a cluster in this process, parallelism 1, source to sink through one shuffle: `columnar` converts a
 price and keeps three columns, as Nexmark's q1 does, and `keyed` counts in value state, a Python call per record. Each
 runs in turns without a reporter and with one that writes all groups to a file every second, which is ten times as often
-as by default; the order of the turns changes. The figure is the median, over pairs of turns, of how much more processor
-time the whole process took, control plane and reporter included: what else the machine does moves it little. The aim
-is below 2 %.
+as by default; the order of the turns changes. There are two figures, and the aim for both is below 2 %:
 
-    python -m benchmarks.metrics_cost [--turns 7] [--rows 60000000] [--records 4000000]
+- the median, over pairs of turns, of how much more processor time the whole process took, with its standard error. The
+  same work takes a tenth more or less from turn to turn on a small virtual machine, so it takes many turns;
+- the share of the process's processor time that the threads which read and report metrics took themselves, which is
+  exact. Records are handled by the same code with and without reporters.
+
+    python -m benchmarks.metrics_cost [--turns 25] [--rows 20000000] [--records 2000000]
 """
 
 import argparse
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +31,7 @@ from headrace.common import WatermarkStrategy
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.process.thread_dump import thread_cpu_ns
 from headrace.core.randomness import system_random
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
@@ -40,7 +46,7 @@ EVERY_SECOND: Final = {
     "metrics.reporter.lines.factory.class": "jsonlines",
     "metrics.reporter.lines.interval": "1 s",
 }
-AIM_PERCENT: Final = 2.0
+REPORTING_THREADS: Final = ("headrace-metrics", "headrace-reporter-")
 
 
 class Count(KeyedProcessFunction):
@@ -87,51 +93,71 @@ def keyed(env: StreamExecutionEnvironment, record_count: int) -> None:
     )
 
 
-def seconds_of(
+@dataclass(frozen=True)
+class Turn:
+    """Processor time of one run, without the cluster's start and end: of the process, and of what reports metrics."""
+
+    process_s: float
+    reporting_s: float
+
+
+def reporting_seconds() -> float:
+    """Return the processor time so far of the threads that read and report metrics."""
+    return sum(
+        (thread_cpu_ns(thread.native_id or 0) or 0) / 1e9
+        for thread in threading.enumerate()
+        if thread.name.startswith(REPORTING_THREADS)
+    )
+
+
+def take_turn(
     program: Callable[[StreamExecutionEnvironment, int], None],
     count: int,
     settings: Mapping[str, str],
-) -> float:
-    """Return the processor seconds of one run, without those of the cluster's start and end."""
+) -> Turn:
+    """Run the program once."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     program(env, count)
     job_id = JobId.generate(system_random())
     graph = generate_job_graph(env.get_stream_graph("cost"), job_id, Settings(settings))
     with MiniCluster(settings=settings) as cluster:
-        began = time.process_time()
+        began, reporting_began = time.process_time(), reporting_seconds()
         cluster.submit(graph)
         assert cluster.await_result(job_id, TIMEOUT_S).status is JobStatus.FINISHED
-        return time.process_time() - began
+        return Turn(time.process_time() - began, reporting_seconds() - reporting_began)
 
 
 def cost_percent(
     program: Callable[[StreamExecutionEnvironment, int], None], count: int, turns: int
 ) -> dict[str, float]:
-    """Return the median of how much more the turns with a reporter took, and what a turn takes."""
-    without_s: list[float] = []
+    """Return both figures with what a turn takes."""
     changes: list[float] = []
+    shares: list[float] = []
+    without_s: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
         reporting = EVERY_SECOND | {"metrics.reporter.lines.directory": directory}
-        seconds_of(program, count // 4, reporting)
+        take_turn(program, count // 4, reporting)
         for turn in range(turns):
             order = ({}, reporting) if turn % 2 == 0 else (reporting, {})
-            found = {bool(settings): seconds_of(program, count, settings) for settings in order}
-            without_s.append(found[False])
-            changes.append(100 * (found[True] / found[False] - 1))
+            found = {bool(settings): take_turn(program, count, settings) for settings in order}
+            without_s.append(found[False].process_s)
+            changes.append(100 * (found[True].process_s / found[False].process_s - 1))
+            shares.append(100 * found[True].reporting_s / found[True].process_s)
     return {
         "cost_percent": statistics.median(changes),
-        "cost_percent_least": min(changes),
-        "cost_percent_most": max(changes),
+        # Of a median, where errors are normal.
+        "standard_error_percent": 1.25 * statistics.stdev(changes) / len(changes) ** 0.5,
+        "reporting_threads_percent": statistics.median(shares),
         "turn_cpu_s": statistics.median(without_s),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--rows", type=int, default=60_000_000, help="of the columnar program")
-    parser.add_argument("--records", type=int, default=4_000_000, help="of the keyed program")
+    parser.add_argument("--turns", type=int, default=25)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="of the columnar program")
+    parser.add_argument("--records", type=int, default=2_000_000, help="of the keyed program")
     options = parser.parse_args()
     for name, program, count in (
         ("columnar", columnar, options.rows),
@@ -140,8 +166,7 @@ def main() -> None:
         figures = cost_percent(program, count, options.turns)
         record_result(
             "metrics_cost",
-            {"program": name, "count": count, "turns": options.turns, **figures}
-            | {"is_below_aim": figures["cost_percent"] < AIM_PERCENT},
+            {"program": name, "count": count, "turns": options.turns, **figures},
         )
 
 
