@@ -65,6 +65,9 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
++- cli.daemon.daemon_process: DaemonFailedError
++- cli.daemon.reporter: StarterGoneError
++- cluster.dispatcher.slot_quota: SlotQuotaExceededError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError

@@ -13,7 +13,7 @@ CEILINGS: Final = {
     "api": (42, 4_650),
     "checkpoint": (21, 2_500),
     "client": (8, 900),
-    "cli": (40, 3_500),
+    "cli": (55, 4_250),
     "cluster": (125, 12_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (830, 80_000)
+WHEEL_CEILING: Final = (850, 82_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -5,10 +5,10 @@ from typing import Final
 from headrace.cli.command_table import CommandTable, Entry
 
 _COMMANDS: Final = {
-    "info": Entry("headrace.cli.cluster.info:info", "Show a cluster."),
+    "info": Entry("headrace.cli.cluster.cluster_info:cluster_info", "Show a cluster."),
     "list": Entry("headrace.cli.cluster.list_clusters:list_clusters", "List the clusters of this machine."),
-    "start": Entry("headrace.cli.cluster.start:start", "Start a cluster that takes jobs of any client."),
-    "stop": Entry("headrace.cli.cluster.stop:stop", "Stop a cluster with its jobs."),
+    "start": Entry("headrace.cli.cluster.start_cluster:start_cluster", "Start a cluster that takes jobs of clients."),
+    "stop": Entry("headrace.cli.cluster.stop_cluster:stop_cluster", "Stop a cluster with its jobs."),
 }  # fmt: skip
 _HELP: Final = """\
 Clusters that stay: a session takes jobs of any client until it is stopped.

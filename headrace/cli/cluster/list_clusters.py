@@ -49,7 +49,7 @@ def list_clusters(is_json: bool) -> int:
     return 0
 
 
-def kind_of(connection: ClusterConnection) -> str:
+def cluster_kind(connection: ClusterConnection) -> str:
     """Return the word for a cluster with this connection."""
     if connection.is_history:
         return "history"
@@ -66,7 +66,7 @@ def since(connection: ClusterConnection) -> str:
 def _facts_of(connection: ClusterConnection) -> dict[str, Any]:
     return {
         "name": connection.name,
-        "kind": kind_of(connection),
+        "kind": cluster_kind(connection),
         "address": connection.address,
         "pid": connection.pid,
         "started": connection.started,
@@ -76,7 +76,7 @@ def _facts_of(connection: ClusterConnection) -> dict[str, Any]:
 def _row_of(connection: ClusterConnection) -> tuple[str, ...]:
     return (
         without_controls(connection.name) or "-",
-        kind_of(connection),
+        cluster_kind(connection),
         without_controls(connection.address),
         str(connection.pid or "-"),
         since(connection),

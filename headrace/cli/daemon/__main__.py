@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.daemon.console_file import ConsoleFile
-from headrace.cli.daemon.messages import HostSession, Instructions, Report, RunProgram
+from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
 from headrace.cli.daemon.program import run_program
 from headrace.cli.daemon.reporter import Reporter
 from headrace.cli.logs import configure_logs, report_failure
@@ -34,7 +34,7 @@ def main() -> int:
     console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
     try:
         match instructions.duty:
-            case HostSession(name):
+            case RunSession(name):
                 return serve_session(
                     settings, name, folder, lambda cluster: reporter.tell(_ready(cluster))
                 )

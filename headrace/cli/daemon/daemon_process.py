@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from headrace.cli.daemon.console_file import last_lines, open_console
-from headrace.cli.daemon.messages import HostSession, Instructions, Report, RunProgram
+from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
 from headrace.cli.logs import EXIT_FAILED
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -52,7 +52,7 @@ class DaemonProcess:
 
     def __init__(
         self,
-        duty: RunProgram | HostSession,
+        duty: RunProgram | RunSession,
         settings: Mapping[str, str],
         *,
         is_verbose: bool = False,

@@ -10,7 +10,7 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
     arguments: tuple[str, ...] = ()
 
 
-class HostSession(msgspec.Struct, frozen=True, tag=True):
+class RunSession(msgspec.Struct, frozen=True, tag=True):
     """Be a session of this name."""
 
     name: str
@@ -23,7 +23,7 @@ class Instructions(msgspec.Struct, frozen=True):
     standard output and error go.
     """
 
-    duty: RunProgram | HostSession
+    duty: RunProgram | RunSession
     settings: dict[str, str]
     report_descriptor: int
     log_folder: str

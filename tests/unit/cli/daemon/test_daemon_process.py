@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.daemon import daemon_process
 from headrace.cli.daemon.console_file import NAME
 from headrace.cli.daemon.daemon_process import DaemonFailedError, DaemonProcess, log_folder_of
-from headrace.cli.daemon.messages import HostSession
+from headrace.cli.daemon.messages import RunSession
 from headrace.core.clock import SystemClock
 from headrace.core.process.process_start import start_ticks
 from testkit.waiting import wait_until
@@ -51,7 +51,7 @@ def started_as(
     (tmp_path / "stand_in_for_a_daemon.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(daemon_process, "_MODULE", "stand_in_for_a_daemon")
-    return DaemonProcess(HostSession("nightly"), settings)
+    return DaemonProcess(RunSession("nightly"), settings)
 
 
 def test_settings_reach_it_and_stand_on_no_command_line(

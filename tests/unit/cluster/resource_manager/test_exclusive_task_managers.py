@@ -16,6 +16,7 @@ from headrace.cluster.resource_manager.slot_matching import (
 from headrace.cluster.resource_manager.worker_pool import (
     AskWhetherReleasable,
     IdleReleaseAgreed,
+    PoolLimits,
     ReleaseWorker,
     RequestWorker,
     SlotsMissing,
@@ -37,8 +38,16 @@ from tests.unit.cluster.cluster_samples import (
     allocation,
     empty_slots,
 )
-from tests.unit.cluster.resource_manager.test_worker_pool import ON_DEMAND
 
+ON_DEMAND = PoolLimits(
+    slots_per_worker=1,
+    fixed_count=None,
+    max_count=None,
+    registration_timeout_ms=300_000,
+    idle_timeout_ms=30_000,
+    max_failures_per_minute=2,
+    retry_interval_ms=3_000,
+)
 W1, W2 = ResourceId("w-1"), ResourceId("w-2")
 
 

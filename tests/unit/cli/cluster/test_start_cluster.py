@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from headrace.cli.cluster.start import start
+from headrace.cli.cluster.start_cluster import start_cluster
 from headrace.rest.connections import ClusterConnection, write_connection
 from tests.unit.cli.shell import Shell
 
@@ -35,6 +35,6 @@ def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shel
 
 
 def test_its_options_are_those_of_its_help() -> None:
-    assert {one.name for one in start.params} == {
+    assert {one.name for one in start_cluster.params} == {
         "master", "wanted_name", "definitions", "foreground", "verbose", "is_json",
     }  # fmt: skip

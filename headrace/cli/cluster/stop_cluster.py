@@ -63,7 +63,7 @@ class StillRunningError(RestError):
 )
 @click.argument("name", metavar="[NAME]", type=CLUSTER_NAME, required=False)
 @click.pass_obj
-def stop(session: ClusterSession, force: bool, timeout_s: float, name: str | None) -> int:
+def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: str | None) -> int:
     """Stop a cluster; the help text is `_HELP`."""
     choose_cluster(session, name)
     connection = session.found.connection

@@ -13,7 +13,7 @@ from headrace.cli.daemon.daemon_process import (
     DaemonProcess,
     report_daemon_failure,
 )
-from headrace.cli.daemon.messages import HostSession, Report
+from headrace.cli.daemon.messages import Report, RunSession
 from headrace.cli.jobs.cluster_command import print_json
 from headrace.cli.logs import configure_logs
 from headrace.cli.options import KeyValue, refuse_unusable
@@ -57,7 +57,7 @@ class ClusterName(click.ParamType[str]):
         return value
 
 
-@click.command(help=_HELP)
+@click.command("start", help=_HELP)
 @click.option("--master", metavar="URL", help="Spark master (default: local[n] on this machine).")
 @click.option(
     "--name",
@@ -80,7 +80,7 @@ class ClusterName(click.ParamType[str]):
     is_flag=True,
     help="Print one JSON document; messages go to standard error.",
 )
-def start(
+def start_cluster(
     master: str | None,
     wanted_name: str | None,
     definitions: tuple[tuple[str, str], ...],
@@ -102,7 +102,7 @@ def start(
             None,
             lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
         )
-    daemon = DaemonProcess(HostSession(name), settings, is_verbose=verbose)
+    daemon = DaemonProcess(RunSession(name), settings, is_verbose=verbose)
     try:
         report = daemon.report()
     except DaemonFailedError as error:

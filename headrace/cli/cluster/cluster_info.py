@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
-from headrace.cli.cluster.list_clusters import kind_of, since
+from headrace.cli.cluster.list_clusters import cluster_kind, since
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 
 _MASTER: Final = "headrace.spark.master"
@@ -23,7 +23,7 @@ Try it:
 @click.command("info", cls=ClusterCommand, help=_HELP)
 @click.argument("name", metavar="[NAME]", type=CLUSTER_NAME, required=False)
 @click.pass_obj
-def info(session: ClusterSession, name: str | None) -> int:
+def cluster_info(session: ClusterSession, name: str | None) -> int:
     """Show a cluster; the help text is `_HELP`."""
     choose_cluster(session, name)
     overview = session.client.get_object("/overview")
@@ -32,7 +32,7 @@ def info(session: ClusterSession, name: str | None) -> int:
     connection = session.found.connection
     facts: dict[str, Any] = {
         "name": connection.name,
-        "kind": kind_of(connection),
+        "kind": cluster_kind(connection),
         "address": connection.address,
         "pid": connection.pid,
         "started": connection.started,
