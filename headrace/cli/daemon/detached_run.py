@@ -21,9 +21,7 @@ def run_detached(
     program: Path, arguments: tuple[str, ...], settings: dict[str, str], *, is_verbose: bool
 ) -> int:
     """Start it, and return 0 once its first job runs; else the exit code with which it has ended."""
-    daemon = DaemonProcess(
-        RunProgram(str(program.resolve()), arguments), settings, is_verbose=is_verbose
-    )
+    daemon = DaemonProcess(RunProgram(str(program), arguments), settings, is_verbose=is_verbose)
     try:
         report = daemon.report()
     except DaemonFailedError as error:
