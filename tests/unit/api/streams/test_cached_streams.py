@@ -23,6 +23,7 @@ def executor() -> Iterator[RecordingExecutor]:
     with recording(parallelism=3) as one:
         one.client = SimpleNamespace(
             has_told_end=False,
+            outlives_program=False,
             get_job_execution_result=lambda: SimpleNamespace(result=dict),
             get_job_status=lambda: SimpleNamespace(result=lambda: JobStatus.FINISHED),
         )
