@@ -248,6 +248,8 @@ def test_an_environment_without_cached_streams_asks_no_cluster(
 class FailingOnce:
     """A client whose first `count` results are the loss of what its job reads."""
 
+    outlives_program = False
+
     def __init__(self, executor: RecordingExecutor, count: int) -> None:
         self._executor, self._count = executor, count
 
@@ -374,6 +376,7 @@ def test_closing_goes_on_behind_what_the_cluster_does_not_drop(
 def failing(executor: RecordingExecutor, error: Exception) -> Any:
     """A client whose job ends with this error."""
     return SimpleNamespace(
+        outlives_program=False,
         get_job_execution_result=lambda: Raising(error),
         get_job_id=lambda: executor.last.job_id,
     )
