@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.api.columns.expressions import coalesce, col, lit, when
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.streams.data_stream import DataStream
+    from headrace.client.rest_cluster_client import RestClusterClient
     from headrace.core.errors import HeadraceError
     from headrace.core.types.rows import Row
     from headrace.core.types.time_values import Duration, Time
@@ -37,6 +38,8 @@ __all__ = [
     "FailurePolicy",
     "WatermarkStrategy",
     "HeadraceError",
+    # clusters of other processes
+    "RestClusterClient",
     # values
     "Types",
     "Row",
@@ -57,6 +60,7 @@ _HOMES = {
     "FailurePolicy": "headrace.functions.failures",
     "WatermarkStrategy": "headrace.functions.watermarks",
     "HeadraceError": "headrace.core.errors",
+    "RestClusterClient": "headrace.client.rest_cluster_client",
     "Types": "headrace.core.types.type_info",
     "Row": "headrace.core.types.rows",
     "Time": "headrace.core.types.time_values",

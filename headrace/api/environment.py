@@ -6,8 +6,13 @@ from typing import Any, Final, NoReturn
 
 from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
-from headrace.api.client.job_client import JobClient, JobExecutionResult
+from headrace.api.client.job_client import (
+    DetachedJobExecutionResult,
+    JobClient,
+    JobExecutionResult,
+)
 from headrace.api.executors import (
+    ATTACHED,
     PipelineExecutor,
     executor_for,
     job_planned,
@@ -211,19 +216,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def _execute(self, job_name: str | None) -> JobExecutionResult:
         client, _ = self._execute_async(job_name)
+        if client.outlives_program and not self._settings.get(ATTACHED):
+            return DetachedJobExecutionResult(client.get_job_id())
         try:
             return client.get_job_execution_result().result()
         except (JobExecutionError, JobCancelledError):
             self._cached_streams.ended_without_result(client.get_job_id())
             raise
         except KeyboardInterrupt:
-            program_end.end_interrupted_job(client)
+            program_end.leave_interrupted_job(client)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.
 
-        A job that is not waited for is cancelled when the program ends, with an error: the cluster ends with it.
+        A job that is not waited for is cancelled when the program ends, with an error: the cluster ends with it. On a
+        cluster in another process (`execution.target: remote`) the job goes on.
 
         The environment loses its sinks whether or not this succeeds: in a notebook, a cell that is corrected and run
         again must not find the wrong sink of its last run as well. Its streams can still be used.

@@ -24,6 +24,14 @@ TARGET: Final = ConfigOption(
     doc="Name of the executor that runs the job, among the installed ones.",
 )
 
+ATTACHED: Final = ConfigOption(
+    "execution.attached",
+    bool,
+    default=True,
+    doc="Whether `execute` waits for the end of a job on a cluster that does not end with the program; if not, it "
+    "returns once the cluster has taken the job.",
+)
+
 
 class PipelineExecutor(Protocol):
     """Takes job graphs to a cluster. Made as `executor_class(settings)` on first use."""

@@ -17,6 +17,9 @@ COMMANDS: Final = {
         "headrace.cli.jobs.checkpoint:checkpoint",
         "Take a checkpoint of a job, or look at checkpoints in files.",
     ),
+    "cluster": Entry(
+        "headrace.cli.cluster.command_group:cluster", "Start and stop clusters that stay."
+    ),
     "completion": Entry(
         "headrace.cli.completion:completion", "Print the script with which a shell completes lines."
     ),
@@ -77,6 +80,8 @@ Try it:
   headrace options checkpointing                     search the settings
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
+  headrace run -d job.py                             detached: it goes on when you log out
+  headrace cluster start                             a cluster that takes jobs until it is stopped
   headrace list                                      the jobs that run on this machine
   headrace top                                       watch the one that runs
   headrace exceptions JOB_ID                         why it failed, the line of your program first

@@ -32,12 +32,13 @@ def refuse_unusable(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
     if unknown_settings(settings, FREE_PREFIXES):
         declare_all_options()
-    # Imported late: the help texts do not need Spark.
-    from headrace.spark.session.session_configuration import refuse_unusable_host_settings
-
     try:
         check_settings(settings, FREE_PREFIXES)
-        refuse_unusable_host_settings(settings)
+        if settings.get("execution.target") != "remote":
+            # Imported late: the help texts do not need Spark, and a client of another cluster does not at all.
+            from headrace.spark.session.session_configuration import refuse_unusable_host_settings
+
+            refuse_unusable_host_settings(settings)
     except (ConfigurationError, HostError) as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 

@@ -5,16 +5,18 @@ import os
 import runpy
 import sys
 import zipfile
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 import click
 
+from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import (
     EXIT_TERMINATED,
     Terminated,
+    await_left_jobs,
     end_in_order_when_terminated,
     forget_jobs,
     ignore_termination,
@@ -24,11 +26,14 @@ from headrace.api.client.program_end import (
     unexecuted_text,
 )
 from headrace.api.executors import (
+    ATTACHED,
+    TARGET,
     PipelineExecutor,
     create_executor,
     set_active_executor,
     set_default_settings,
 )
+from headrace.api.settings.python_files import python_files
 from headrace.checkpoint.options import (
     IGNORE_UNCLAIMED_STATE,
     RECOVERY_CLAIM_MODE,
@@ -39,9 +44,17 @@ from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, rep
 from headrace.cli.options import KeyValue, refuse_unusable
 from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import HeadraceError, ProgramError
+from headrace.core.process.interpreter import put_on_path
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.rest.connections import find_session
+from headrace.rest.options import REST_ADDRESS
 
+REMOTE: Final = "remote"
+"""Name of the executor of clusters that run already."""
+SESSION: Final = "session"
+_EXECUTORS: Final = {SESSION: REMOTE, "application": "spark", "local": "spark"}
+"""Names of executors for Flink's names of targets, where they are others."""
 _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
 
@@ -108,6 +121,9 @@ Examples:
   headrace run -p 2 --progress departures.py --year 2013
   headrace run --master 'local-cluster[2,2,2048]' departures.py
   headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
+  headrace run -d departures.py                          goes on when you log out
+  headrace run --target session departures.py            on the session that 'headrace cluster start' started
+  headrace run --target remote -m host:8081 -d departures.py
 """
 
 
@@ -117,6 +133,26 @@ Examples:
     "--master",
     metavar="URL",
     help="Spark master: local[n], local-cluster[…], spark://…, yarn, k8s://…",
+)
+@click.option(
+    "-t",
+    "--target",
+    metavar="NAME",
+    help="Where jobs run: application (default) on a cluster of the program's own; session on one of this machine "
+    "that 'headrace cluster start' started; remote on one that is named by -m.",
+)
+@click.option(
+    "--cluster",
+    "cluster_name",
+    metavar="NAME",
+    help="Session of --target session (default: the only one of this machine).",
+)
+@click.option(
+    "-m",
+    "--jobmanager",
+    "address",
+    metavar="HOST:PORT",
+    help="Cluster of --target remote (default: the only one of this machine).",
 )
 @click.option(
     "-p",
@@ -159,11 +195,22 @@ Examples:
     default=None,
     help="Show the job while it runs (default: on a terminal).",
 )
+@click.option(
+    "-d",
+    "--detached",
+    "is_detached",
+    is_flag=True,
+    help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster "
+    "of its own, or the jobs to the session or remote cluster.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     master: str | None,
+    target: str | None,
+    cluster_name: str | None,
+    address: str | None,
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
     python_files: str | None,
@@ -171,6 +218,7 @@ def run(
     allow_non_restored_state: bool,
     claim_mode: str | None,
     progress: bool | None,
+    is_detached: bool,
     verbose: bool,
     program: Path,
     arguments: tuple[str, ...],
@@ -178,39 +226,107 @@ def run(
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     settings = {
+        **target_settings(target, cluster_name, address, is_detached=is_detached),
         **run_settings(master, parallelism, dict(definitions), python_files),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)
     provide_python_files(settings)
     set_default_settings(settings)
-    # The program's own modules lie beside it; on the workers they need --python-files.
+    if is_detached and not is_remote(settings):
+        # Imported late: nobody else needs it.
+        from headrace.cli.daemon.detached_run import run_detached
+
+        return run_detached(program, arguments, settings, is_verbose=verbose)
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    set_active_executor(executor, on_submitted=None if display is None else display.watch)
+    on_submitted = _tell_id if is_detached else None if display is None else display.watch
+    stop_display = None if display is None else display.stop
+    return run_here(
+        program, arguments, settings, executor, on_submitted=on_submitted, stop_display=stop_display
+    )
+
+
+def run_here(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    executor: PipelineExecutor,
+    *,
+    on_submitted: Callable[[JobClient], None] | None = None,
+    stop_display: Callable[[], None] | None = None,
+    on_error: Callable[[BaseException], int] = report_failure,
+    awaits_jobs: bool = False,
+) -> int:
+    """Run the program in this process and thread, close the executor, and return the exit code.
+
+    Jobs that the program leaves running end with it, which is an error, or are awaited.
+    """
+    # The program's own modules lie beside it; on the workers they need --python-files.
+    set_active_executor(executor, on_submitted=on_submitted)
     program_begins()
     forget_jobs()
     take_back = end_in_order_when_terminated()
+    find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
         with program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted()
-        return _with_left_jobs(0)
+        return _with_left_jobs(0, find_left, on_error)
     except Terminated:
         return EXIT_TERMINATED
     except SystemExit as ended:
-        return _with_left_jobs(_exit_code(ended))
+        return _with_left_jobs(_exit_code(ended), find_left, on_error)
     except KeyboardInterrupt:
-        click.echo("interrupted: the job is cancelled", err=True)
+        if not is_remote(settings):
+            click.echo("interrupted: the job is cancelled", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _with_left_jobs(report_failure(error))
+        return _with_left_jobs(on_error(error), left_jobs, on_error)
     finally:
         ignore_termination()
         try:
-            _close(executor, display)
+            _close(executor, stop_display)
         finally:
             take_back()
+
+
+def target_settings(
+    target: str | None, cluster_name: str | None, address: str | None, *, is_detached: bool
+) -> dict[str, str]:
+    """Return the settings that the options of the target stand for, once a session that is meant was found.
+
+    UsageError where they do not fit each other; NoSuchClusterError; SeveralClustersError.
+    """
+    if target is None and (address is not None or cluster_name is not None):
+        target = SESSION if address is None else REMOTE
+    for option, value, needed in (("-m", address, REMOTE), ("--cluster", cluster_name, SESSION)):
+        if value is not None and target != needed:
+            raise click.UsageError(
+                f"{option} is for --target {needed}, and the target is {target}",
+                click.get_current_context(silent=True),
+            )
+    settings = {} if target is None else {TARGET.key: _EXECUTORS.get(target, target)}
+    if address is not None:
+        settings[REST_ADDRESS.key] = address
+    if target == SESSION:
+        # Imported late: nobody else needs it.
+        from headrace.client.remote_executor import CONNECTION_FILE
+
+        found = find_session(cluster_name, lambda text: click.echo(text, err=True))
+        settings[CONNECTION_FILE.key] = str(found.file)
+    if is_detached and is_remote(settings):
+        settings[ATTACHED.key] = "false"
+    return settings
+
+
+def is_remote(settings: Mapping[str, str]) -> bool:
+    """Return whether jobs run on a cluster that runs already, so that nothing of Spark is needed here."""
+    return settings.get(TARGET.key) == REMOTE
+
+
+def _tell_id(client: JobClient) -> None:
+    click.echo(f"Job has been submitted with JobID {client.get_job_id()}")
 
 
 def run_settings(
@@ -251,20 +367,20 @@ def _refuse_unexecuted() -> None:
         raise ProgramError(unexecuted_text(operator))
 
 
-def _with_left_jobs(code: int) -> int:
+def _with_left_jobs(
+    code: int,
+    find_left: Callable[[], Sequence[HeadraceError]],
+    on_error: Callable[[BaseException], int],
+) -> int:
     """Tell of jobs that end with the program, and of those that failed unseen; return the exit code."""
-    for error in left_jobs():
-        report_failure(error)
+    for error in find_left():
+        on_error(error)
         code = code or EXIT_FAILED
     return code
 
 
 def provide_python_files(settings: dict[str, str]) -> None:
     """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
-    # Imported late: the help texts do not need Spark.
-    from headrace.core.process.interpreter import put_on_path
-    from headrace.spark.session.python_files import python_files
-
     files = python_files(Settings(settings))
     put_on_path(files)
     if files:
@@ -273,6 +389,8 @@ def provide_python_files(settings: dict[str, str]) -> None:
 
 def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
     """Have the sessions that the program makes itself obey the command line."""
+    if is_remote(settings):
+        return nullcontext()
     # Imported late, as above.
     from headrace.spark.session.program_sessions import (
         program_sessions,
@@ -301,13 +419,13 @@ def _exit_code(ended: SystemExit) -> int:
     return 1
 
 
-def _close(executor: PipelineExecutor, display: ProgressDisplay | None) -> None:
+def _close(executor: PipelineExecutor, stop_display: Callable[[], None] | None) -> None:
     """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
     set_active_executor(None)
     while True:
         try:
-            if display is not None:
-                display.stop()
+            if stop_display is not None:
+                stop_display()
             executor.close()
             return
         except KeyboardInterrupt:

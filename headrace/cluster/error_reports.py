@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.error_codec import shorten_middle
 from headrace.core.errors import (
     ClusterDatasetCorruptedError,
     ErrorDomain,
@@ -17,7 +18,6 @@ from headrace.core.errors import (
     is_user_file,
 )
 from headrace.gateways.messages import ErrorInfo
-from headrace.rpc.error_codec import shorten_middle
 
 _LOG = logging.getLogger(__name__)
 _FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)

@@ -8,6 +8,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
+|  +- client.remote_executor: RemoteDataFrameError
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
 |  +- spark.session.python_files: LateFilesError
@@ -64,6 +65,9 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
++- cli.daemon.daemon_process: DaemonFailedError
++- cli.daemon.reporter: StarterGoneError
++- cluster.dispatcher.slot_quota: SlotQuotaExceededError
 +- cluster.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.task_manager_services: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
@@ -78,6 +82,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError
 +- api.client.job_client: ClusterClosedError
+|  +- client.rest_dispatcher: ClusterLostError
 +- api.client.job_state: NoCommittedStateError
 """
 

@@ -135,11 +135,7 @@ class ExecutionGraph:
     @cached_property
     def slots_by_group(self) -> dict[str, int]:
         """Slots that each slot sharing group needs."""
-        slots: dict[str, int] = {}
-        for vertex in self.job_graph.vertices:
-            group = vertex.slot_sharing_group
-            slots[group] = max(slots.get(group, 0), vertex.parallelism)
-        return slots
+        return slots_by_group(self.job_graph)
 
     @property
     def slots_needed(self) -> int:
@@ -187,6 +183,15 @@ class ExecutionGraph:
 
 def _ceil_div(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
+
+
+def slots_by_group(job_graph: JobGraph) -> dict[str, int]:
+    """Return the slots that each slot sharing group of a job needs: its vertices share them."""
+    slots: dict[str, int] = {}
+    for vertex in job_graph.vertices:
+        group = vertex.slot_sharing_group
+        slots[group] = max(slots.get(group, 0), vertex.parallelism)
+    return slots
 
 
 def expand(job_graph: JobGraph) -> ExecutionGraph:

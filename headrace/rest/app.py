@@ -6,20 +6,30 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
 from headrace import __version__
 from headrace.core.config import Settings
-from headrace.core.errors import HeadraceError
-from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
+from headrace.core.error_codec import encode_error
+from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.gateways.errors import (
+    DuplicateJobSubmissionError,
+    JobAlreadyEndedError,
+    UnknownJobError,
+)
 from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.kept_answers import KeptAnswers
+from headrace.rest.messages import MESSAGE, takes_messages
 from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
@@ -95,39 +105,76 @@ def _add(app: FastAPI, route: RestRoute) -> None:
             status_code=route.status,
             response_model=None,
             responses=_described(route),
-            name=f"{route.method.lower()}_{route.handler.__name__}{prefix.replace('/', '_')}",
+            name=_operation(route) + prefix.replace("/", "_"),
             summary=(route.handler.__doc__ or "").partition("\n")[0],
-            include_in_schema=not prefix,
-            route_class_override=_KeptRoute if route.kept is Kept.INTERVAL else APIRoute,
+            include_in_schema=not prefix and not route.is_message,
+            route_class_override=_class_of(route),
         )
+
+
+def _operation(route: RestRoute) -> str:
+    return f"{route.method.lower()}_{route.handler.__name__}"
 
 
 def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
     errors: dict[int | str, dict[str, Any]] = {
         "4XX": {"model": ErrorBody, "description": "The request cannot be fulfilled."}
     }
-    if route.answer is None:
+    if route.answer is None or route.is_message:
         return errors
     return {route.status: {"model": route.answer}, **errors}
 
 
 def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
-    """Return the handler of a route, which writes its answer and turns errors into answers."""
+    """Return the handler of a route, which writes its answer."""
 
     @functools.wraps(route.handler)
     async def endpoint(*args: Any, **kwargs: Any) -> Response:
-        try:
-            found = await route.handler(*args, **kwargs)
-        except Exception as error:
-            return _error_answer(error)
+        found = await route.handler(*args, **kwargs)
         if isinstance(found, Response):
             return found
-        return Response(route.written(found), route.status, media_type=JSON)
+        media_type = MESSAGE if route.is_message else JSON
+        return Response(route.written(found), route.status, media_type=media_type)
 
     return endpoint
 
 
-class _KeptRoute(APIRoute):
+def _class_of(route: RestRoute) -> type[APIRoute]:
+    if route.is_message:
+        return _MessageRoute
+    return _KeptRoute if route.kept is Kept.INTERVAL else _AnsweringRoute
+
+
+class _AnsweringRoute(APIRoute):
+    """A route that turns the errors of its handler into answers."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, which raises only what the whole application answers."""
+        write = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await write(request)
+            except (HTTPException, RequestValidationError):
+                raise
+            except Exception as error:
+                return _error_answer(error, is_message=takes_messages(request.headers))
+
+        return answer
+
+
+class _MessageRoute(_AnsweringRoute):
+    """A route that only clients find which take messages; others find the one of the same path that answers JSON."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether this route answers a request."""
+        match, child_scope = super().matches(scope)
+        if match is Match.FULL and not takes_messages(Headers(scope=scope)):
+            return Match.NONE, {}
+        return match, child_scope
+
+
+class _KeptRoute(_AnsweringRoute):
     """A route whose answers are written once per refresh interval. Errors are not kept."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -137,7 +184,7 @@ class _KeptRoute(APIRoute):
         async def answer(request: Request) -> Response:
             answers: KeptAnswers = request.app.state.answers
             cluster: ClusterView = request.app.state.cluster
-            key = (request.url.path, request.url.query)
+            key = (request.url.path, request.url.query, takes_messages(request.headers))
 
             async def written() -> tuple[bytes, str]:
                 response = await write(request)
@@ -162,14 +209,26 @@ class _UnkeptAnswer(Exception):
         self.response = response
 
 
-def _error_answer(error: BaseException) -> Response:
-    """Return what is answered where a handler has failed."""
+def _error_answer(error: BaseException, *, is_message: bool) -> Response:
+    """Return what is answered where a handler has failed: to clients that take messages, the error itself."""
+    answer = _json_error(error)
+    # What a handler said of an error is for people; its cause is the error.
+    said = error.__cause__ if isinstance(error, HandlerError) else error
+    if is_message and isinstance(said, HeadraceError):
+        body = msgspec.msgpack.encode(encode_error(said))
+        return Response(body, answer.status_code, media_type=MESSAGE)
+    return answer
+
+
+def _json_error(error: BaseException) -> Response:
     if isinstance(error, HandlerError):
         return _errors(error.status, *error.texts)
     if isinstance(error, UnknownJobError):
         return _errors(404, f"Job {error.job_id} not found")
-    if isinstance(error, JobAlreadyEndedError):
+    if isinstance(error, (JobAlreadyEndedError, DuplicateJobSubmissionError)):
         return _errors(409, str(error))
+    if isinstance(error, ConfigurationError):
+        return _errors(400, str(error))
     if not isinstance(error, (HeadraceError, TimeoutError)):
         _LOG.error("a REST request failed", exc_info=error)
     return _errors(500, *internal_error(error))
@@ -203,7 +262,7 @@ async def _unparsable(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return _error_answer(error)
+    return _error_answer(error, is_message=takes_messages(request.headers))
 
 
 def _errors(status: int, *texts: str) -> Response:

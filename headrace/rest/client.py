@@ -17,9 +17,12 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
+import msgspec
+
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.error_codec import RemoteFailure, decode_error
+from headrace.core.errors import DECODE_ERRORS, ConfigurationError
 from headrace.core.randomness import system_random
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client_errors import (
@@ -31,6 +34,7 @@ from headrace.rest.client_errors import (
     UnauthorizedError,
 )
 from headrace.rest.connections import FoundConnection, has_ended
+from headrace.rest.messages import MESSAGE
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,
@@ -78,7 +82,7 @@ def path_of(*parts: str) -> str:
 
 
 class RestClient:
-    """Client of one cluster. Not for several threads; no connection is kept between two calls."""
+    """Client of one cluster. No connection is kept between two calls, which several threads may make at once."""
 
     def __init__(
         self,
@@ -155,6 +159,27 @@ class RestClient:
         """Return the answer of DELETE."""
         return self._json("DELETE", path, None, query)
 
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        content_type: str = MESSAGE,
+        timeout_s: float | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> bytes:
+        """Return the answer as it came, a message where the route has one.
+
+        An error of the cluster is raised as the class that it has there. `timeout_s`: of the wait for the answer,
+        where it may take longer than others.
+        """
+        accepted = {"Accept": f"{MESSAGE}, application/json"}
+        headers = accepted if content is None else {**accepted, "Content-Type": content_type}
+        with self._answer(method, path, content, query or {}, headers, timeout_s) as answer:
+            self._refuse_errors(method, path, answer)
+            return self._whole(method, path, answer)
+
     def text(self, path: str, begin: int = 0) -> Iterator[Piece]:
         """Yield a file, such as a log, from the byte `begin` on, piece by piece.
 
@@ -211,15 +236,19 @@ class RestClient:
     def _json(self, method: str, path: str, body: Json, query: Mapping[str, object]) -> Json:
         with self._answer(method, path, body, query, {}) as answer:
             self._refuse_errors(method, path, answer)
-            content = self._read(answer, ANSWER_BYTES_MAX + 1)
-        if len(content) > ANSWER_BYTES_MAX:
-            problem = f"the answer has more than {ANSWER_BYTES_MAX} bytes"
-            raise RestRefusedError(method, path, answer.status, [problem])
+            content = self._whole(method, path, answer)
         try:
             return json.loads(content) if content else {}
         except (ValueError, RecursionError) as error:
             problem = f"the answer is not JSON: is {self.address} the REST address of a cluster?"
             raise RestRefusedError(method, path, answer.status, [problem]) from error
+
+    def _whole(self, method: str, path: str, answer: http.client.HTTPResponse) -> bytes:
+        content = self._read(answer, ANSWER_BYTES_MAX + 1)
+        if len(content) > ANSWER_BYTES_MAX:
+            problem = f"the answer has more than {ANSWER_BYTES_MAX} bytes"
+            raise RestRefusedError(method, path, answer.status, [problem])
+        return content
 
     @contextmanager
     def _answer(
@@ -229,14 +258,16 @@ class RestClient:
         body: Json,
         query: Mapping[str, object],
         headers: Mapping[str, str],
+        timeout_s: float | None = None,
     ) -> Generator[http.client.HTTPResponse]:
         """Give the answer to a request, whatever its status; ask again while the server is not ready."""
         given = {key: value for key, value in query.items() if value is not None}
         target = self._prefix + path + (f"?{urlencode(given)}" if given else "")
-        sent = None if body is None else json.dumps(body).encode()
-        all_headers = {"Accept": "application/json, text/plain", **headers}
+        sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        all_headers = {"Accept": "application/json, text/plain"}
         if sent is not None:
             all_headers["Content-Type"] = "application/json"
+        all_headers.update(headers)
         if self._token:
             all_headers["Authorization"] = f"Bearer {self._token}"
         attempt = 0
@@ -246,7 +277,7 @@ class RestClient:
             answer: http.client.HTTPResponse | None = None
             try:
                 try:
-                    self._connect(connection, attempt)
+                    self._connect(connection, attempt, timeout_s or self._timeout_s)
                     answer = self._ask(connection, method, target, sent, all_headers)
                     if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
                         errors = _errors_of(self._read(answer, _CHUNK_BYTES))
@@ -275,7 +306,9 @@ class RestClient:
             self._host, self._port, timeout=self._connection_timeout_s, context=self._tls
         )
 
-    def _connect(self, connection: http.client.HTTPConnection, attempt: int) -> None:
+    def _connect(
+        self, connection: http.client.HTTPConnection, attempt: int, timeout_s: float
+    ) -> None:
         try:
             connection.connect()
         except ConnectionRefusedError as error:
@@ -287,7 +320,7 @@ class RestClient:
         except (OSError, UnicodeError) as error:
             raise RestUnreachableError(self.address, _reason(error), attempt) from error
         if connection.sock is not None:
-            connection.sock.settimeout(self._timeout_s)
+            connection.sock.settimeout(timeout_s)
 
     def _ask(
         self,
@@ -333,9 +366,10 @@ class RestClient:
                 f"the answer leads to {place}, which is not followed: name that address with -m"
             )
             raise RestRefusedError(method, path, status, [problem])
-        raise RestRefusedError(
-            method, path, status, _errors_of(self._read(answer, ANSWER_BYTES_MAX))
-        )
+        content = self._read(answer, ANSWER_BYTES_MAX)
+        if answer.getheader("Content-Type") == MESSAGE:
+            raise _remote_error(content, self.address)
+        raise RestRefusedError(method, path, status, _errors_of(content))
 
 
 class _NobodyListensError(Exception):
@@ -371,6 +405,13 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _remote_error(content: bytes, address: str) -> Exception:
+    try:
+        return decode_error(msgspec.msgpack.decode(content, type=RemoteFailure), address)
+    except DECODE_ERRORS as error:
+        return RestUnreachableError(address, f"its error cannot be read: {error}")
 
 
 def _errors_of(content: bytes) -> list[str]:

@@ -116,6 +116,20 @@ class NoClusterError(RestError):
         self.folder = folder
 
 
+class NoSuchClusterError(RestError):
+    """No cluster of this machine is called like that, or none is a session; `kind` is what was looked for."""
+
+    def __init__(self, kind: str, name: str | None, names: Sequence[str]) -> None:
+        called = "" if name is None else f" called '{name}'"
+        there_is = f"; there is {', '.join(names)}" if names else ""
+        hint = f"start one with 'headrace cluster start{'' if name is None else f' --name {name}'}'"
+        super().__init__(
+            f"no {kind} of yours{called} runs on this machine{there_is}: {hint}, or name a cluster elsewhere with "
+            "-m host:port"
+        )
+        self.kind, self.name, self.names = kind, name, tuple(names)
+
+
 class SeveralClustersError(RestError):
     """The client cannot know which one is meant."""
 

@@ -13,6 +13,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobVertexId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.process.stack_sampler import StackSamples
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
     CheckpointDetails,
@@ -56,11 +57,17 @@ class ClusterView:
         clock: Clock,
         log_folder: Path | None = None,
         metrics_history: AskMetricsHistory | None = None,
+        *,
+        blob_server: BlobServerGateway | None = None,
+        accepts_jobs: bool = False,
     ) -> None:
         """`log_folder`: where the log files of this process lie, if it writes any.
 
-        `metrics_history` tells metrics of a job over time, where somebody keeps them.
+        `metrics_history` tells metrics of a job over time, where somebody keeps them. `accepts_jobs`: whether clients
+        may bring some, with their payloads to `blob_server`.
         """
+        self.blob_server: Final = blob_server
+        self.accepts_jobs: Final = accepts_jobs
         self._metrics_history: Final = metrics_history
         self.log_folder: Final = log_folder
         self.dispatcher: Final = dispatcher

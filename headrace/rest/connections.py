@@ -17,8 +17,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
+from headrace.core.process.process_start import start_ticks
 from headrace.core.security.tls import is_loopback
-from headrace.rest.client_errors import ConnectionFileError, NoClusterError, SeveralClustersError
+from headrace.rest.client_errors import (
+    ConnectionFileError,
+    NoClusterError,
+    NoSuchClusterError,
+    SeveralClustersError,
+)
 
 HOME_VARIABLE: Final = "HEADRACE_HOME"
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
@@ -50,6 +56,10 @@ class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
     ca_file: str = ""
     is_history: bool = False
     """Whether it is a history server, which is found without its address only where no cluster is."""
+    is_session: bool = False
+    """Whether it takes jobs of any client until it is stopped; others belong to the program that started them."""
+    start_ticks: int = 0
+    """Start of the process in ticks of the kernel, which tells it from a later one with its number; 0: not known."""
 
     def __repr__(self) -> str:
         """Show all but the token."""
@@ -125,7 +135,7 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
     Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
     it is, with the token of HEADRACE_TOKEN. NoClusterError; SeveralClustersError; ConnectionFileError.
     """
-    found, refused = _live_connections(notify)
+    found, refused = live_connections(notify)
     if address is not None:
         return _connection_to(address, found, refused)
     for error in refused:
@@ -135,11 +145,44 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
         raise refused[0] if refused else NoClusterError(connections_folder())
     found = [one for one in found if not one.connection.is_history] or found
     if len(found) > 1:
-        lines = [
-            f"{_authority(one.connection.address)}  {one.connection.name}".rstrip() for one in found
-        ]
-        raise SeveralClustersError(lines)
+        raise SeveralClustersError([_line_of(one) for one in found])
     return found[0]
+
+
+def find_named(name: str, notify: Notify) -> FoundConnection:
+    """Return the connection of the cluster of this machine that was started under `name`.
+
+    NoSuchClusterError; SeveralClustersError; ConnectionFileError.
+    """
+    found, refused = live_connections(notify)
+    return _only_one(found, refused, name, "cluster", notify)
+
+
+def find_session(name: str | None, notify: Notify) -> FoundConnection:
+    """Return the connection of the session of this machine with this name, or of the only one.
+
+    NoSuchClusterError; SeveralClustersError; ConnectionFileError.
+    """
+    found, refused = live_connections(notify)
+    sessions = [one for one in found if one.connection.is_session]
+    return _only_one(sessions, refused, name, "session", notify)
+
+
+def _only_one(
+    found: list[FoundConnection],
+    refused: list[ConnectionFileError],
+    name: str | None,
+    kind: str,
+    notify: Notify,
+) -> FoundConnection:
+    wanted = [one for one in found if name is None or one.connection.name == name]
+    for error in refused:
+        notify(str(error))
+    if not wanted:
+        raise NoSuchClusterError(kind, name, [one.connection.name for one in found])
+    if len(wanted) > 1:
+        raise SeveralClustersError([_line_of(one) for one in wanted])
+    return wanted[0]
 
 
 def has_ended(found: FoundConnection) -> bool:
@@ -157,11 +200,16 @@ def has_ended(found: FoundConnection) -> bool:
 def live_addresses() -> list[str]:
     """Return `host:port` of the clusters that a client would find; for the completion of command lines."""
     with contextlib.suppress(OSError, ConnectionFileError):
-        return [_authority(one.connection.address) for one in _live_connections(lambda _: None)[0]]
+        return [_authority(one.connection.address) for one in live_connections(lambda _: None)[0]]
     return []
 
 
-def _live_connections(notify: Notify) -> tuple[list[FoundConnection], list[ConnectionFileError]]:
+def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[ConnectionFileError]]:
+    """Return the connections of clusters that live, and what is wrong with files that are not followed.
+
+    Files of clusters whose process is gone are removed, with a word to `notify`. ConnectionFileError where the folder
+    is not the user's own alone.
+    """
     folder = connections_folder()
     if not folder.is_dir():
         return [], []
@@ -251,6 +299,9 @@ def _is_dead(connection: ClusterConnection) -> bool:
     # Of a cluster on another machine nobody here knows the process.
     if connection.pid <= 0 or not is_loopback(_place(connection.address)[0]):
         return False
+    if connection.start_ticks:
+        # Another process may have its number by now.
+        return start_ticks(connection.pid) != connection.start_ticks
     try:
         os.kill(connection.pid, 0)
     except ProcessLookupError:
@@ -278,6 +329,10 @@ def _place(address: str) -> tuple[str, int]:
             "-m", address, "an address is host:port, or a URL of http or https"
         )
     return "127.0.0.1" if is_loopback(parts.hostname) else parts.hostname, port
+
+
+def _line_of(found: FoundConnection) -> str:
+    return f"{_authority(found.connection.address)}  {found.connection.name}".rstrip()
 
 
 def _authority(address: str) -> str:

@@ -4,6 +4,7 @@ HandlerError
 +- NotFoundError           404: the job, vertex, checkpoint or operation is not there
 +- BadRequestError         400: the request says something impossible
 +- UnknownTokenError       401: the token is not the cluster's
++- ForbiddenError          403: the cluster is set up not to do this
 +- ConflictError           409: the job is in no state for this
 +- UnavailableError        503: this part of the cluster does not answer now
 """
@@ -37,6 +38,12 @@ class UnknownTokenError(HandlerError):
     """The token is not the cluster's."""
 
     status = 401
+
+
+class ForbiddenError(HandlerError):
+    """The cluster is set up not to do this."""
+
+    status = 403
 
 
 class ConflictError(HandlerError):

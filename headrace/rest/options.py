@@ -82,6 +82,13 @@ WEB_REFRESH_INTERVAL: Final = ConfigOption(
     timedelta(seconds=3),
     "Time for which an answer is given again before the cluster is asked anew; dashboards ask as often.",
 )
+WEB_SUBMIT_ENABLE: Final = ConfigOption[bool | None](
+    "web.submit.enable",
+    bool,
+    None,
+    "Whether a cluster takes jobs and programs over REST. Unset: a session cluster does, the cluster of one program "
+    "does not.",
+)
 WEB_CANCEL_ENABLE: Final = ConfigOption(
     "web.cancel.enable",
     bool,

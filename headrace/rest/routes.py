@@ -10,8 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from pydantic import TypeAdapter
 
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.job_master import CollectedResults, JobConfiguration, JobDetails
+from headrace.gateways.messages import (
+    Acknowledge,
+    DataSetInfo,
+    OperatorDescription,
+    StoredCheckpoint,
+    SubtaskState,
+)
+from headrace.graph.job_plan import JobPlan
 from headrace.rest.handlers import (
     applications,
     checkpoints,
@@ -19,6 +35,7 @@ from headrace.rest.handlers import (
     data_sets,
     flame_graphs,
     jobs,
+    messages,
     metrics,
     metrics_history,
     savepoints,
@@ -27,6 +44,7 @@ from headrace.rest.handlers import (
     unsupported,
     vertices,
 )
+from headrace.rest.messages import OperationOutcome
 from headrace.rest.models import applications as application_models
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
@@ -53,7 +71,8 @@ class Kept(enum.Enum):
 class RestRoute:
     """One route. `answer`: type of the body, None where the handler makes the whole response.
 
-    `is_archived`: an ended job answers it from its archive as well.
+    `is_archived`: an ended job answers it from its archive as well. `is_message`: it is found by clients alone that
+    take `application/msgpack`, and answers with a message of the gateways.
     """
 
     method: str
@@ -63,6 +82,7 @@ class RestRoute:
     status: int = 200
     kept: Kept = Kept.NOT
     is_archived: bool = False
+    is_message: bool = False
 
     @functools.cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -75,8 +95,15 @@ class RestRoute:
         return TypeAdapter(self.answer)
 
     def written(self, found: Any) -> bytes:
-        """Return the JSON of what the handler found."""
+        """Return the JSON of what the handler found, or its message."""
+        if self.is_message:
+            return msgspec.msgpack.encode(found)
         return self._writer.dump_json(found, by_alias=True)
+
+
+def _message(method: str, path: str, handler: Callable[..., Any], answer: Any) -> RestRoute:
+    """Return a route for Headrace's own clients."""
+    return RestRoute(method, path, handler, answer, is_message=True)
 
 
 def _page(
@@ -92,8 +119,65 @@ _SUBTASK: Final = f"{_VERTEX}/subtasks/{{subtaskindex}}"
 _APPLICATION: Final = "/applications/{applicationid}"
 _TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
 
+_MESSAGES: Final[tuple[RestRoute, ...]] = (
+    _message("POST", "/jobs", messages.take_job, Acknowledge),
+    _message("GET", "/jobs/overview", messages.jobs_message, tuple[JobOverview, ...]),
+    _message("GET", _JOB, messages.job_details_message, JobDetails),
+    _message("GET", f"{_JOB}/execution-result", messages.job_result_message, JobResult),
+    _message("GET", f"{_JOB}/plan", messages.job_plan_message, JobPlan),
+    _message("GET", f"{_JOB}/config", messages.job_configuration_message, JobConfiguration),
+    _message("GET", f"{_JOB}/accumulators", messages.accumulators_message, dict[str, float]),
+    _message(
+        "GET", f"{_JOB}/checkpoints", messages.checkpoint_statistics_message, CheckpointStatistics
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/checkpoints/config",
+        messages.checkpoint_configuration_message,
+        CheckpointConfiguration,
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/checkpoints/details/{{checkpointid}}",
+        messages.checkpoint_details_message,
+        CheckpointDetails | None,
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/checkpoints/latest",
+        messages.latest_checkpoint_message,
+        StoredCheckpoint | None,
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/checkpoints/{{triggerid}}",
+        messages.checkpoint_outcome_message,
+        OperationOutcome,
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/savepoints/{{triggerid}}",
+        messages.savepoint_outcome_message,
+        OperationOutcome,
+    ),
+    _message(
+        "GET", f"{_JOB}/operators", messages.operators_message, tuple[OperatorDescription, ...]
+    ),
+    _message(
+        "GET",
+        f"{_JOB}/operators/{{operatorid}}/collected",
+        messages.collected_results_message,
+        CollectedResults,
+    ),
+    _message("POST", f"{_JOB}/state", messages.read_state, SubtaskState),
+    _message("GET", "/datasets", messages.data_sets_message, tuple[DataSetInfo, ...]),
+    _message("DELETE", "/datasets/{datasetid}", messages.release_message, Acknowledge),
+)
+"""Routes of clients that have the whole of a DispatcherGateway over REST. Each stands before the JSON of its path."""
+
 # A fixed path stands before those with parameters that would fit it.
 ROUTES: Final[tuple[RestRoute, ...]] = (
+    *_MESSAGES,
     # The cluster
     RestRoute("GET", "/config", cluster.configuration, cluster_models.DashboardConfiguration),
     RestRoute("GET", "/overview", cluster.overview, cluster_models.ClusterOverview),
@@ -167,6 +251,12 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         cluster.job_manager_environment,
         cluster_models.EnvironmentInfo,
         is_archived=True,
+    ),
+    RestRoute(
+        "PUT",
+        f"{_JOB}/blobs/{{digest}}",
+        messages.put_blob_chunk,
+        job_models.ReceivedBytes,
     ),
     RestRoute("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
     RestRoute("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),

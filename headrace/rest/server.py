@@ -20,9 +20,11 @@ from typing import Any, Final
 from headrace.core.clock import Clock
 from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.process.process_start import start_ticks
 from headrace.core.randomness import secret_token
 from headrace.core.security.tls import TlsIdentity, is_loopback, server_context
 from headrace.core.threads import EventLoopThread
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.rest.authentication import AsgiApplication, RestGuard, guard_of
@@ -44,6 +46,7 @@ from headrace.rest.options import (
     REST_BIND_PORT,
     REST_ENABLED,
     REST_PORT,
+    WEB_SUBMIT_ENABLE,
     RestAuthentication,
 )
 
@@ -62,13 +65,15 @@ _WITHOUT_FILE: Final = (
 class ControlPlane:
     """Parts of a cluster that the endpoint asks, and the loop on which it asks them.
 
-    `metrics_history` tells metrics of a job over time, where somebody keeps them.
+    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
+    jobs that clients bring.
     """
 
     dispatcher: DispatcherGateway
     resource_manager: ResourceManagerGateway
     loop: asyncio.AbstractEventLoop
     metrics_history: AskMetricsHistory | None = None
+    blob_server: BlobServerGateway | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class HttpServer:
         name: str,
         identity: TlsIdentity | None = None,
         is_history: bool = False,
+        is_session: bool = False,
     ) -> None:
         self._create: Final = create
         self._context: Final = _tls_context(place, identity)
@@ -130,7 +136,7 @@ class HttpServer:
             if identity is not None and certificate is not None:
                 certificate.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_private_file(certificate, identity.certificate)
-            self._connection: Final = write_connection(
+            self.connection_file: Final = write_connection(
                 ClusterConnection(
                     self.address,
                     self._guard.token,
@@ -139,6 +145,8 @@ class HttpServer:
                     started=clock.now_ms(),
                     ca_file=str(certificate or ""),
                     is_history=is_history,
+                    is_session=is_session,
+                    start_ticks=start_ticks(os.getpid()),
                 )
             )
         except BaseException:
@@ -160,7 +168,7 @@ class HttpServer:
 
     def close(self) -> None:
         """End all connections and give the port back."""
-        remove_connection(self._connection)
+        remove_connection(self.connection_file)
         if self._certificate is not None:
             self._certificate.unlink(missing_ok=True)
         # Read below before it serves: it may be importing still.
@@ -216,7 +224,9 @@ class RestServer(HttpServer):
         name: str,
         identity: TlsIdentity | None = None,
         log_folder: Path | None = None,
+        is_session: bool = False,
     ) -> None:
+        said = settings.get_option(WEB_SUBMIT_ENABLE)
         view = ClusterView(
             control.dispatcher,
             control.resource_manager,
@@ -225,6 +235,8 @@ class RestServer(HttpServer):
             clock,
             log_folder,
             control.metrics_history,
+            blob_server=control.blob_server,
+            accepts_jobs=is_session if said is None else said,
         )
 
         operations = Operations(clock, settings.duration_ms(ASYNC_STORE_DURATION))
@@ -235,7 +247,9 @@ class RestServer(HttpServer):
             return create_app(view, guard, operations)
 
         place = place_of_cluster(settings)
-        super().__init__(place, create, settings, clock, name=name, identity=identity)
+        super().__init__(
+            place, create, settings, clock, name=name, identity=identity, is_session=is_session
+        )
         self._operations: Final = operations
 
     def close(self) -> None:
@@ -253,18 +267,33 @@ def start_rest_server(
     name: str,
     identity: TlsIdentity | None = None,
     log_folder: Path | None = None,
+    is_session: bool = False,
 ) -> RestServer | None:
     """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
 
-    ConfigurationError and PortInUseError where the options ask for something impossible.
+    A session (`is_session`) takes its jobs over it, unless `web.submit.enable` says otherwise: there both are errors.
+    ConfigurationError and PortInUseError where the options ask
+    for something impossible.
     """
     if not settings.get_option(REST_ENABLED):
+        if is_session:
+            raise ConfigurationError(
+                REST_ENABLED.key, False, "a session takes its jobs over REST: leave it on"
+            )
         return None
     try:
         server = RestServer(
-            control, settings, clock, name=name, identity=identity, log_folder=log_folder
+            control,
+            settings,
+            clock,
+            name=name,
+            identity=identity,
+            log_folder=log_folder,
+            is_session=is_session,
         )
     except (ConnectionFileError, OSError) as error:
+        if is_session:
+            raise
         _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)
         return None
     server.start()

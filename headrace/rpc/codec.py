@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from headrace.rpc.error_codec import RemoteFailure
+from headrace.core.error_codec import RemoteFailure
 from headrace.rpc.errors import OversizeFrameError
 
 PROTOCOL_VERSION: Final = 2

@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from headrace.core.error_codec import decode_error
 from headrace.core.security.hmac_handshake import SEAL_SIZE, FrameSeal
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.codec import LENGTH, Answer, Response, RpcFrameDecoder
-from headrace.rpc.error_codec import decode_error
 from headrace.rpc.errors import RecipientUnreachableError, RpcError, RpcHandshakeError
 
 _LOG = logging.getLogger(__name__)

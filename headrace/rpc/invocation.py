@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headrace.core.error_codec import decode_error, encode_error
 from headrace.rpc import codec
 from headrace.rpc.contract import MethodContract
-from headrace.rpc.error_codec import decode_error, encode_error
 from headrace.rpc.errors import OversizeReplyError, RpcError
 from headrace.rpc.options import FRAME_SIZE
 

@@ -5,12 +5,14 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
+from headrace.api.settings.python_files import python_files
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ClusterDataSetId
@@ -19,10 +21,10 @@ from headrace.gateways.messages import DataSetInfo
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES
+from headrace.rest.server import RestServer
 from headrace.spark.host import SparkHost
 from headrace.spark.options import SLOT_COUNT
 from headrace.spark.session.master import parse_master
-from headrace.spark.session.python_files import python_files
 from headrace.spark.session.session import planned_or_running_master
 from headrace.spark.session.session_configuration import embedded_slot_count
 
@@ -64,8 +66,10 @@ class SparkExecutor:
 
     name: Final = "spark"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, log_folder: Path | None = None) -> None:
+        """`log_folder` is a folder for the files of the cluster that its owner keeps."""
         self._settings = settings
+        self._log_folder = log_folder
         # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
         self._lock = threading.Lock()
         self._host: SparkHost | None = None
@@ -126,6 +130,12 @@ class SparkExecutor:
         if host is not None:
             host.handle.release_data_set(data_set)
 
+    @property
+    def rest(self) -> RestServer | None:
+        """The REST endpoint of the cluster, None where no cluster runs, or it has none."""
+        host = self._live_host()
+        return None if host is None else host.rest
+
     def _live_host(self) -> SparkHost | None:
         with self._lock:
             host = self._host
@@ -167,7 +177,10 @@ class SparkExecutor:
             if self._host is None:
                 # Before Spark is started, which takes long; where a session was lost, this is in place already.
                 self._handlers.callback(end_in_order_when_terminated())
-                host = SparkHost(Settings({**(program or {}), **self._settings.to_dict()}))
+                host = SparkHost(
+                    Settings({**(program or {}), **self._settings.to_dict()}),
+                    log_folder=self._log_folder,
+                )
                 try:
                     host.start()
                 except BaseException:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.api.executors import default_settings
+from headrace.api.settings.python_files import python_files
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
@@ -38,7 +39,7 @@ from headrace.rest.history.job_history import JobHistory
 from headrace.rest.server import ControlPlane, RestServer, start_rest_server
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
-from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
+from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import (
     delete_at_jvm_exit,
@@ -48,7 +49,7 @@ from headrace.spark.session.jvm import (
 )
 from headrace.spark.session.master import MasterKind, parse_master
 from headrace.spark.session.program_sessions import asked_of_session, refuse_unobeyed
-from headrace.spark.session.python_files import ShippedFiles, python_files, ship
+from headrace.spark.session.python_files import ShippedFiles, ship
 from headrace.spark.session.session import HostSession, before_stop, host_session
 from headrace.spark.session.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.workers.resource_driver import SparkResourceDriver
@@ -81,9 +82,20 @@ class SessionStoppedError(HostError):
 
 
 class SparkHost:
-    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner."""
+    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner.
 
-    def __init__(self, settings: Settings) -> None:
+    A session is a cluster without a program: it takes jobs of any client. `name` is what clients call it, unset: the
+    program. `log_folder` is a folder that its owner keeps.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        name: str = "",
+        is_session: bool = False,
+        log_folder: Path | None = None,
+    ) -> None:
         slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
         if slots < 1:
             raise ConfigurationError(
@@ -93,9 +105,11 @@ class SparkHost:
         if not 0 <= cores < inf:
             raise ConfigurationError(CPU_CORES.key, cores, "a TaskManager takes 0 cores or more")
         self._settings = settings
+        self._name = name
+        self._is_session = is_session
         self._clock = SystemClock()
         # Before Spark is started, which takes long.
-        log_folder = named_log_folder(settings, self._clock.now_ms())
+        log_folder = log_folder or named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
@@ -124,6 +138,11 @@ class SparkHost:
         """The running cluster."""
         assert self._handle is not None, "the host has not been started"
         return self._handle
+
+    @property
+    def rest(self) -> RestServer | None:
+        """The REST endpoint of the running cluster, or None where it has none."""
+        return self._rest
 
     @property
     def has_lost_session(self) -> bool:
@@ -177,8 +196,10 @@ class SparkHost:
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         self._history = history = JobHistory(self._settings, self._clock, system_random())
+        # Whoever looks at the settings of the cluster sees the master that it really has.
+        settings = self._settings.with_values({MASTER.key: self.master})
         entrypoint = ClusterEntrypoint(
-            self._settings,
+            settings,
             self._driver,
             {
                 SOURCE_COORDINATOR: source_coordinator_factory(
@@ -201,13 +222,18 @@ class SparkHost:
         history.watch(handle.dispatcher, handle.loop)
         self._rest = start_rest_server(
             ControlPlane(
-                handle.dispatcher, handle.resource_manager, handle.loop, history.metrics_of
+                handle.dispatcher,
+                handle.resource_manager,
+                handle.loop,
+                history.metrics_of,
+                handle.blob_server,
             ),
-            self._settings,
+            settings,
             self._clock,
-            name=Path(sys.argv[0]).stem or self.session.context.appName or "",
+            name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),
             log_folder=handle.log_folder,
+            is_session=self._is_session,
         )
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)

@@ -63,6 +63,7 @@ class MiniClusterExecutor:
                     handle.resource_manager,
                     handle.loop,
                     None if history is None else history.metrics_of,
+                    handle.blob_server,
                 ),
                 Settings(self._settings),
                 SystemClock(),

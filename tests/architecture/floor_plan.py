@@ -23,7 +23,7 @@ FACADES: Final = frozenset({"datastream", "common", "table", "util", "java_gatew
 PARTIAL_FACADES: Final = frozenset({"metrics", "testing", "spark.session"})
 
 _BELOW_HOSTS: Final = frozenset(
-    {"api", "connectors", "rest", "cluster", "cluster.task_executor", "gateways", "rpc"}
+    {"api", "client", "connectors", "rest", "cluster", "cluster.task_executor", "gateways", "rpc"}
 )
 
 ARROWS: Final[dict[str, frozenset[str]]] = {
@@ -48,11 +48,21 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "api": GROUND | {"gateways", "state_processor"},
     "connectors": GROUND,
     "rest": GROUND | {"gateways", "state_processor"},
+    "client": GROUND | {"api", "gateways", "rest"},
     "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
     "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},
     "cli": GROUND
-    | {"spark", "api", "rest", "gateways", "network", "shuffle_service", "state_processor"},
+    | {
+        "spark",
+        "api",
+        "client",
+        "rest",
+        "gateways",
+        "network",
+        "shuffle_service",
+        "state_processor",
+    },
     # headrace/__main__.py
     "__main__": frozenset({"cli"}),
     # faces
@@ -64,7 +74,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     # the tests' own tools
     "testing": GROUND | DATA_PLANE | _BELOW_HOSTS | FACADES | {"shuffle_service"},
     # headrace/__init__.py
-    "": frozenset({"api", "functions", "core", "connectors"}),
+    "": frozenset({"api", "client", "functions", "core", "connectors"}),
 }
 
 # Where a library that must stay out of the client's way may be imported.
@@ -73,6 +83,10 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "py4j": frozenset({"spark"}),
     "pandas": frozenset(),
     "cryptography": frozenset({"core"}),
+    "fastapi": frozenset({"rest"}),
+    "starlette": frozenset({"rest"}),
+    "uvicorn": frozenset({"rest"}),
+    "pydantic": frozenset({"rest"}),
     "rocksdict": frozenset({"state"}),
     "psycopg": frozenset({"connectors"}),
     "confluent_kafka": frozenset({"connectors"}),

@@ -10,22 +10,23 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (40, 4_550),
+    "api": (42, 4_650),
     "checkpoint": (21, 2_550),
-    "cli": (38, 3_300),
+    "client": (8, 900),
+    "cli": (55, 4_250),
     "cluster": (125, 12_000),
     "common": (21, 150),
     "connectors": (57, 5_750),
-    "core": (60, 5_100),
+    "core": (60, 5_200),
     "datastream": (40, 400),
     "functions": (26, 2_850),
     "gateways": (13, 1_050),
     "graph": (11, 1_400),
-    "headrace": (3, 50),
+    "headrace": (3, 60),
     "metrics": (26, 1_950),
     "network": (87, 9_500),
     "operators": (47, 5_150),
-    "rest": (64, 5_900),
+    "rest": (70, 6_800),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
     "spark": (35, 3_450),
@@ -37,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (830, 80_000)
+WHEEL_CEILING: Final = (850, 82_000)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -35,6 +35,7 @@ EXPORTS = [
     "FailurePolicy",
     "WatermarkStrategy",
     "HeadraceError",
+    "RestClusterClient",
     "Types",
     "Row",
     "Time",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.spark.session.session import link_spark_home
+from testkit.waiting import wait_until
 from tests.spark.processes import (
     MARK_VARIABLE,
     SPARK_HOME,
@@ -21,7 +22,6 @@ from tests.spark.processes import (
     new_mark,
     parent_pid_of,
     temporary_files,
-    wait_until,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,6 @@ COUNTING = """
 from headrace.common import Types, WatermarkStrategy
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.datastream import StreamExecutionEnvironment
-from testkit.waiting import wait_until
 
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)

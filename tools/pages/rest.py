@@ -13,7 +13,10 @@ _INTRODUCTION: Final = """\
 The table of `headrace/rest/routes.py`. Paths, fields and errors are Flink's REST API v1; every path exists with the
 prefix `/v1` as well. Requests show the token of the cluster: `Authorization: Bearer <token>`; it is in the connection
 file that `headrace run` names. Answers that are "kept" are written once for each `web.refresh-interval`, however many
-ask. "archived" ones are answered for ended jobs too. [openapi.json](openapi.json) has all fields of all answers.
+ask. "archived" ones are answered for ended jobs too. Routes with a "message" are for clients that send
+`Accept: application/msgpack`, such as Headrace's own: they answer with the gateways' messages as msgpack, and to such
+clients an error of any route is a `RemoteFailure`, from which its class is made again. All others are answered with
+Flink's JSON, and with `errors`. [openapi.json](openapi.json) has all fields of all answers.
 """
 
 
@@ -42,11 +45,17 @@ def openapi_page() -> str:
 def _answer(route: RestRoute) -> str:
     if route.answer is None:
         return "text, or the page"
+    if route.is_message:
+        return f"message {_name(route.answer)}"
     return _name(route.answer)
 
 
 def _name(answer: Any) -> str:
-    if get_origin(answer) is list:
+    if answer is type(None):
+        return "nothing"
+    if get_origin(answer) is dict:
+        return "numbers by name"
+    if get_origin(answer) in (list, tuple):
         return f"list of `{get_args(answer)[0].__name__}`"
     if get_args(answer):
         return " or ".join(_name(one) for one in get_args(answer))

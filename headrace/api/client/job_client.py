@@ -14,6 +14,7 @@ from headrace.core.errors import (
     HeadraceError,
     JobCancelledError,
     JobExecutionError,
+    ProgramError,
 )
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
@@ -39,10 +40,11 @@ class ClusterClosedError(HeadraceError):
 
     recoverable = False
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the cluster was closed before it answered; a job that ran on it has ended"
-        )
+    def __init__(
+        self,
+        text: str = "the cluster was closed before it answered; a job that ran on it has ended",
+    ) -> None:
+        super().__init__(text)
 
 
 class CompletableFuture(Generic[T]):
@@ -144,15 +146,52 @@ class JobExecutionResult:
         )
 
 
+class DetachedJobExecutionResult(JobExecutionResult):
+    """Result of `execute` where nobody waits for the job: its id alone. Source: Flink DetachedJobExecutionResult."""
+
+    def __init__(self, job_id: JobId) -> None:
+        super().__init__(job_id, 0)
+
+    def get_net_runtime(self) -> int:
+        """Raise ProgramError."""
+        raise self._unknown("net runtime")
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """Raise ProgramError."""
+        raise self._unknown("accumulators")
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        """Raise ProgramError."""
+        raise self._unknown("accumulators")
+
+    def _unknown(self, what: str) -> ProgramError:
+        return ProgramError(
+            f"the {what} of job {self._job_id} are not known, as nobody waits for it: leave execution.attached at true"
+        )
+
+    def __repr__(self) -> str:
+        return f"DetachedJobExecutionResult(job {self._job_id})"
+
+    def __str__(self) -> str:
+        return f"Job has been submitted with JobID {self._job_id}\n"
+
+
 class JobClient:
     """A submitted job. Every answer is a CompletableFuture: `result()` waits for it, and so does `await`.
 
-    `dispatcher` is called on `loop` only; the methods here may be called from any other thread.
+    `dispatcher` is called on `loop` only; the methods here may be called from any other thread. `outlives_program`: the
+    job runs on a cluster that does not end with this process, and goes on without it.
     """
 
     def __init__(
-        self, job_id: JobId, dispatcher: DispatcherGateway, loop: asyncio.AbstractEventLoop
+        self,
+        job_id: JobId,
+        dispatcher: DispatcherGateway,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        outlives_program: bool = False,
     ) -> None:
+        self.outlives_program: Final = outlives_program
         self._job_id = job_id
         self._dispatcher = dispatcher
         self._loop = loop
@@ -286,7 +325,7 @@ class JobClient:
                 if status.is_terminal_state():
                     return await self._dispatcher.request_job_result(self._job_id)
                 failed_count = 0
-            except UnknownJobError:
+            except (UnknownJobError, ClusterClosedError):
                 raise
             except HeadraceError:
                 failed_count += 1

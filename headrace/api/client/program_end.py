@@ -69,6 +69,15 @@ def end_interrupted_job(client: JobClient, patience_s: float = PATIENCE_S) -> No
     _end_by_force(client)
 
 
+def leave_interrupted_job(client: JobClient) -> None:
+    """Cancel the job of an interrupted program, or say how to end it where it goes on without the program."""
+    if client.outlives_program:
+        job_id = client.get_job_id()
+        _LOG.warning("job %s goes on: 'headrace cancel %s' ends it", job_id, job_id)
+        return
+    end_interrupted_job(client)
+
+
 def unfinished_tasks(details: JobDetails) -> str:
     """Name the vertices whose subtasks have not ended: `Map (2 of 3)`; empty where all have."""
     counts = [
@@ -117,10 +126,12 @@ class _Submitted:
 
 
 def remember_job(client: JobClient, job_name: str) -> None:
-    """Remember a job that the program does not wait for yet.
+    """Remember a job that the program does not wait for yet, unless it goes on without the program.
 
     Where nobody else looks at the program's end, as `headrace run` does, what is left is logged at the process's.
     """
+    if client.outlives_program:
+        return
     untold = [(one, name) for one, name in _Submitted.jobs if not one.has_told_end]
     _Submitted.jobs = [*untold, (client, job_name)]
     if active_executor() is None:
@@ -139,6 +150,14 @@ def left_jobs() -> list[JobLeftBehindError | JobExecutionError]:
     jobs, _Submitted.jobs = _Submitted.jobs, []
     found = (_error_of(client, name) for client, name in jobs if not client.has_told_end)
     return [error for error in found if error is not None]
+
+
+def await_left_jobs() -> list[JobExecutionError]:
+    """Wait for the end of jobs whose end the program has not been told; return an error for each that has FAILED."""
+    jobs, _Submitted.jobs = _Submitted.jobs, []
+    ends = [client.get_job_execution_result() for client, _ in jobs if not client.has_told_end]
+    errors = [end.exception() for end in ends]
+    return [error for error in errors if isinstance(error, JobExecutionError)]
 
 
 def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecutionError | None:

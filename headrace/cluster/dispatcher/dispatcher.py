@@ -10,6 +10,7 @@ from typing import Final, NoReturn, TypeVar
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.lost_job import archive_lost_job
+from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
 from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
@@ -125,6 +126,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._refuse_known(job_id)
         if not graph.vertices:
             raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
+        refuse_above_quota(graph, self.settings)
         keys = blob_keys(graph)
         if keys:
             await self._services.blob_server.retain_job(job_id, keys)

@@ -47,3 +47,10 @@ JOB_TIMEOUT: Final = ConfigOption(
     timedelta(minutes=5),
     "Time after which the slots and incomplete cached results of a job without a JobMaster are released.",
 )
+EXCLUSIVE_TASK_MANAGERS: Final = ConfigOption(
+    "headrace.resourcemanager.exclusive-task-managers",
+    bool,
+    False,
+    "Whether each TaskManager serves the slots of one job alone and ends with it, so that no job meets the modules, "
+    "the memory or the end of another job's process. 'headrace cluster start' sets it; in Flink they are shared.",
+)

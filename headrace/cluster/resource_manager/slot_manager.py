@@ -4,10 +4,12 @@ Main thread of the ResourceManager. Source: Flink FineGrainedSlotManager.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.cluster.resource_manager.job_masters import JobMasters
+from headrace.cluster.resource_manager.options import EXCLUSIVE_TASK_MANAGERS
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
 from headrace.cluster.resource_manager.slot_matching import (
     AllocateSlot,
@@ -17,8 +19,9 @@ from headrace.cluster.resource_manager.slot_matching import (
     SlotMatching,
 )
 from headrace.cluster.resource_manager.worker_pool import SlotsMissing
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import AllocationId, ResourceManagerId, SlotId
+from headrace.core.ids import AllocationId, JobId, ResourceManagerId, SlotId
 from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
@@ -46,7 +49,12 @@ class SlotManager:
         self._job_masters: Final = job_masters
         self._on_missing: Final = on_missing
         random = endpoint.rpc_service.random
-        self.matching: Final = SlotMatching(lambda: AllocationId.generate(random))
+        settings = endpoint.settings
+        self._slots_per_worker: Final = settings.get_option(NUMBER_OF_TASK_SLOTS)
+        self.matching: Final = SlotMatching(
+            lambda: AllocationId.generate(random),
+            is_exclusive=settings.get_option(EXCLUSIVE_TASK_MANAGERS),
+        )
         """Slots and needs as they stand, to be read only; `handle` changes them."""
 
     def handle(self, event: SlotEvent) -> None:
@@ -54,7 +62,7 @@ class SlotManager:
         self._endpoint.validate_main_thread()
         for action in self.matching.handle(event):
             self._endpoint.spawn(self._allocate(action), f"slot request {action.allocation_id}")
-        missing_count = sum(entry.missing_count for entry in self.matching.missing())
+        missing_count = self._missing_count()
         # TaskManagers that registered and have not reported yet will serve some of that.
         coming_count = sum(
             task_manager.registration.slot_count
@@ -62,7 +70,18 @@ class SlotManager:
             if self.matching.slot_counts(task_manager.worker_id)[0] == 0
         )
         idle = tuple(self.matching.idle_task_managers())
-        self._on_missing(SlotsMissing(max(0, missing_count - coming_count), idle))
+        spent = tuple(self.matching.spent_task_managers())
+        self._on_missing(SlotsMissing(max(0, missing_count - coming_count), idle, spent))
+
+    def _missing_count(self) -> int:
+        """Return the number of missing slots; those of TaskManagers that one job does not fill are missing too."""
+        missing: Counter[JobId] = Counter()
+        for entry in self.matching.missing():
+            missing[entry.job_id] += entry.missing_count
+        if not self.matching.is_exclusive:
+            return missing.total()
+        each = self._slots_per_worker
+        return sum(-(-count // each) * each for count in missing.values())
 
     async def _allocate(self, action: AllocateSlot) -> None:
         is_accepted = await self._request(action)

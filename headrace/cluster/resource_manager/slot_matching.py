@@ -4,7 +4,8 @@
       ^                  | refused, timed out               | freed, or reported empty
       +------------------+----------------------------------+
 
-Requirements are whole sets: what a job declares replaces what it declared before.
+Requirements are whole sets: what a job declares replaces what it declared before. Exclusive TaskManagers belong to the
+first job that is given a slot of theirs, and are spent once that job needs none any more.
 Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, DefaultSlotStatusSyncer.
 """
 
@@ -127,6 +128,7 @@ class SlotMatching:
     """All slots and all requirements. `new_allocation_id` draws ids; TaskManagers are filled in order of arrival."""
 
     new_allocation_id: Callable[[], AllocationId]
+    is_exclusive: bool = False
     _slots: dict[ResourceId, dict[int, _Slot]] = field(
         default_factory=dict[ResourceId, dict[int, _Slot]]
     )
@@ -134,6 +136,8 @@ class SlotMatching:
         default_factory=dict[JobId, tuple[ResourceRequirement, ...]]
     )
     _change_numbers: dict[ResourceId, int] = field(default_factory=dict[ResourceId, int])
+    _owners: dict[ResourceId, JobId] = field(default_factory=dict[ResourceId, JobId])
+    """The job to which an exclusive TaskManager belongs."""
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
         """Take one event and match again."""
@@ -149,6 +153,7 @@ class SlotMatching:
             case TaskManagerRemoved(resource_id):
                 self._slots.pop(resource_id, None)
                 self._change_numbers.pop(resource_id, None)
+                self._owners.pop(resource_id, None)
             case SlotsReported(resource_id, slots):
                 if resource_id in self._slots:
                     self._apply_report(resource_id, slots)
@@ -173,6 +178,14 @@ class SlotMatching:
             resource_id
             for resource_id, slots in self._slots.items()
             if all(slot.state is SlotState.FREE for slot in slots.values())
+        ]
+
+    def spent_task_managers(self) -> list[ResourceId]:
+        """Exclusive TaskManagers that are idle because the job to which they belong needs nothing more."""
+        return [
+            resource_id
+            for resource_id in self.idle_task_managers()
+            if resource_id in self._owners and self._owners[resource_id] not in self._requirements
         ]
 
     def slot_counts(self, resource_id: ResourceId) -> tuple[int, int]:
@@ -222,6 +235,8 @@ class SlotMatching:
                 slot.free()
             else:
                 slot.reserve(SlotState.ALLOCATED, status.job_id, status.allocation_id)
+                if status.job_id is not None:
+                    self._own(resource_id, status.job_id)
 
     def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
         for slot in self._slots.get(resource_id, {}).values():
@@ -276,13 +291,20 @@ class SlotMatching:
 
     def _reserve(self, job_id: JobId, profile: ResourceProfile) -> AllocateSlot | None:
         for resource_id, slots in self._slots.items():
+            if self._owners.get(resource_id, job_id) != job_id:
+                continue
             for slot_index, slot in slots.items():
                 if slot.state is SlotState.FREE and slot.profile.matches(profile):
                     allocation_id = self.new_allocation_id()
                     slot.reserve(SlotState.PENDING, job_id, allocation_id)
+                    self._own(resource_id, job_id)
                     self._changed(resource_id)
                     return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
         return None
+
+    def _own(self, resource_id: ResourceId, job_id: JobId) -> None:
+        if self.is_exclusive:
+            self._owners.setdefault(resource_id, job_id)
 
 
 def _size(requirement: ResourceRequirement) -> tuple[float, int]:

@@ -19,6 +19,8 @@ from headrace.core.ids import ResourceId
 _TOMBSTONES_MAX: Final = 1000
 _ROOM_CHECK_MS: Final = 1_000.0
 """Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
+_SPENT_CHECK_MS: Final = 1_000.0
+"""Interval at which a spent worker from which somebody still reads is asked again: others may need its place."""
 SHORTAGE_PATIENCE_MS: Final = 10_000.0
 """Time for which workers that are needed may have no place before people are told."""
 
@@ -49,10 +51,14 @@ class PoolLimits:
 
 @dataclass(frozen=True)
 class SlotsMissing:
-    """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job."""
+    """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job.
+
+    Those of them that are `spent` can serve no other job, and are not to wait for one.
+    """
 
     slot_count: int
     idle: tuple[ResourceId, ...]
+    spent: tuple[ResourceId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,7 @@ class _Worker:
     state: WorkerState
     since_ms: float
     idle_since_ms: float | None = None
+    is_spent: bool = False
 
 
 @dataclass
@@ -171,9 +178,10 @@ class WorkerPool:
         """Take one event and return what is to be done, in order."""
         actions: list[PoolAction] = []
         match event:
-            case SlotsMissing(slot_count, idle):
+            case SlotsMissing(slot_count, idle, spent):
                 self._missing_slot_count = slot_count
                 self._mark_idle(idle, monotonic_ms)
+                actions += self._mark_spent(spent, monotonic_ms)
             case WorkerStarted(worker_id):
                 self._move(worker_id, WorkerState.STARTED, monotonic_ms)
             case WorkerRegistered(worker_id):
@@ -239,8 +247,8 @@ class WorkerPool:
         for worker in self._workers.values():
             if worker.state is WorkerState.STARTED:
                 due.append(worker.since_ms + self.limits.registration_timeout_ms)
-            elif worker.idle_since_ms is not None and self.limits.fixed_count is None:
-                due.append(worker.idle_since_ms + self.limits.idle_timeout_ms)
+            elif worker.idle_since_ms is not None and self._ends_when_idle(worker):
+                due.append(worker.idle_since_ms + self._idle_timeout_ms(worker))
         return min(due, default=None)
 
     def _mark_idle(self, idle: Iterable[ResourceId], monotonic_ms: float) -> None:
@@ -250,6 +258,25 @@ class WorkerPool:
                 self._workers[worker_id] = replace(worker, idle_since_ms=None)
             elif worker.idle_since_ms is None:
                 self._workers[worker_id] = replace(worker, idle_since_ms=monotonic_ms)
+
+    def _mark_spent(self, spent: Iterable[ResourceId], monotonic_ms: float) -> list[PoolAction]:
+        """Ask those that have just become so at once; where the answer is no, they are asked again and again."""
+        actions: list[PoolAction] = []
+        for worker_id in spent:
+            worker = self._workers.get(worker_id)
+            if worker is not None and not worker.is_spent:
+                actions.append(AskWhetherReleasable(worker_id))
+                self._workers[worker_id] = replace(
+                    worker, idle_since_ms=monotonic_ms, is_spent=True
+                )
+        return actions
+
+    def _ends_when_idle(self, worker: _Worker) -> bool:
+        return worker.is_spent or self.limits.fixed_count is None
+
+    def _idle_timeout_ms(self, worker: _Worker) -> float:
+        timeout_ms = self.limits.idle_timeout_ms
+        return min(timeout_ms, _SPENT_CHECK_MS) if worker.is_spent else timeout_ms
 
     def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> None:
         worker = self._workers.get(worker_id)
@@ -288,9 +315,9 @@ class WorkerPool:
         return actions
 
     def _is_idle_too_long(self, worker: _Worker, monotonic_ms: float) -> bool:
-        if self.limits.fixed_count is not None or worker.idle_since_ms is None:
+        if worker.idle_since_ms is None or not self._ends_when_idle(worker):
             return False
-        return monotonic_ms - worker.idle_since_ms >= self.limits.idle_timeout_ms
+        return monotonic_ms - worker.idle_since_ms >= self._idle_timeout_ms(worker)
 
     def _release(self, worker_id: ResourceId, cause: str) -> ReleaseWorker:
         del self._workers[worker_id]

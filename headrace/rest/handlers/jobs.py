@@ -172,15 +172,19 @@ async def cancel_job(
     cluster: ClusterParameter,
     job: JobParameter,
     mode: Annotated[Literal["cancel", "stop"], Query()] = "cancel",
+    force: Annotated[bool, Query()] = False,
 ) -> Empty:
-    """Cancel a job, without waiting for its end."""
+    """Cancel a job, without waiting for its end.
+
+    `force`: tasks that were cancelled before and have not returned are ended with their processes.
+    """
     if mode == "stop":
         raise BadRequestError(
             'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" '
             "instead. For a graceful shutdown, please use 'jobs/:jobId/stop' instead."
         )
     try:
-        await cluster.ask(cluster.dispatcher.cancel_job(job))
+        await cluster.ask(cluster.dispatcher.cancel_job(job, force))
     except UnknownJobError as error:
         raise NotFoundError("Job could not be found.", str(error)) from error
     except JobAlreadyEndedError as error:

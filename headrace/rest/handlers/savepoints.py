@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.checkpoint.retention import cleaner
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
@@ -30,10 +30,10 @@ from headrace.rest.models.jobs import FailureCause, OperationStatus
 from headrace.rest.operations import Operations
 
 _TRIGGER_ID: Final = re.compile("[0-9a-fA-F]{32}")
-_SAVEPOINT: Final = "savepoint"
-_CHECKPOINT: Final = "checkpoint"
+SAVEPOINT: Final = "savepoint"
+CHECKPOINT: Final = "checkpoint"
 _DISPOSAL: Final = "savepoint disposal"
-_OF_A_JOB: Final = "savepoint operation"
+OF_A_JOB: Final = "savepoint operation"
 """Title of checkpoints too where they are not found, as in Flink."""
 NO_JOB: Final = ""
 """Subject of operations that belong to no job."""
@@ -60,7 +60,7 @@ async def trigger_savepoint(
             await cluster.ask(cluster.dispatcher.cancel_job(job))
         return location
 
-    return begin_operation(operations, _SAVEPOINT, job.hex(), request.trigger_id, take)
+    return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, take)
 
 
 async def stop_with_savepoint(
@@ -79,16 +79,14 @@ async def stop_with_savepoint(
             cluster.dispatcher.stop_with_savepoint(job, directory, request.drain), _WITHOUT_LIMIT
         )
 
-    return begin_operation(operations, _SAVEPOINT, job.hex(), request.trigger_id, stop)
+    return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
 
 
 async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.SavepointStatus:
     """Tell what became of a savepoint or a stop."""
-    return savepoint_status_of(
-        find_operation(operations, _SAVEPOINT, job.hex(), trigger, _OF_A_JOB)
-    )
+    return savepoint_status_of(find_operation(operations, SAVEPOINT, job.hex(), trigger, OF_A_JOB))
 
 
 async def request_checkpoint(
@@ -110,14 +108,14 @@ async def request_checkpoint(
             cluster.dispatcher.trigger_checkpoint(job, is_full), _WITHOUT_LIMIT
         )
 
-    return begin_operation(operations, _CHECKPOINT, job.hex(), request.trigger_id, take)
+    return begin_operation(operations, CHECKPOINT, job.hex(), request.trigger_id, take)
 
 
 async def checkpoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.CheckpointStatus:
     """Tell what became of a checkpoint that was asked for."""
-    task = find_operation(operations, _CHECKPOINT, job.hex(), trigger, _OF_A_JOB)
+    task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
     if not task.done():
         return models.CheckpointStatus(status=OperationStatus(id="IN_PROGRESS"), operation=None)
     failure = failure_cause_of(task)
@@ -170,9 +168,10 @@ def _refuse_native(format_type: str) -> None:
 def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
     directory = given or cluster.settings.get_option(SAVEPOINT_DIRECTORY)
     if not directory:
+        problem = "name a folder for the savepoint, or set this option"
         raise BadRequestError(
             f"Config key [{SAVEPOINT_DIRECTORY.key}] is not set. Property [{name}] must be provided."
-        )
+        ) from ConfigurationError(SAVEPOINT_DIRECTORY.key, "", problem)
     return directory
 
 

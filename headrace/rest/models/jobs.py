@@ -179,6 +179,12 @@ class ExecutionConfigInfo(KebabModel):
     user_config: dict[str, str]
 
 
+class ReceivedBytes(SnakeModel):
+    """Bytes of a blob that are there: where the next chunk goes on."""
+
+    received: int
+
+
 class JobConfigInfo(KebabModel):
     """A job's settings. `settings` is ours: all of them, secrets masked."""
 

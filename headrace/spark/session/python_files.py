@@ -1,27 +1,12 @@
-"""Ships the user's own modules: `python.files` reach the driver's import path and, through Spark, every worker's."""
+"""Ships the user's own modules, `python.files`, to every worker of Spark."""
 
-import zipfile
 from pathlib import Path
 
 from pyspark.core.context import SparkContext
 
-from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError, ProgramError
-from headrace.core.process.interpreter import is_plain_folder
+from headrace.api.settings.python_files import pack
+from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PYTHON_FILES
-
-
-def python_files(settings: Settings) -> tuple[Path, ...]:
-    """Return the existing paths of `python.files`; ConfigurationError names one that is not there."""
-    found: list[Path] = []
-    for text in settings.get_option(PYTHON_FILES).split(","):
-        if not text.strip():
-            continue
-        path = Path(text.strip()).expanduser().resolve()
-        if not path.exists():
-            raise ConfigurationError(PYTHON_FILES.key, text, "there is no such file or folder")
-        found.append(path)
-    return tuple(found)
 
 
 class LateFilesError(ProgramError):
@@ -66,14 +51,3 @@ def ship(context: SparkContext, files: tuple[Path, ...], scratch: Path) -> None:
     """Have Spark bring `files` to its workers; folders are packed into `scratch` first."""
     for path in files:
         context.addPyFile(str(pack(path, scratch) if path.is_dir() else path))
-
-
-def pack(folder: Path, scratch: Path) -> Path:
-    """Return an archive of a package, or of all that lies in a plain folder, importable as `folder` was."""
-    archive = scratch / f"{folder.name}.zip"
-    root = folder if is_plain_folder(folder) else folder.parent
-    with zipfile.ZipFile(archive, "w") as packed:
-        for file in sorted(folder.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                packed.write(file, file.relative_to(root))
-    return archive

@@ -21,7 +21,7 @@ class RecordingExecutor:
 
     def __init__(self, parallelism: int = 4) -> None:
         self.submitted: list[JobGraph] = []
-        self.client: Any = SimpleNamespace(has_told_end=True)
+        self.client: Any = SimpleNamespace(has_told_end=True, outlives_program=False)
         self.data_sets: list[DataSetInfo] = []
         self.released: list[ClusterDataSetId] = []
         self._parallelism = parallelism

@@ -47,7 +47,7 @@ def test_bash_takes_the_script_and_completes_with_it(shell: Shell, tmp_path: Pat
 
 
 def test_commands_and_options_are_completed() -> None:
-    assert words(incomplete="c") == ["cancel", "checkpoint", "completion"]
+    assert words(incomplete="c") == ["cancel", "checkpoint", "cluster", "completion"]
     assert words("savepoint") == ["dispose", "list", "show", "trigger", "verify"]
     assert "--drain" in words("stop", incomplete="--")
 

@@ -55,6 +55,19 @@ def test_no_command_for_clusters_imports_them(command: str) -> None:
     assert imported_by(command, "--help") == []
 
 
+@pytest.mark.parametrize("command", ["list", "info", "stop"])
+def test_of_the_commands_for_whole_clusters_only_the_start_of_one_does(command: str) -> None:
+    assert imported_by("cluster", command, "--help") == []
+
+
+def test_a_list_of_clusters_imports_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_cluster({}) as cluster:
+        home_of(monkeypatch, tmp_path, cluster)
+        assert imported_by("cluster", "list") == []
+
+
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("completion", "bash"), ("savepoint", "--help")]
 )

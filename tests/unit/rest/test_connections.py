@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from headrace.core.errors import ConfigurationError
-from headrace.rest.client_errors import ConnectionFileError, NoClusterError, SeveralClustersError
+from headrace.core.process.process_start import start_ticks
+from headrace.rest.client_errors import (
+    ConnectionFileError,
+    NoClusterError,
+    NoSuchClusterError,
+    SeveralClustersError,
+)
 from headrace.rest.connections import (
     ClusterConnection,
     find_connection,
+    find_named,
+    find_session,
     has_ended,
     live_addresses,
     read_connection,
@@ -253,3 +261,49 @@ def test_a_file_that_a_new_cluster_wrote_over_a_dead_one_stays(
     with pytest.raises(NoClusterError):
         find_connection(None, lambda _: None)
     assert read_connection(file) == NAMED
+
+
+def test_a_later_process_with_the_number_of_a_cluster_s_is_not_taken_for_it() -> None:
+    own = msgspec.structs.replace(NAMED, start_ticks=start_ticks(os.getpid()))
+    write_connection(own)
+    assert find_connection(None, silent).connection == own
+    write_connection(msgspec.structs.replace(own, start_ticks=own.start_ticks + 1))
+    told: list[str] = []
+    with pytest.raises(NoClusterError):
+        find_connection(None, told.append)
+    assert [line for line in told if "has ended" in line] == told != []
+
+
+def clusters(*named: tuple[int, str, bool]) -> None:
+    for port, name, is_session in named:
+        write_connection(
+            ClusterConnection(
+                f"http://127.0.0.1:{port}", "t", os.getpid(), name, is_session=is_session
+            )
+        )
+
+
+def test_a_cluster_is_found_by_its_name() -> None:
+    clusters((8081, "departures", False), (8082, "nightly", True))
+    assert find_named("departures", silent).connection.address == "http://127.0.0.1:8081"
+    with pytest.raises(NoSuchClusterError, match=r"called 'daily'.* there is departures, nightly"):
+        find_named("daily", silent)
+
+
+def test_the_only_session_is_found_beside_programs_that_have_clusters_of_their_own() -> None:
+    clusters((8081, "departures", False), (8082, "nightly", True))
+    assert find_session(None, silent).connection.name == "nightly"
+    with pytest.raises(NoSuchClusterError, match="no session of yours called 'departures'"):
+        find_session("departures", silent)
+
+
+def test_several_sessions_and_no_name_are_an_error_that_lists_them() -> None:
+    clusters((8081, "daily", True), (8082, "nightly", True))
+    with pytest.raises(SeveralClustersError, match=r"8081  daily\n.*8082  nightly"):
+        find_session(None, silent)
+    assert find_session("daily", silent).connection.name == "daily"
+
+
+def test_no_session_is_an_error_that_says_how_to_start_one() -> None:
+    with pytest.raises(NoSuchClusterError, match="headrace cluster start'"):
+        find_session(None, silent)

@@ -460,6 +460,6 @@ def test_a_job_is_an_application_of_its_own(cluster: ServedCluster) -> None:
 
 
 def test_the_table_of_routes_has_no_route_twice_and_each_says_what_it_does() -> None:
-    places = [(route.method, route.path) for route in ROUTES]
+    places = [(route.method, route.path, route.is_message) for route in ROUTES]
     assert len(set(places)) == len(places)
     assert [route.path for route in ROUTES if not route.handler.__doc__] == []

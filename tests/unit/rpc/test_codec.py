@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.error_codec import RemoteFailure
 from headrace.rpc.codec import (
     NIL,
     Answer,
@@ -17,7 +18,6 @@ from headrace.rpc.codec import (
     decode_response,
     encode,
 )
-from headrace.rpc.error_codec import RemoteFailure
 
 GOLDEN: list[tuple[Request | Response, str]] = [
     (ConnectRequest(1, "ledger", "m.Ledger"), "940101a66c6564676572a86d2e4c6564676572"),

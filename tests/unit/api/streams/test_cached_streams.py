@@ -23,6 +23,7 @@ def executor() -> Iterator[RecordingExecutor]:
     with recording(parallelism=3) as one:
         one.client = SimpleNamespace(
             has_told_end=False,
+            outlives_program=False,
             get_job_execution_result=lambda: SimpleNamespace(result=dict),
             get_job_status=lambda: SimpleNamespace(result=lambda: JobStatus.FINISHED),
         )
@@ -247,6 +248,8 @@ def test_an_environment_without_cached_streams_asks_no_cluster(
 class FailingOnce:
     """A client whose first `count` results are the loss of what its job reads."""
 
+    outlives_program = False
+
     def __init__(self, executor: RecordingExecutor, count: int) -> None:
         self._executor, self._count = executor, count
 
@@ -373,6 +376,7 @@ def test_closing_goes_on_behind_what_the_cluster_does_not_drop(
 def failing(executor: RecordingExecutor, error: Exception) -> Any:
     """A client whose job ends with this error."""
     return SimpleNamespace(
+        outlives_program=False,
         get_job_execution_result=lambda: Raising(error),
         get_job_id=lambda: executor.last.job_id,
     )

@@ -16,7 +16,9 @@ from tests.unit.api.streams.cached_stream_programs import Raising, doubled, kept
 
 def client_of(result: Callable[[], Any]) -> Any:
     return SimpleNamespace(
-        has_told_end=False, get_job_status=lambda: SimpleNamespace(result=result)
+        has_told_end=False,
+        outlives_program=False,
+        get_job_status=lambda: SimpleNamespace(result=result),
     )
 
 

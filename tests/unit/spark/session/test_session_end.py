@@ -1,6 +1,7 @@
 """A session that ends: what runs in it ends before it, and the next job gets another host."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ class FakeHost:
     made: list["FakeHost"]
     slot_count = 5
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, log_folder: Path | None = None) -> None:
         self.has_lost_session = False
         self.failure: BaseException | None = None
         self.is_closed = False

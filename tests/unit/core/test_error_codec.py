@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core import error_codec
 from headrace.core import errors as core_errors
+from headrace.core.error_codec import decode_error, encode_error
 from headrace.core.errors import HeadraceError, PortInUseError, RemoteError, UserCodeError
 from headrace.core.ids import JobId
-from headrace.rpc import error_codec
 from headrace.rpc.codec import ErrorResponse, decode_response, encode
-from headrace.rpc.error_codec import decode_error, encode_error
 from headrace.rpc.errors import AskTimeoutError, FencingTokenError
 
 

@@ -1,0 +1,172 @@
+"""`headrace cluster start`: starts a session, as a daemon or in the foreground."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from headrace.cli.cluster.session import serve_session
+from headrace.cli.daemon.daemon_process import (
+    DaemonFailedError,
+    DaemonProcess,
+    report_daemon_failure,
+)
+from headrace.cli.daemon.messages import Report, RunSession
+from headrace.cli.jobs.cluster_command import print_json
+from headrace.cli.logs import configure_logs
+from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.core.config import Settings
+from headrace.rest.client import RestClient
+from headrace.rest.connections import FoundConnection, live_connections, read_connection
+from headrace.spark.options import MASTER
+from headrace.spark.session_cluster import SessionCluster
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FIRST_NAME: Final = "session"
+_NAMES_MAX: Final = 1_000
+_HELP: Final = """\
+Start a cluster that takes jobs of any client until it is stopped.
+
+It runs as a daemon, with the environment and the working directory of this command; its address and its token are in a
+connection file for you alone, by which your other commands find it. TaskManagers come when a job needs them and go when
+they are idle (resourcemanager.taskmanager-timeout).
+
+\b
+Try it:
+  headrace cluster start
+  headrace cluster start --name nightly --master spark://host:7077 -D spark.executor.memory=4g
+  headrace cluster start -D headrace.spark.slots=8       room for eight TaskManagers on this machine
+  headrace cluster start --foreground                    for systemd and containers: SIGTERM ends it in order
+"""
+
+
+class ClusterName(click.ParamType[str]):
+    """A name by which commands call a cluster: letters, digits, dots, dashes and underscores."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _NAME.fullmatch(value):
+            self.fail(
+                f"'{value}' is no name: at most 64 letters, digits, dots, dashes and underscores",
+                param,
+                ctx,
+            )
+        return value
+
+
+@click.command("start", help=_HELP)
+@click.option("--master", metavar="URL", help="Spark master (default: local[n] on this machine).")
+@click.option(
+    "--name",
+    "wanted_name",
+    type=ClusterName(),
+    help="Name of the session (default: session, session-2 …).",
+)
+@click.option(
+    "-D",
+    "definitions",
+    type=KeyValue(),
+    multiple=True,
+    help="A setting. Keys that begin with spark. go to Spark; any other must be listed by 'headrace options'.",
+)
+@click.option("--foreground", is_flag=True, help="Stay in the foreground; logs go to the terminal.")
+@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
+@click.option(
+    "--json",
+    "is_json",
+    is_flag=True,
+    help="Print one JSON document; messages go to standard error.",
+)
+def start_cluster(
+    master: str | None,
+    wanted_name: str | None,
+    definitions: tuple[tuple[str, str], ...],
+    foreground: bool,
+    verbose: bool,
+    is_json: bool,
+) -> int:
+    """Start a session; the help text is `_HELP`."""
+    configure_logs(verbose=verbose)
+    settings = dict(definitions)
+    if master is not None:
+        settings[MASTER.key] = master
+    refuse_unusable(settings)
+    name = _name_of(wanted_name)
+    if foreground:
+        return serve_session(
+            Settings(settings),
+            name,
+            None,
+            lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
+        )
+    daemon = DaemonProcess(RunSession(name), settings, is_verbose=verbose)
+    try:
+        report = daemon.report()
+    except DaemonFailedError as error:
+        return report_daemon_failure(error)
+    try:
+        # Its answer shows that clients reach it.
+        _client_of(report).get_object("/overview")
+    except BaseException:
+        daemon.end()
+        raise
+    daemon.leave()
+    facts = {
+        "name": name,
+        "address": report.address,
+        "pid": daemon.pid,
+        "master": report.master,
+        "connection-file": report.connection_file,
+        "log-folder": str(daemon.log_folder),
+    }
+    _say(facts, is_json=is_json)
+    return 0
+
+
+def _facts_of(cluster: SessionCluster, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "address": cluster.rest.address,
+        "pid": read_connection(cluster.rest.connection_file).pid,
+        "master": cluster.master,
+        "connection-file": str(cluster.rest.connection_file),
+    }
+
+
+def _client_of(report: Report) -> RestClient:
+    file = Path(report.connection_file)
+    return RestClient.of(FoundConnection(read_connection(file), str(file), file))
+
+
+def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
+    if is_json:
+        print_json(facts)
+        return
+    name = facts["name"]
+    click.echo(
+        f"session '{name}' runs at {facts['address']} (process {facts['pid']}, Spark master {facts['master']})"
+    )
+    click.echo(
+        f"run programs there with 'headrace run --target session --cluster {name} program.py', "
+        f"stop it with 'headrace cluster stop {name}'"
+    )
+    if "log-folder" in facts:
+        click.echo(f"its logs are in {facts['log-folder']}")
+
+
+def _name_of(wanted: str | None) -> str:
+    """Return the wanted name, or the first that is free. UsageError where a live cluster has the wanted one."""
+    found, _ = live_connections(lambda text: click.echo(text, err=True))
+    taken = {one.connection.name: one.connection.address for one in found}
+    if wanted is None:
+        names = (_FIRST_NAME, *(f"{_FIRST_NAME}-{number}" for number in range(2, _NAMES_MAX)))
+        return next(name for name in names if name not in taken)
+    if wanted in taken:
+        raise click.UsageError(
+            f"a cluster called '{wanted}' runs at {taken[wanted]}: stop it with 'headrace cluster stop {wanted}', or "
+            "take another name"
+        )
+    return wanted

@@ -1,0 +1,65 @@
+"""`python -m headrace.cli.daemon`: a daemon, as `daemon_process` starts it; it reads instructions from its input."""
+
+import faulthandler
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.cli.cluster.session import serve_session
+from headrace.cli.daemon.console_file import ConsoleFile
+from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
+from headrace.cli.daemon.program import run_program
+from headrace.cli.daemon.reporter import Reporter
+from headrace.cli.logs import configure_logs, report_failure
+from headrace.core.config import Settings
+from headrace.core.error_text import describe, wants_details
+from headrace.core.process.log_options import LOG_MAX_SIZE
+from headrace.spark.session_cluster import SessionCluster
+
+_STANDARD_INPUT: Final = 0
+
+
+def main() -> int:
+    """Do what the instructions say, and return the exit code."""
+    instructions = msgspec.json.decode(sys.stdin.buffer.read(), type=Instructions)
+    _have_no_input()
+    faulthandler.enable()
+    configure_logs(verbose=instructions.is_verbose)
+    settings = Settings(instructions.settings)
+    reporter = Reporter(instructions.report_descriptor)
+    folder = Path(instructions.log_folder)
+    console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
+    try:
+        match instructions.duty:
+            case RunSession(name):
+                return serve_session(
+                    settings, name, folder, lambda cluster: reporter.tell(_ready(cluster))
+                )
+            case RunProgram() as program:
+                return run_program(program, settings, folder, reporter)
+    except Exception as error:
+        if reporter.is_open:
+            reporter.tell(Report(tuple(describe(error, wants_details=wants_details()))))
+        return report_failure(error)
+    finally:
+        console.close()
+
+
+def _ready(cluster: SessionCluster) -> Report:
+    rest = cluster.rest
+    return Report(
+        address=rest.address, connection_file=str(rest.connection_file), master=cluster.master
+    )
+
+
+def _have_no_input() -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STANDARD_INPUT)
+    os.close(nothing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""DaemonProcess: starts a daemon, hears how its start went, and leaves it running, or nothing of it.
+
+The daemon has a session of its own, no terminal, and /dev/null as its input. Its environment and working directory are
+those of the command, without the token that clients use; its settings come through a pipe, as they may hold secrets.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from headrace.cli.daemon.console_file import last_lines, open_console
+from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
+from headrace.cli.logs import EXIT_FAILED
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import DECODE_ERRORS, ErrorDomain, HeadraceError
+from headrace.core.process.log_files import named_log_folder, private_folder
+from headrace.core.process.log_options import LOG_DIR
+from headrace.rest.connections import TOKEN_VARIABLE, headrace_home
+
+START_TIMEOUT_S: Final = 600.0
+"""Longest time for which a command waits for a daemon; the parts of a start have shorter bounds of their own."""
+_REPORT_BYTES_MAX: Final = 1 << 20
+_LOOK_S: Final = 0.2
+_STOP_GRACE_S: Final = 20.0
+_SHOWN_LINES: Final = 20
+_MODULE: Final = "headrace.cli.daemon"
+
+
+class DaemonFailedError(HeadraceError):
+    """A daemon has ended, or was ended, before it did what it was started for. `lines` are what it said of that."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class DaemonProcess:
+    """A daemon that was just started. `report` waits for its report; then `leave` it, or `end` it with its files."""
+
+    def __init__(
+        self,
+        duty: RunProgram | RunSession,
+        settings: Mapping[str, str],
+        *,
+        is_verbose: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock: Final = clock or SystemClock()
+        self.log_folder: Final = log_folder_of(settings, self._clock)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        self._report: int | None = reading
+        try:
+            self._process: Final = self._start(writing)
+            instructions = Instructions(
+                duty, dict(settings), writing, str(self.log_folder), is_verbose
+            )
+            self._tell(msgspec.json.encode(instructions))
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            os.close(writing)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def report(self, timeout_s: float = START_TIMEOUT_S) -> Report:
+        """Wait for its report. DaemonFailedError, after which nothing is left of it."""
+        try:
+            found = self._read_report(timeout_s)
+        except BaseException:
+            self.end()
+            raise
+        if found.failure:
+            self.end()
+            raise DaemonFailedError(found.failure)
+        return found
+
+    def leave(self) -> None:
+        """Let it go on alone."""
+        self._close_report()
+        # Who started it does not wait for it: its parent is the first process of the machine from now on.
+        self._process.returncode = 0
+
+    def end(self) -> None:
+        """End it, in order if it can, and remove its log folder."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_GRACE_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            with contextlib.suppress(ProcessLookupError):
+                # Its children with it: it leads a group of its own.
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._forget()
+
+    def _start(self, writing: int) -> subprocess.Popen[bytes]:
+        environment = {key: value for key, value in os.environ.items() if key != TOKEN_VARIABLE}
+        console = open_console(self.log_folder)
+        try:
+            return subprocess.Popen(
+                # Not with modules of the folder in which the command is called, as `python -m` would.
+                [sys.executable, "-P", "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=console,
+                stderr=console,
+                pass_fds=(writing,),
+                start_new_session=True,
+                env=environment,
+            )
+        finally:
+            os.close(console)
+
+    def _tell(self, instructions: bytes) -> None:
+        assert self._process.stdin is not None
+        # One that has ended already is found by its missing report.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(instructions)
+            self._process.stdin.close()
+
+    def _read_report(self, timeout_s: float) -> Report:
+        descriptor = self._report
+        assert descriptor is not None, "its report was heard"
+        end_ms = self._clock.monotonic_ms() + timeout_s * 1000
+        content = b""
+        while not content.endswith(b"\n"):
+            if self._clock.monotonic_ms() > end_ms:
+                raise DaemonFailedError(
+                    self._last_words(f"it did not start within {timeout_s:g} s")
+                )
+            ready, _, _ = select.select([descriptor], [], [], _LOOK_S)
+            if not ready:
+                continue
+            piece = os.read(descriptor, _REPORT_BYTES_MAX)
+            content += piece
+            if not piece or len(content) > _REPORT_BYTES_MAX:
+                raise DaemonFailedError(self._last_words(self._how_it_ended()))
+        try:
+            return msgspec.json.decode(content, type=Report)
+        except DECODE_ERRORS as error:
+            raise DaemonFailedError(self._last_words(f"its report is damaged: {error}")) from error
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            return "it told nothing"
+        if code < 0:
+            name = signal.Signals(-code).name
+            return f"it was ended by {name}" + (
+                ", as where memory is short" if name == "SIGKILL" else ""
+            )
+        return f"it ended with code {code}"
+
+    def _last_words(self, reason: str) -> tuple[str, ...]:
+        said = last_lines(self.log_folder, _SHOWN_LINES)
+        told = "and said nothing" if not said else "and said last:"
+        return (f"the daemon did not start: {reason}, {told}", *(f"  {line}" for line in said))
+
+    def _close_report(self) -> None:
+        descriptor, self._report = self._report, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _forget(self) -> None:
+        self._close_report()
+        shutil.rmtree(self.log_folder, ignore_errors=True)
+
+
+def report_daemon_failure(error: DaemonFailedError) -> int:
+    """Print what a daemon said of its failure, as if it had failed here; return the exit code."""
+    first, *rest = error.lines
+    click.secho(f"error: {first}", fg="red", bold=True, err=True)
+    for line in rest:
+        click.echo(line, err=True)
+    return EXIT_FAILED
+
+
+def log_folder_of(settings: Mapping[str, str], clock: Clock) -> Path:
+    """Make the log folder of a daemon: below `env.log.dir`, or `logs` in the user's folder of Headrace. OSError."""
+    configured = Settings(settings)
+    if not configured.get_option(LOG_DIR):
+        private_folder(headrace_home())
+        folder = private_folder(headrace_home() / "logs")
+        configured = configured.with_values({LOG_DIR.key: str(folder)})
+    made = named_log_folder(configured, clock.now_ms())
+    assert made is not None, "a folder is configured"
+    return made

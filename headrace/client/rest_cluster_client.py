@@ -1,0 +1,152 @@
+"""RestClusterClient: a cluster in another process, its jobs and their handles.
+
+Source: Flink ClusterClient, RestClusterClient.
+"""
+
+import logging
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from headrace.api.client.job_client import JobClient
+from headrace.client.rest_dispatcher import RestDispatcher
+from headrace.core.config import Settings
+from headrace.core.ids import ClusterDataSetId, JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.threads import EventLoopThread
+from headrace.gateways.dispatcher import JobOverview
+from headrace.gateways.messages import DataSetInfo
+from headrace.graph.job_graph import JobGraph, offload
+from headrace.rest.client import RestClient
+from headrace.rest.connections import FoundConnection, find_connection
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+_INLINE_BYTES_MAX: Final = 1 << 18
+"""Bytes of a job's payloads that stay in its graph: few enough for the messages of any cluster."""
+
+
+class RestClusterClient:
+    """A cluster, by its address or as the only one of this machine. Thread-safe; use it in `with`, or close it.
+
+    The token is that of the cluster's connection file, or of HEADRACE_TOKEN where there is none here.
+
+    Example:
+        with RestClusterClient("127.0.0.1:8081") as cluster:
+            client = cluster.get_job_client("4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e")
+            client.stop_with_savepoint(False, "/savepoints").result()
+    """
+
+    def __init__(
+        self, address: str | None = None, *, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`address`: `host:port` or a URL. NoClusterError, SeveralClustersError, ConnectionFileError."""
+        self._open(find_connection(address, _LOG.info), settings)
+
+    @classmethod
+    def of(
+        cls, found: FoundConnection, settings: Mapping[str, str] | None = None
+    ) -> "RestClusterClient":
+        """Return the client of a connection that was found."""
+        client = cls.__new__(cls)
+        client._open(found, settings)
+        return client
+
+    def _open(self, found: FoundConnection, settings: Mapping[str, str] | None) -> None:
+        rest = RestClient.of(found, settings=Settings(settings))
+        self.address: str = rest.address
+        self._dispatcher = RestDispatcher(rest)
+        self._thread = EventLoopThread("headrace-client")
+
+    def submit_job(self, graph: JobGraph) -> JobClient:
+        """Submit a job and return its handle once the cluster has taken it; the job goes on without this process."""
+        self._ask(self._dispatcher.submit(offload(graph, _INLINE_BYTES_MAX)))
+        return self._handle(graph.job_id)
+
+    def list_jobs(self) -> tuple[JobOverview, ...]:
+        """Return running and ended jobs."""
+        return self._ask(self._dispatcher.list_jobs())
+
+    def get_job_client(self, job_id: JobId | str) -> JobClient:
+        """Return the handle of a job that anybody has submitted. UnknownJobError."""
+        found = _id_of(job_id)
+        self._ask(self._dispatcher.request_job_status(found))
+        return self._handle(found)
+
+    def get_job_status(self, job_id: JobId | str) -> JobStatus:
+        """Return the status of a job. UnknownJobError."""
+        return self._ask(self._dispatcher.request_job_status(_id_of(job_id)))
+
+    def cancel(self, job_id: JobId | str) -> None:
+        """Cancel a job, without waiting for its end. UnknownJobError, JobAlreadyEndedError."""
+        self._ask(self._dispatcher.cancel_job(_id_of(job_id)))
+
+    def trigger_savepoint(self, job_id: JobId | str, directory: str | None = None) -> str:
+        """Take a savepoint while the job goes on, and return its path."""
+        return self._ask(self._dispatcher.trigger_savepoint(_id_of(job_id), directory or ""))
+
+    def stop_with_savepoint(
+        self,
+        job_id: JobId | str,
+        advance_to_end_of_event_time: bool = False,
+        directory: str | None = None,
+    ) -> str:
+        """Take a savepoint, end the job with it, and return its path."""
+        return self._ask(
+            self._dispatcher.stop_with_savepoint(
+                _id_of(job_id), directory or "", advance_to_end_of_event_time
+            )
+        )
+
+    def trigger_checkpoint(self, job_id: JobId | str, *, is_full: bool = False) -> int:
+        """Take a checkpoint, and return its id."""
+        return self._ask(self._dispatcher.trigger_checkpoint(_id_of(job_id), is_full))
+
+    def list_completed_cluster_datasets(self) -> tuple[DataSetInfo, ...]:
+        """Return what jobs left to the cluster, or are about to."""
+        return self._ask(self._dispatcher.list_data_sets())
+
+    def invalidate_cluster_dataset(self, data_set: ClusterDataSetId) -> None:
+        """Delete what a job left, or is going to leave."""
+        self._ask(self._dispatcher.release_data_set(data_set))
+
+    def slots_total(self) -> int:
+        """Return the number of slots that the cluster's TaskManagers have now."""
+        return self._ask(self._dispatcher.slots_total())
+
+    def cluster_settings(self) -> dict[str, str]:
+        """Return the settings of the cluster, secrets masked."""
+        return self._ask(self._dispatcher.cluster_settings())
+
+    def shut_down_cluster(self) -> None:
+        """Cancel all jobs and end the cluster."""
+        self._ask(self._dispatcher.shut_down_cluster())
+
+    def close(self) -> None:
+        """End this client; its cluster and its jobs go on. Idempotent."""
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RestClusterClient({self.address!r})"
+
+    def _handle(self, job_id: JobId) -> JobClient:
+        return JobClient(job_id, self._dispatcher, self._thread.loop, outlives_program=True)
+
+    def _ask(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(call)
+
+
+def _id_of(job_id: JobId | str) -> JobId:
+    return JobId.from_hex(job_id) if isinstance(job_id, str) else job_id

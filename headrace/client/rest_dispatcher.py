@@ -1,0 +1,376 @@
+"""RestDispatcher: the Dispatcher of a cluster in another process, asked over REST.
+
+What Flink's clients ask goes over Flink's routes. Answers that JSON would cut short are messages of the gateways
+(`headrace.rest.messages`), and errors arrive as the classes that they have in the cluster.
+Source: Flink RestClusterClient.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from headrace.api.client.job_client import ClusterClosedError
+from headrace.core.errors import DECODE_ERRORS
+from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId, size_text
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import system_random
+from headrace.core.threads import BlockingRunner, run_in_thread
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
+from headrace.gateways.errors import (
+    BlobCorruptedError,
+    BlobTransferError,
+    DuplicateJobSubmissionError,
+)
+from headrace.gateways.job_master import CollectedResults, JobConfiguration, JobDetails
+from headrace.gateways.messages import (
+    Acknowledge,
+    DataSetInfo,
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
+from headrace.graph.job_graph import JobGraph, OffloadedGraph
+from headrace.graph.job_plan import JobPlan
+from headrace.rest.client import RestClient, path_of
+from headrace.rest.client_errors import (
+    ClusterEndedError,
+    RestRefusedError,
+    RestUnreachableError,
+)
+from headrace.rest.messages import MESSAGE, OperationOutcome
+
+T = TypeVar("T")
+
+_AT_ONCE_MAX: Final = 16
+"""Requests that are under way, each on a thread of its own; more wait for their turn."""
+_CHUNK_BYTES: Final = 1 << 20
+_FAILURES_MAX: Final = 5
+"""Failures in a row after which a transfer, or the wait for an operation, is given up."""
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+"""Pause between two questions for an end; it doubles from the first to the longest."""
+_READ_MARGIN_S: Final = 60.0
+_OK: Final = 200
+_ID_BITS: Final = 128
+
+
+class ClusterLostError(ClusterClosedError):
+    """The cluster did not answer for so long that the end of its job cannot be learnt."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the end of the job cannot be learnt: {reason}")
+
+
+class RestDispatcher(DispatcherGateway):
+    """Used on one event loop. Requests block, and run on threads of `run_blocking`."""
+
+    def __init__(self, rest: RestClient, run_blocking: BlockingRunner = run_in_thread) -> None:
+        self._rest: Final = rest
+        self._run_blocking: Final = run_blocking
+        self._turns: Final = asyncio.Semaphore(_AT_ONCE_MAX)
+
+    async def submit(self, job: OffloadedGraph) -> None:
+        """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
+        graph = job.graph
+        for key, content in job.blobs.items():
+            try:
+                await self._put_blob(graph.job_id, key, content)
+            except (BlobCorruptedError, RestUnreachableError) as error:
+                names = ", ".join(f"'{v.name}'" for v in graph.vertices if v.payloads == key)
+                raise BlobTransferError(
+                    f"job '{graph.name}' ({graph.job_id}) was not submitted, because the functions and collections of "
+                    f"{names} ({size_text(key.size_bytes)}) could not be brought to the cluster: {error}"
+                ) from error
+        await self.submit_job(graph)
+
+    async def submit_job(self, graph: JobGraph) -> Acknowledge:
+        """Submit once more where the answer was lost: the cluster may have taken the job, and then says so."""
+        content = msgspec.msgpack.encode(graph)
+        is_repeated = False
+        while True:
+            try:
+                return await self._message(Acknowledge, "POST", "/jobs", content)
+            except DuplicateJobSubmissionError:
+                if not is_repeated:
+                    raise
+                return Acknowledge()
+            except RestUnreachableError as error:
+                if is_repeated or error.attempts > 1:
+                    raise
+                is_repeated = True
+
+    async def _put_blob(self, job_id: JobId, key: BlobKey, content: bytes) -> None:
+        view, offset, failure_count = memoryview(content), 0, 0
+        path = path_of("jobs", job_id.hex(), "blobs", key.digest.hex())
+        while True:
+            chunk = bytes(view[offset : offset + _CHUNK_BYTES])
+            try:
+                answer = await self._exchange(
+                    "PUT",
+                    path,
+                    chunk,
+                    content_type="application/octet-stream",
+                    query={"size": key.size_bytes, "offset": offset},
+                )
+            except (BlobCorruptedError, RestUnreachableError) as error:
+                failure_count += 1
+                if failure_count > _FAILURES_MAX:
+                    raise
+                if isinstance(error, BlobCorruptedError):
+                    offset = 0
+                await asyncio.sleep(_FIRST_PAUSE_S)
+                continue
+            received = int(self._object("PUT", path, answer)["received"])
+            if received >= key.size_bytes:
+                return
+            if received <= offset:
+                failure_count += 1
+                if failure_count > _FAILURES_MAX:
+                    raise BlobCorruptedError(str(job_id), str(key))
+            offset = received
+
+    async def request_blob_server_address(self) -> str:
+        """Return the address of REST: payloads are brought there."""
+        return self._rest.address
+
+    async def list_jobs(self) -> tuple[JobOverview, ...]:
+        return await self._message(tuple[JobOverview, ...], "GET", "/jobs/overview")
+
+    async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
+        force = "true" if is_forced else None
+        await self._json("PATCH", _job(job_id), query={"mode": "cancel", "force": force})
+        return Acknowledge()
+
+    async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
+        body = {"checkpointType": "FULL" if is_full else "CONFIGURED"}
+        path = _job(job_id, "checkpoints")
+        return (await self._operation(path, path, body)).checkpoint_id
+
+    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+        body = {"target-directory": target_directory or None}
+        path = _job(job_id, "savepoints")
+        return (await self._operation(path, path, body)).location
+
+    async def stop_with_savepoint(
+        self, job_id: JobId, target_directory: str, is_drained: bool
+    ) -> str:
+        body = {"targetDirectory": target_directory or None, "drain": is_drained}
+        outcome = await self._operation(_job(job_id, "stop"), _job(job_id, "savepoints"), body)
+        return outcome.location
+
+    async def request_job_status(self, job_id: JobId) -> JobStatus:
+        return JobStatus[(await self._json("GET", _job(job_id, "status")))["status"]]
+
+    async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        """Ask again and again: a request that waits would hold a connection, of which a cluster has only so many."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_max_ms / 1000
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                status = await self.request_job_status(job_id)
+            except RestUnreachableError as error:
+                # Asking has been repeated already for as long as `rest.retry.max-attempts` says.
+                if isinstance(error, ClusterEndedError) or error.attempts > 1:
+                    raise ClusterLostError(str(error)) from error
+                raise
+            left_s = deadline_s - loop.time()
+            if status.is_terminal_state() or left_s <= 0:
+                return status
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
+        """Return the job as it was at most `web.refresh-interval` ago, whatever age was asked for."""
+        return await self._message(JobDetails, "GET", _job(job_id))
+
+    async def request_job_plan(self, job_id: JobId) -> JobPlan:
+        return await self._message(JobPlan, "GET", _job(job_id, "plan"))
+
+    async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
+        return await self._message(JobConfiguration, "GET", _job(job_id, "config"))
+
+    async def request_accumulators(
+        self, job_id: JobId, metrics_age_max_ms: int = 0
+    ) -> dict[str, float]:
+        return await self._message(dict[str, float], "GET", _job(job_id, "accumulators"))
+
+    async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
+        return await self._message(CheckpointStatistics, "GET", _job(job_id, "checkpoints"))
+
+    async def request_checkpoint_details(
+        self, job_id: JobId, checkpoint_id: int
+    ) -> CheckpointDetails | None:
+        path = _job(job_id, "checkpoints", "details", str(checkpoint_id))
+        return await self._message(CheckpointDetails | None, "GET", path)
+
+    async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
+        path = _job(job_id, "checkpoints", "config")
+        return await self._message(CheckpointConfiguration, "GET", path)
+
+    async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
+        path = _job(job_id, "operators")
+        return await self._message(tuple[OperatorDescription, ...], "GET", path)
+
+    async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
+        path = _job(job_id, "operators")
+        (found,) = await self._message(
+            tuple[OperatorDescription], "GET", path, query={"named": named}
+        )
+        return found
+
+    async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint | None:
+        path = _job(job_id, "checkpoints", "latest")
+        return await self._message(StoredCheckpoint | None, "GET", path)
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        timeout_s = request.query.duration_ms_max / 1000 + _READ_MARGIN_S
+        content = msgspec.msgpack.encode(request)
+        path = _job(job_id, "state")
+        return await self._message(SubtaskState, "POST", path, content, timeout_s=timeout_s)
+
+    async def request_job_result(self, job_id: JobId) -> JobResult:
+        status = await self.await_job_end(job_id, 0)
+        while not status.is_terminal_state():
+            status = await self.await_job_end(job_id, 60_000)
+        return await self._message(JobResult, "GET", _job(job_id, "execution-result"))
+
+    async def fetch_collected_results(
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
+    ) -> CollectedResults:
+        path = _job(job_id, "operators", operator_id.hex(), "collected")
+        return await self._message(
+            CollectedResults, "GET", path, query={"offset": offset, "max": max_piece_count}
+        )
+
+    async def shut_down_cluster(self) -> Acknowledge:
+        await self._json("DELETE", "/cluster")
+        return Acknowledge()
+
+    async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return what jobs left to the cluster."""
+        return await self._message(tuple[DataSetInfo, ...], "GET", "/datasets")
+
+    async def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Have the cluster drop what a job left, or is going to leave."""
+        path = path_of("datasets", data_set.data_set_id.hex())
+        await self._message(Acknowledge, "DELETE", path, query={"job": data_set.job_id.hex()})
+
+    async def slots_total(self) -> int:
+        """Return the number of slots that the cluster's TaskManagers have now."""
+        return int((await self._json("GET", "/overview"))["slots-total"])
+
+    async def cluster_settings(self) -> dict[str, str]:
+        """Return the settings of the cluster, secrets masked."""
+        path = "/jobmanager/config"
+        found: list[dict[str, str]] = self._decoded("GET", path, await self._exchange("GET", path))
+        return {each["key"]: each["value"] for each in found}
+
+    async def _operation(
+        self, path: str, status_path: str, body: Mapping[str, Any]
+    ) -> OperationOutcome:
+        """Begin an operation, and wait for its end; what it failed with is raised."""
+        # With an id of our own a request that is sent twice begins one operation.
+        trigger_id = f"{system_random().getrandbits(_ID_BITS):032x}"
+        await self._json("POST", path, {**body, "triggerId": trigger_id})
+        pause_s, failure_count = _FIRST_PAUSE_S, 0
+        while True:
+            try:
+                outcome = await self._message(
+                    OperationOutcome, "GET", f"{status_path}/{trigger_id}"
+                )
+                failure_count = 0
+                if outcome.is_done:
+                    return outcome
+            except RestUnreachableError:
+                failure_count += 1
+                if failure_count > _FAILURES_MAX:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _message(
+        self,
+        message_type: type[T] | Any,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> Any:
+        answer = await self._exchange(method, path, content, timeout_s=timeout_s, query=query)
+        try:
+            return msgspec.msgpack.decode(answer, type=message_type)
+        except DECODE_ERRORS as error:
+            problem = (
+                f"the answer is not what this version of Headrace knows ({error}): is {self._rest.address} the REST "
+                "address of a cluster of the same version?"
+            )
+            raise RestRefusedError(method, path, _OK, [problem]) from error
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        content = None if body is None else json.dumps(body).encode()
+        answer = await self._exchange(
+            method, path, content, content_type="application/json", query=query
+        )
+        return self._object(method, path, answer)
+
+    def _object(self, method: str, path: str, answer: bytes) -> dict[str, Any]:
+        found = self._decoded(method, path, answer)
+        if isinstance(found, dict):
+            return found
+        raise self._no_cluster(method, path)
+
+    def _decoded(self, method: str, path: str, answer: bytes) -> Any:
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise self._no_cluster(method, path) from error
+
+    def _no_cluster(self, method: str, path: str) -> RestRefusedError:
+        problem = f"the answer is not what was asked for: is {self._rest.address} the REST address of a cluster?"
+        return RestRefusedError(method, path, _OK, [problem])
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        content_type: str = MESSAGE,
+        timeout_s: float | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> bytes:
+        async with self._turns:
+            return await self._run_blocking(
+                f"headrace-rest {method}",
+                lambda: self._rest.exchange(
+                    method,
+                    path,
+                    content,
+                    content_type=content_type,
+                    timeout_s=timeout_s,
+                    query=query,
+                ),
+            )
+
+
+def _job(job_id: JobId, *parts: str) -> str:
+    return path_of("jobs", job_id.hex(), *parts)

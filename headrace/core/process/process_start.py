@@ -1,0 +1,23 @@
+"""The moment at which a process of this machine began, which tells it from a later one with the same number."""
+
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+_STATE: Final = 0
+_START_TIME: Final = 19
+"""Places behind the name in `/proc/<pid>/stat`; the name may hold blanks and brackets itself."""
+_ENDED: Final = ("Z", "X", "x")
+
+
+def start_ticks(pid: int, proc: Path = _PROC) -> int:
+    """Return the kernel's clock ticks from its own start to that of the process; 0 where it has ended, or nobody tells.
+
+    Unlike a time of day it does not change when somebody sets the clock.
+    """
+    try:
+        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return 0 if fields[_STATE] in _ENDED else int(fields[_START_TIME])
+    except (OSError, ValueError, IndexError):
+        return 0

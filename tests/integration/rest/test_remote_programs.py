@@ -1,0 +1,93 @@
+"""Programs in processes of their own, whose jobs run on the cluster of this process, of which they know its REST."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from tests.architecture.floor_plan import ROOT
+from tests.integration.programs.gated import GATES, Gate
+from tests.integration.rest.counting_program import SETTINGS
+
+pytestmark = pytest.mark.integration
+PROGRAM = Path(__file__).with_name("remote_program.py")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
+        settings = SETTINGS | {"web.submit.enable": "true", "parallelism.default": "2"}
+        with MiniClusterExecutor(slot_count=4, settings=settings) as executor:
+            yield executor.rest_address
+
+
+def client(*arguments: str) -> Any:
+    """Run a program, and return what it found."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.rest.remote_program", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["loaded"] == [], "a client needs none of these"
+    return found["answer"]
+
+
+def test_records_of_a_job_are_collected_by_the_process_that_submitted_it(address: str) -> None:
+    assert client("collect", address) == [n * n for n in range(100)]
+
+
+def test_a_big_collection_travels_as_a_blob(address: str) -> None:
+    assert client("run_big", address) == 3_000
+
+
+def test_execute_waits_for_the_end_of_the_job(address: str) -> None:
+    assert client("execute", address)["status"] == "FINISHED"
+
+
+def test_a_failed_job_names_the_users_line_in_the_clients_process(address: str) -> None:
+    name, text = client("fail", address)
+    assert name == "JobExecutionError"
+    assert "7 is not wanted" in text and "remote_program.py" in text
+
+
+def test_a_job_is_attached_to_by_its_id_and_steered_from_another_process(
+    address: str, tmp_path: Path
+) -> None:
+    GATES["steered"] = Gate(100)
+    job = client("submit_endless", address, "steered", str(tmp_path))
+    found = client("steer", address, job, str(tmp_path))
+    assert found["status"] == "RUNNING"
+    assert job in found["jobs"]
+    assert found["vertices"] == 2
+    assert {"count", "numbers", "print"} <= set(found["operators"])
+    assert found["counts"] == [[key, 25] for key in range(4)]
+    assert (found["checkpoint"], found["committed"], found["result"]) == (1, True, True)
+    assert Path(found["savepoint"].removeprefix("file:"), "_metadata").exists()
+    assert Path(found["stopped"].removeprefix("file:"), "_metadata").exists()
+    assert found["unknown operator"][0] == "UnknownOperatorError"
+    assert found["over"][0] == "JobAlreadyEndedError"
+
+
+def test_a_job_is_cancelled_by_a_process_that_did_not_submit_it(
+    address: str, tmp_path: Path
+) -> None:
+    GATES["cancelled"] = Gate(0)
+    job = client("submit_endless", address, "cancelled", str(tmp_path))
+    assert client("cancel", address, job)[0] == "JobCancelledError"
+
+
+def test_an_unknown_job_is_the_same_error_as_in_the_cluster(address: str) -> None:
+    assert client("ask_for_nobody", address)[0] == "UnknownJobError"

@@ -1,0 +1,40 @@
+"""`headrace cluster start`: what it refuses, and which name it gives."""
+
+import os
+
+import pytest
+
+from headrace.cli.cluster.start_cluster import start_cluster
+from headrace.rest.connections import ClusterConnection, write_connection
+from tests.unit.cli.shell import Shell
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "../x", "x" * 65, "a/b", "\x1b[2J"])
+def test_a_name_that_commands_or_files_would_take_for_something_else_is_refused(
+    shell: Shell, name: str
+) -> None:
+    refused = shell("cluster", "start", f"--name={name}")
+    assert refused.code == 2 and "is no name" in refused.err
+
+
+def test_a_name_that_a_cluster_has_is_refused(shell: Shell) -> None:
+    write_connection(ClusterConnection("http://127.0.0.1:8081", "t", os.getpid(), "nightly"))
+    refused = shell("cluster", "start", "--name", "nightly")
+    assert refused.code == 2
+    assert "'nightly' runs at http://127.0.0.1:8081" in refused.err
+
+
+def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shell) -> None:
+    refused = shell("cluster", "start", "-D", "headrace.spark.mastre=x")
+    assert refused.code == 2 and "headrace.spark.master" in refused.err
+
+
+def test_its_options_are_those_of_its_help() -> None:
+    assert {one.name for one in start_cluster.params} == {
+        "master", "wanted_name", "definitions", "foreground", "verbose", "is_json",
+    }  # fmt: skip

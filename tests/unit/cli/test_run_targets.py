@@ -1,0 +1,77 @@
+"""`headrace run --target`: where jobs go, and which options fit together."""
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace.cli.run import target_settings
+from headrace.rest.client_errors import NoSuchClusterError, SeveralClustersError
+from headrace.rest.connections import ClusterConnection, write_connection
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+
+
+def session(port: int, name: str) -> Path:
+    return write_connection(
+        ClusterConnection(f"http://127.0.0.1:{port}", "t", os.getpid(), name, is_session=True)
+    )
+
+
+def chosen(
+    target: str | None = None,
+    cluster: str | None = None,
+    address: str | None = None,
+    *,
+    is_detached: bool = False,
+) -> dict[str, str]:
+    return target_settings(target, cluster, address, is_detached=is_detached)
+
+
+def test_without_a_target_the_program_has_a_cluster_of_its_own() -> None:
+    assert chosen() == {}
+    assert chosen(is_detached=True) == {}
+    assert chosen("application") == chosen("local") == {"execution.target": "spark"}
+
+
+def test_a_session_is_found_by_its_name_or_as_the_only_one() -> None:
+    file = session(8081, "nightly")
+    wanted = {"execution.target": "remote", "headrace.rest.connection-file": str(file)}
+    assert chosen("session") == chosen("session", "nightly") == chosen(None, "nightly") == wanted
+    assert chosen("session", is_detached=True) == {**wanted, "execution.attached": "false"}
+
+
+def test_no_session_or_several_are_errors_that_say_what_to_do() -> None:
+    with pytest.raises(NoSuchClusterError, match="headrace cluster start"):
+        chosen("session")
+    session(8081, "nightly")
+    session(8082, "daily")
+    with pytest.raises(SeveralClustersError, match="daily"):
+        chosen("session")
+    with pytest.raises(NoSuchClusterError, match="called 'weekly'"):
+        chosen("session", "weekly")
+
+
+def test_an_address_is_that_of_a_remote_cluster() -> None:
+    wanted = {"execution.target": "remote", "rest.address": "host:8081"}
+    assert chosen(None, None, "host:8081") == chosen("remote", None, "host:8081") == wanted
+
+
+@pytest.mark.parametrize(
+    ("target", "cluster", "address", "text"),
+    [
+        ("session", None, "host:8081", "-m is for --target remote"),
+        ("remote", "nightly", None, "--cluster is for --target session"),
+        ("application", None, "host:8081", "-m is for --target remote"),
+        (None, "nightly", "host:8081", "--cluster is for --target session"),
+    ],
+)
+def test_options_of_another_target_are_refused(
+    target: str | None, cluster: str | None, address: str | None, text: str
+) -> None:
+    with pytest.raises(click.UsageError, match=text):
+        chosen(target, cluster, address)
