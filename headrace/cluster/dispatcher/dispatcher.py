@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
@@ -432,7 +432,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             self._left.append(job.job_master.close_async())
 
     async def _await_ends(self) -> None:
-        ends = [*(job.ended for job in self._jobs.values()), *self._left, *self._forgetting]
+        await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
+        await self._wait_a_while(list(self._forgetting))
+
+    async def _wait_a_while(self, ends: Sequence[asyncio.Future[Any]]) -> None:
         if not ends:
             return
         timeout_ms = self.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
@@ -498,7 +501,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def _store_lost(self, lost: ArchivedJob) -> None:
         assert self._stored is not None
-        await self._stored.job_terminal(lost.result, is_committed=False)
+        await self._stored.job_terminal(lost.result, keeps_latest=True)
         self._job_ended(lost)
 
     def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:

@@ -122,10 +122,10 @@ class StoredJobs:
         except (CheckpointStorageError, LeadershipLostError) as error:
             _LOG.error("job %s was refused, and may start under the next leader: %s", job_id, error)
 
-    async def job_terminal(self, result: JobResult, is_committed: bool) -> None:
+    async def job_terminal(self, result: JobResult, keeps_latest: bool) -> None:
         """Record that a job has ended, before anything of it is deleted."""
         reach(Failpoint.JOB_ENDED)
-        entry = JobResultEntry(result, is_committed)
+        entry = JobResultEntry(result, keeps_latest)
         await self._try_on("store the result of a job", lambda: self._results.create_dirty(entry))
         self._ended[result.job_id] = entry
         reach(Failpoint.RESULT_STORED)
@@ -155,7 +155,7 @@ class StoredJobs:
         store = CheckpointStore(settings, graph.job_id, self._clock, self._random)
         try:
             store.recover()
-            store.close(entry.result.status, keeps_latest=not entry.is_committed)
+            store.close(entry.result.status, keeps_latest=entry.keeps_latest)
         except HeadraceError as error:
             _LOG.warning(
                 "files of job '%s' (%s), which has ended, were not all deleted: %s",

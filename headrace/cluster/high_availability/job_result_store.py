@@ -32,10 +32,10 @@ _CLEAN: Final = ".json"
 
 
 class JobResultEntry(msgspec.Struct, frozen=True):
-    """The end of a job. `is_committed`: whether all output is visible; if not, its newest checkpoint has to stay."""
+    """The end of a job. `keeps_latest`: its newest checkpoint stays, because somebody may go on from it by hand."""
 
     result: JobResult
-    is_committed: bool = True
+    keeps_latest: bool = False
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class JobManagerSharedServices:
 
 
 OnTerminal = Callable[[JobResult, bool], Awaitable[None]]
-"""Records that a job has ended, before anything of it is deleted; also whether all its output is committed."""
+"""Records that a job has ended, before anything of it is deleted; also whether its newest checkpoint has to stay."""
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
@@ -446,8 +446,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread."""
-        self._is_given_up = self._scheduler.status not in _ENDING
+        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread; again is no other end."""
+        self._is_given_up = self._is_given_up or self._scheduler.status not in _ENDING
         self.run_async(self._scheduler.cancel)
 
     @property
@@ -534,4 +534,5 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def _tell_terminal(self, is_committed: bool) -> None:
         if self._on_terminal is not None:
-            await self._on_terminal(self._information.result, is_committed)
+            keeps_latest = self._is_given_up or not is_committed
+            await self._on_terminal(self._information.result, keeps_latest)

@@ -90,6 +90,15 @@ class DriverProcess:
         return found
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def await_standby(self) -> None:
+        """Wait until it has seen another one lead: from then on, silence is what it counts."""
+        wait_until(lambda: "standby: process" in self.log, 120, f"standby {self.name}")
+        assert self.find("leads") is None
+
+    @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
@@ -151,6 +160,15 @@ class Rivals:
         self._drivers.append(driver)
         driver.wait_for("started")
         return driver
+
+    def assert_forgotten(self, job: "NumbersJob", *, below: str = "") -> None:
+        """Wait until nothing is left of a job that has ended."""
+
+        def left() -> list[str]:
+            paths = (self.storage / below).rglob("*")
+            return [str(path) for path in paths if job.job_id.hex() in path.as_posix()]
+
+        wait_until(lambda: not left(), 60, f"no file of the job: {left()}")
 
     def dispose(self) -> None:
         for driver in self._drivers:
