@@ -166,6 +166,7 @@ class CheckpointsInFiles:
         self._lineage.validate_epoch()
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
+        reach(Failpoint.PUBLISHING)
         published = publish_metadata(metadata, options.exclusive_uri, self._key)
         reach(Failpoint.METADATA_WRITTEN)
         self._tell_newest(metadata.checkpoint_id)

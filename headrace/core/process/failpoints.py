@@ -43,6 +43,7 @@ class Failpoint(enum.Enum):
     NOTIFIED = "checkpoint.notified"
     JOB_ACCEPTED = "job.accepted"
     JOB_STORED = "job.stored"
+    PUBLISHING = "checkpoint.publishing"
     METADATA_WRITTEN = "checkpoint.metadata-written"
     CHECKPOINT_PUBLISHED = "checkpoint.published"
     COMMIT_BEGUN = "commit.begun"

@@ -116,6 +116,12 @@ class DriverProcess:
         wait_until(lambda: not self.is_alive, 120, f"end of driver {self.name}")
         return self._process.wait()
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was stopped, as by itself at a failpoint."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
     def stop(self) -> None:
         """Freeze it with all of its threads."""
         os.kill(self._process.pid, signal.SIGSTOP)

@@ -146,28 +146,3 @@ def test_jobs_of_a_cluster_that_a_client_ends_are_over(pair: Rivals) -> None:
     pair.assert_forgotten(job, below="job-results")
     # Somebody may go on from there by hand, as after the end of any cluster.
     assert list((pair.storage / "checkpoints" / job.job_id.hex()).glob("chk-*/_metadata"))
-
-
-def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_and_ends(pair: Rivals) -> None:
-    job = NumbersJob(pair.folder, count=10_000)
-    first = pair.start("first")
-    first.wait_for("leads")
-    second = pair.start("second")
-    first.say("submit", str(job.file))
-    first.wait_for("submitted")
-    job.await_begin()
-    second.await_standby()
-    first.stop()
-    second.wait_for("leads")
-    before = sum(job.output().values())
-    wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
-    first.go_on()
-    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
-    assert first.wait() == 0
-    second.say("result", str(job.job_id))
-    assert second.wait_for("result")["status"] == "FINISHED"
-    assert job.output() == job.expected
-    records = {file.name: file.read_text() for file in (pair.storage / "leader").iterdir()}
-    assert set(records) == {"epoch-00000001", "epoch-00000002"}
-    assert f"process {first.pid} " in records["epoch-00000001"]
-    assert '"is_released":false' in records["epoch-00000001"]
