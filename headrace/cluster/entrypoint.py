@@ -16,9 +16,23 @@ from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.cluster_metrics import ClusterMetrics
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.dispatcher.stored_jobs import StoredJobs
+from headrace.cluster.high_availability.high_availability_services import (
+    HighAvailabilityServices,
+    open_high_availability,
+)
+from headrace.cluster.high_availability.leader_election_service import (
+    LeaderElectionService,
+    LeadershipLostError,
+)
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
-from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
+from headrace.cluster.leadership import (
+    DISPATCHER,
+    RESOURCE_MANAGER,
+    EmbeddedLeaderElection,
+    always_leads,
+)
 from headrace.cluster.printed_output import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
@@ -73,13 +87,17 @@ class ClusterFailedError(HostError):
 
     domain = ErrorDomain.INTERNAL
 
-    def __init__(self, cause: BaseException) -> None:
+    def __init__(self, cause: BaseException, *, is_followed: bool = False) -> None:
+        """`is_followed`: the cluster has high availability, and another process leads it next."""
         is_named = isinstance(cause, EndpointFailedError)
         text = str(cause) if is_named else f"{type(cause).__name__}: {cause}"
-        super().__init__(
-            f"the control plane of the cluster has failed: {text}; all its jobs fail, and the log has the traceback; "
-            "start the program again, from its last checkpoint with -s"
+        what = (
+            "its jobs go on under the next leader, and the log has the traceback; start this process again as a standby"
+            if is_followed
+            else "all its jobs fail, and the log has the traceback; start the program again, from its last checkpoint "
+            "with -s"
         )
+        super().__init__(f"the control plane of the cluster has failed: {text}; {what}")
         self.__cause__ = cause
 
 
@@ -94,6 +112,9 @@ class Cluster:
     runs answers questions until the owner closes the cluster.
 
     `registry` has the reporters of the driver, if there are any; the cluster starts them. `host` is told with metrics.
+
+    With `high_availability`, whose leadership was granted, jobs do not end with the cluster: where it fails, ends, or
+    does not lead any more, the next leader goes on with them.
     """
 
     def __init__(
@@ -111,7 +132,10 @@ class Cluster:
         log_folder: Path | None = None,
         registry: MetricRegistry | None = None,
         host: str = "",
+        high_availability: HighAvailabilityServices | None = None,
     ) -> None:
+        self._high_availability: Final = high_availability
+        self._rpc_service: Final = rpc_service
         self.log_folder: Final = log_folder
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
@@ -120,7 +144,14 @@ class Cluster:
         rpc_service.on_fatal_error = self.failed
         self._registry: Final = registry or MetricRegistry(rpc_service.settings, rpc_service.clock)
         self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
-        self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
+        ha = high_availability
+        self.blob_server: Final = BlobServer(
+            rpc_service, run_blocking, scratch, None if ha is None else ha.job_graph_store
+        )
+        blob_server = self.blob_server.self_gateway(BlobServerGateway)
+        if ha is not None:
+            # Copies to and from the storage take as long as they take.
+            blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
         leader_election = EmbeddedLeaderElection(rpc_service.random)
         self.resource_manager: Final = ResourceManager(
             rpc_service,
@@ -140,14 +171,25 @@ class Cluster:
                 resource_manager_address=self.resource_manager.address,
                 resource_manager_id=self.resource_manager.fencing_token,
                 coordinator_factories=coordinator_factories,
-                blob_server=self.blob_server.self_gateway(BlobServerGateway),
+                blob_server=blob_server,
                 shuffle_master=self._shuffle_master,
                 run_blocking=run_blocking,
                 report_span=self._registry.report_span if self._registry.is_read else None,
+                fence=always_leads if ha is None else ha.election.validate,
             ),
             leader_election=leader_election,
             on_shut_down=on_shut_down,
             on_job_ended=on_job_ended,
+            stored_jobs=None
+            if ha is None
+            else StoredJobs(
+                ha,
+                blob_server,
+                rpc_service.settings,
+                rpc_service.clock,
+                rpc_service.random,
+                run_blocking,
+            ),
         )
         self._metrics: Final = ClusterMetrics(
             self._registry,
@@ -163,6 +205,30 @@ class Cluster:
             endpoint.start()
         self._registry.start()
         self._metrics.start()
+        if self._high_availability is not None:
+            self._watch_leadership(self._high_availability.election)
+
+    def announce(self, address: str) -> None:
+        """Let standbys know where this cluster serves its clients."""
+        if self._high_availability is not None:
+            self._high_availability.election.announce(address)
+
+    def release_leadership(self) -> None:
+        """Let the next leader follow, once everything is closed. May block: not on the loop. Idempotent."""
+        if self._high_availability is not None:
+            self._high_availability.election.close()
+
+    def _watch_leadership(self, election: LeaderElectionService) -> None:
+        if self._is_closing or self.failure is not None:
+            return
+        try:
+            election.validate()
+        except LeadershipLostError as error:
+            self._fail(error)
+        else:
+            self._rpc_service.loop.call_later(
+                election.retry_period_ms / 1000, self._watch_leadership, election
+            )
 
     async def leave_host(self, error: BaseException) -> None:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
@@ -185,7 +251,8 @@ class Cluster:
         """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""
         if self._is_closing or self.failure is not None:
             return
-        self._fail(ClusterFailedError(error))
+        is_followed = self._high_availability is not None
+        self._fail(ClusterFailedError(error, is_followed=is_followed))
 
     def close_reporters(self) -> None:
         """Report metrics for the last time. May take seconds: not on the loop."""
@@ -213,7 +280,11 @@ class Cluster:
 
     def _host_failed(self, error: BaseException) -> None:
         _LOG.error("the host of the cluster is gone: %s", error)
-        self.dispatcher.fail_all_jobs(error)
+        if self._high_availability is None:
+            self.dispatcher.fail_all_jobs(error)
+        elif not self._is_closing and self.failure is None:
+            # A leader that cannot run anything would keep others from it.
+            self._fail(error)
 
 
 class ClusterHandle:
@@ -266,6 +337,10 @@ class ClusterHandle:
         """Return the error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
 
+    def announce(self, address: str) -> None:
+        """Let standbys of the cluster know where this one serves its clients."""
+        self._cluster.announce(address)
+
     def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
         """Bring a job's big payloads to the blob server, then submit it; BlobError, or what the Dispatcher raises.
 
@@ -314,6 +389,8 @@ class ClusterHandle:
         finally:
             self._watcher.stop()
             self._control.stop()
+            # Not before: the next leader begins when nothing of this one is left.
+            self._cluster.release_leadership()
             self._cluster.close_reporters()
 
     async def _close(self) -> None:
@@ -368,15 +445,26 @@ class ClusterEntrypoint:
         self._worker_name: Final = worker_name or worker_names(prefix)
 
     def start(self) -> ClusterHandle:
-        """Start the control thread and the endpoints; PortInUseError where the port is taken."""
+        """Start the control thread and the endpoints; PortInUseError where the port is taken.
+
+        With high availability this waits, as a standby, until no other process leads the cluster: nothing is bound and
+        nobody is served before. Errors of HighAvailabilityServices and LeaderElectionService.
+        """
+        high_availability = open_high_availability(self._settings, self._clock, self._random)
+        if high_availability is not None:
+            high_availability.election.await_leadership()
         control = EventLoopThread("headrace-control")
         try:
-            return control.run(self._start(control))
+            return control.run(self._start(control, high_availability))
         except BaseException:
             control.stop()
+            if high_availability is not None:
+                high_availability.election.close()
             raise
 
-    async def _start(self, control: EventLoopThread) -> ClusterHandle:
+    async def _start(
+        self, control: EventLoopThread, high_availability: HighAvailabilityServices | None
+    ) -> ClusterHandle:
         rpc_service = TcpRpcService(
             self._settings,
             bind_host=self._bind_host,
@@ -412,6 +500,7 @@ class ClusterEntrypoint:
             log_folder=self._log_folder,
             registry=registry,
             host=self._advertised_host,
+            high_availability=high_availability,
         )
         show = self._show_output
         output = None if show is None else OutputReceiver(rpc_service, run_in_thread, show)

@@ -42,6 +42,10 @@ def job_component(job_id_hex: str) -> str:
     return f"job-{job_id_hex}"
 
 
+def always_leads() -> None:
+    """Raise nothing: without high availability nobody else can lead."""
+
+
 def interpret(response: object) -> Refused | Rejected | None:
     """Refused, Rejected, or None where the registration was accepted."""
     match response:

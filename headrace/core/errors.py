@@ -28,6 +28,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- PortInUseError
 |  +- VersionMismatchError
 |  +- cluster.entrypoint: ClusterFailedError
+|  +- cluster.high_availability.leader_election_service: LeadershipLostError
 |  +- connectors.kafka.clients: KafkaClientMissingError
 |  +- connectors.postgres.options: PostgresClientMissingError
 |  +- shuffle_service.errors: DirectoryInUseError

@@ -13,8 +13,12 @@ import msgspec
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_in_order_when_terminated, ignore_termination
 from headrace.api.settings.python_files import python_files
+from headrace.cluster.high_availability.options import (
+    HIGH_AVAILABILITY_TYPE,
+    is_highly_available,
+)
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
-from headrace.core.errors import HostError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import DataSetInfo
@@ -177,10 +181,9 @@ class SparkExecutor:
             if self._host is None:
                 # Before Spark is started, which takes long; where a session was lost, this is in place already.
                 self._handlers.callback(end_in_order_when_terminated())
-                host = SparkHost(
-                    Settings({**(program or {}), **self._settings.to_dict()}),
-                    log_folder=self._log_folder,
-                )
+                settings = Settings({**(program or {}), **self._settings.to_dict()})
+                _refuse_high_availability(settings)
+                host = SparkHost(settings, log_folder=self._log_folder)
                 try:
                     host.start()
                 except BaseException:
@@ -188,3 +191,14 @@ class SparkExecutor:
                     raise
                 self._host = host
             return self._host
+
+
+def _refuse_high_availability(settings: Settings) -> None:
+    """Raise ConfigurationError: a program that is started again submits its jobs again, besides those recovered."""
+    if is_highly_available(settings):
+        raise ConfigurationError(
+            HIGH_AVAILABILITY_TYPE.key,
+            settings.get_option(HIGH_AVAILABILITY_TYPE),
+            "the cluster of one program has none: start a cluster that stays and submit the program to it, or leave it "
+            "out and start the program again with -s, from its last checkpoint",
+        )

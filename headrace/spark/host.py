@@ -176,7 +176,10 @@ class SparkHost:
         return None if workers is None else workers * self.slots_per_worker
 
     def start(self) -> None:
-        """Start the control plane; TaskManagers come when a job needs them."""
+        """Start the control plane; TaskManagers come when a job needs them.
+
+        With high availability this waits, as a standby with a session, until no other driver leads the cluster.
+        """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
         _LOG.info("log files of the cluster are in %s", self._log_folder)
@@ -235,6 +238,8 @@ class SparkHost:
             log_folder=handle.log_folder,
             is_session=self._is_session,
         )
+        if self._rest is not None:
+            handle.announce(self._rest.address)
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:

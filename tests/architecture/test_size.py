@@ -12,9 +12,9 @@ from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_inte
 CEILINGS: Final = {
     "api": (42, 4_650),
     "checkpoint": (21, 2_550),
-    "client": (8, 900),
     "cli": (55, 4_250),
-    "cluster": (125, 12_000),
+    "client": (8, 900),
+    "cluster": (135, 12_900),
     "common": (21, 150),
     "connectors": (57, 5_750),
     "core": (60, 5_200),
@@ -29,7 +29,7 @@ CEILINGS: Final = {
     "rest": (70, 6_800),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (35, 3_450),
+    "spark": (36, 3_600),
     "state": (29, 3_600),
     "state_processor": (15, 2_150),
     "table": (8, 50),
@@ -38,7 +38,7 @@ CEILINGS: Final = {
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (850, 82_000)
+WHEEL_CEILING: Final = (860, 83_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

@@ -59,6 +59,7 @@ from headrace.core.barriers import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.randomness import SeededRandom, system_random
 
 _LOG: Final = logging.getLogger(__name__)
@@ -165,7 +166,9 @@ class CheckpointsInFiles:
         self._lineage.validate_epoch()
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
+        reach(Failpoint.PUBLISHING)
         published = publish_metadata(metadata, options.exclusive_uri, self._key)
+        reach(Failpoint.METADATA_WRITTEN)
         self._tell_newest(metadata.checkpoint_id)
         return published
 

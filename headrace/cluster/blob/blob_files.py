@@ -17,6 +17,7 @@ import mmap
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -81,6 +82,19 @@ class BlobFiles:
             ) from error
         except OSError as error:
             raise _storage_error(job_id, key, path, error) from error
+
+    def parts(self, job_id: JobId, key: BlobKey) -> Iterator[bytes]:
+        """Yield a complete blob in pieces. BlobNotFoundError."""
+        for offset in range(0, key.size_bytes, _READ_SIZE):
+            yield self.read(job_id, key, offset, _READ_SIZE)
+
+    def write(self, job_id: JobId, key: BlobKey, parts: Iterable[bytes]) -> None:
+        """Write a whole blob, and compare it with its key. BlobCorruptedError, BlobStorageError."""
+        offset = 0
+        for part in parts:
+            self.append(job_id, key, offset, part)
+            offset += len(part)
+        self.complete(job_id, key)
 
     def open(self, job_id: JobId, key: BlobKey) -> memoryview | None:
         """Map a complete blob into memory, or None where its file is gone.

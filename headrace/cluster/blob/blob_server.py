@@ -6,11 +6,13 @@ Source: Flink BlobServer.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.cluster.blob.blob_files import BlobFiles, BlobLedger
 from headrace.cluster.blob.options import (
     CLEANUP_INTERVAL,
@@ -19,6 +21,7 @@ from headrace.cluster.blob.options import (
     chunk_size,
     storage_parent,
 )
+from headrace.cluster.high_availability.job_graph_store import JobGraphStore
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
@@ -34,12 +37,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class BlobServer(RpcEndpoint, BlobServerGateway):
-    """One per cluster. `scratch` is where its directory is made unless `blob.storage.directory` says otherwise."""
+    """One per cluster. `scratch` is where its directory is made unless `blob.storage.directory` says otherwise.
+
+    `job_graph_store` keeps copies of the blobs of jobs for later leaders, and those of earlier ones.
+    """
 
     def __init__(
-        self, rpc_service: RpcService, run_blocking: BlockingRunner, scratch: Path | None = None
+        self,
+        rpc_service: RpcService,
+        run_blocking: BlockingRunner,
+        scratch: Path | None = None,
+        job_graph_store: JobGraphStore | None = None,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("blobserver"))
+        self._job_graph_store: Final = job_graph_store
         self._run_blocking: Final = run_blocking
         self._files: Final = BlobFiles(storage_parent(self.settings, scratch))
         self._ledger: Final = BlobLedger(int(self.settings.get_option(STORAGE_SIZE_MAX)))
@@ -121,8 +132,33 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         )
 
     async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
+        if self._job_graph_store is not None:
+            for key in keys:
+                await self._share(self._job_graph_store, job_id, key)
         self._ledger.retain(job_id, keys, self.clock.monotonic_ms())
         return Acknowledge()
+
+    async def _share(self, store: JobGraphStore, job_id: JobId, key: BlobKey) -> None:
+        """Copy a blob to later leaders or, where it is not here, from an earlier one."""
+        if self._ledger.is_complete(job_id, key):
+            parts = functools.partial(self._files.parts, job_id, key)
+            await self._run("store", lambda: store.put_blob(job_id, key, parts()))
+            return
+        self._ledger.expect(job_id, key, self.clock.monotonic_ms())
+        self._files.make_directory()
+        try:
+            await self._run(
+                "recover", lambda: self._files.write(job_id, key, store.blob(job_id, key))
+            )
+        except CheckpointStorageError as error:
+            self._ledger.forget(job_id, key)
+            raise BlobNotFoundError(str(job_id), str(key), str(error)) from error
+        except (BlobCorruptedError, BlobStorageError):
+            self._ledger.forget(job_id, key)
+            raise
+        self._expected(job_id, key)
+        self._ledger.arrived(job_id, key, key.size_bytes)
+        self._ledger.completed(job_id, key)
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
         if self._forget(job_id):

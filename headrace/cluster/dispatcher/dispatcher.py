@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
-from headrace.cluster.dispatcher.lost_job import archive_lost_job
+from headrace.cluster.dispatcher.lost_job import archive_lost_job, archive_of_result
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
+from headrace.cluster.dispatcher.stored_jobs import EndedUnderEarlierLeader, StoredJobs
 from headrace.cluster.error_reports import error_info_of, first_line
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
@@ -84,7 +86,8 @@ class _RunningJob:
 class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     """One per cluster. `on_shut_down` is called when a client asks for the end of the cluster.
 
-    `on_job_ended` is told all about each job that has ended.
+    `on_job_ended` is told all about each job that has ended. With `stored_jobs` it goes on with the jobs of the leader
+    before it, and leaves its own to the next one unless a client ends the cluster.
     """
 
     def __init__(
@@ -96,9 +99,16 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
         on_job_ended: OnJobEnded | None = None,
+        stored_jobs: StoredJobs | None = None,
     ) -> None:
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
+        self._stored: Final = stored_jobs
+        self._submitting: Final[set[JobId]] = set()
+        self._is_shutting_down = False
+        # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
+        self._left: Final[list[asyncio.Future[None]]] = []
+        self._forgetting: Final[set[asyncio.Task[None]]] = set()
         self._services: Final = services
         self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
@@ -111,8 +121,24 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """The cluster fails, and this endpoint still says what became of the jobs until its owner closes it."""
         self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
+    async def on_start(self) -> None:
+        """Go on with what the leader before this one has left. No client is heard before."""
+        if self._stored is None:
+            return
+        recovered = await self._stored.recover()
+        for ended in recovered.ended:
+            self._archive_ended(ended)
+        for stored in recovered.jobs:
+            graph = stored.graph
+            _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
+            self._start_job(
+                graph, stored.submitted_ms, stored.first_attempt_number(recovered.epoch)
+            )
+
     async def on_stop(self) -> None:
-        """Cancel all jobs, give them a little time, then end their JobMasters."""
+        """Cancel all jobs, give them a little time, then end their JobMasters; or leave them to the next leader."""
+        if self._stored is not None and not self._is_shutting_down:
+            self._leave_jobs()
         for job in list(self._jobs.values()):
             job.job_master.cancel_by_dispatcher()
         await self._await_ends()
@@ -127,17 +153,31 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if not graph.vertices:
             raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
         refuse_above_quota(graph, self.settings)
-        keys = blob_keys(graph)
-        if keys:
-            await self._services.blob_server.retain_job(job_id, keys)
-            self._refuse_if_failed()
-            self._refuse_known(job_id)
+        submitted_ms = self.clock.now_ms()
+        self._submitting.add(job_id)
         try:
-            self._start_job(graph)
-        except BaseException:
-            self._release_blobs(graph)
-            raise
+            if self._stored is not None:
+                graph = self._stored.completed(graph, self.settings)
+            keys = blob_keys(graph)
+            if keys:
+                await self._services.blob_server.retain_job(job_id, keys)
+            await self._start_stored(graph, submitted_ms)
+        finally:
+            self._submitting.discard(job_id)
         return Acknowledge()
+
+    async def _start_stored(self, graph: JobGraph, submitted_ms: int) -> None:
+        """Start a job whose blobs are there; before that, store it for later leaders."""
+        try:
+            if self._stored is not None:
+                await self._stored.put(graph, submitted_ms)
+            self._refuse_if_failed()
+            self._start_job(graph, submitted_ms)
+        except BaseException as error:
+            self._release_blobs(graph)
+            if self._stored is not None and isinstance(error, Exception):
+                await self._stored.remove(graph.job_id)
+            raise
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
@@ -145,10 +185,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     def _refuse_known(self, job_id: JobId) -> None:
         known = self._status_of(job_id)
+        if known is None and self._stored is not None:
+            known = self._stored.status_of_ended(job_id)
+        if known is None and job_id in self._submitting:
+            known = JobStatus.INITIALIZING
         if known is not None:
             raise DuplicateJobSubmissionError(str(job_id), known.name)
 
-    def _start_job(self, graph: JobGraph) -> None:
+    def _start_job(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
         job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
         job_master = JobMaster(
@@ -157,10 +201,12 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             graph,
             self._services,
             on_ended=self._job_ended,
+            on_terminal=None if self._stored is None else self._stored.job_terminal,
+            first_attempt_number=first_attempt_number,
         )
         self._jobs[job_id] = _RunningJob(
             graph,
-            self.clock.now_ms(),
+            submitted_ms,
             job_master,
             job_master.self_gateway(JobMasterGateway),
             self.rpc_service.loop.create_future(),
@@ -345,6 +391,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def shut_down_cluster(self) -> Acknowledge:
         """Give up all jobs, whose checkpoints stay, and take none any more; whoever holds the cluster closes it."""
+        self._is_shutting_down = True
         self._failure = self._failure or ClusterShutDownError()
         for job in list(self._jobs.values()):
             job.job_master.cancel_by_dispatcher()
@@ -357,7 +404,11 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self.fail_all_jobs(error)
 
     def fail_all_jobs(self, error: BaseException) -> None:
-        """The host is gone: nothing can run any more."""
+        """The host is gone: nothing can run any more. Jobs that are stored are left to the next leader."""
+        if self._stored is not None:
+            self._failure = self._failure or error
+            self._leave_jobs()
+            return
         for job in list(self._jobs.values()):
             try:
                 job.job_master.fail_for_good(error)
@@ -370,8 +421,23 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self.fail_all_jobs(error)
         await self._await_ends()
 
+    def _leave_jobs(self) -> None:
+        """End the JobMasters of all jobs, whose checkpoints and graphs stay: the next leader goes on with them."""
+        jobs = list(self._jobs.items())
+        self._jobs.clear()
+        now_ms = self.clock.now_ms()
+        for job_id, job in jobs:
+            _LOG.warning("job '%s' (%s) is left to the next leader", job.graph.name, job_id)
+            if not job.ended.done():
+                name, runtime_ms = job.graph.name, now_ms - job.submitted_ms
+                job.ended.set_result(JobResult(job_id, name, JobStatus.SUSPENDED, runtime_ms, {}))
+            self._left.append(job.job_master.close_async())
+
     async def _await_ends(self) -> None:
-        ends = [job.ended for job in self._jobs.values()]
+        await self._wait_a_while([*(job.ended for job in self._jobs.values()), *self._left])
+        await self._wait_a_while(list(self._forgetting))
+
+    async def _wait_a_while(self, ends: Sequence[asyncio.Future[Any]]) -> None:
         if not ends:
             return
         timeout_ms = self.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
@@ -405,6 +471,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if not job.ended.done():
             job.ended.set_result(archived.result)
         job.job_master.close_async()
+        if self._stored is not None:
+            forgetting = self.spawn(self._stored.clean_up(job_id), f"forget job {job_id}")
+            self._forgetting.add(forgetting)
+            forgetting.add_done_callback(self._forgetting.discard)
 
     def _tell_ended(self, archived: ArchivedJob) -> None:
         if self._on_job_ended is None:
@@ -420,10 +490,31 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if job is None:
             return
         error = termination.exception() or RuntimeError("the JobMaster was closed")
+        if isinstance(error, LeadershipLostError):
+            return  # the job is the next leader's, and the cluster is about to notice
         info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
         self._release_blobs(job.graph)
         now_ms = self.clock.now_ms()
-        self._job_ended(archive_lost_job(job.graph, self.settings, info, job.submitted_ms, now_ms))
+        lost = archive_lost_job(job.graph, self.settings, info, job.submitted_ms, now_ms)
+        if self._stored is None:
+            self._job_ended(lost)
+        else:
+            self.spawn(self._store_lost(lost), f"record the end of job {job_id}")
+
+    async def _store_lost(self, lost: ArchivedJob) -> None:
+        assert self._stored is not None
+        await self._stored.job_terminal(lost.result, keeps_latest=True)
+        self._job_ended(lost)
+
+    def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
+        """Answer for a job that ended under an earlier leader, with its result, for as long as for one's own."""
+        graph, submitted_ms, result = ended.stored.graph, ended.stored.submitted_ms, ended.result
+        self._archive.add(
+            archive_of_result(
+                graph, self.settings, result, submitted_ms, submitted_ms + result.net_runtime_ms
+            )
+        )
+        self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
 
 
 def _described(archived: ArchivedJob) -> EndedJob:

@@ -1,4 +1,4 @@
-"""Archive of a job whose JobMaster failed itself: what is known of it without its JobMaster. Pure."""
+"""Archives of jobs without a JobMaster: it failed itself, or ended under an earlier leader of the cluster. Pure."""
 
 from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
@@ -20,13 +20,23 @@ def archive_lost_job(
     graph: JobGraph, cluster: Settings, failure: ErrorInfo, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
     """Return a FAILED job without vertices: nobody knows what has become of its tasks."""
-    times = {JobStatus.CREATED.name: submitted_ms, JobStatus.FAILED.name: now_ms}
-    job_id, name, status = graph.job_id, graph.name, JobStatus.FAILED
+    result = JobResult(
+        graph.job_id, graph.name, JobStatus.FAILED, now_ms - submitted_ms, {}, failure
+    )
+    return archive_of_result(graph, cluster, result, submitted_ms, now_ms)
+
+
+def archive_of_result(
+    graph: JobGraph, cluster: Settings, result: JobResult, submitted_ms: int, now_ms: int
+) -> ArchivedJob:
+    """Return a job that has ended with `result`, without vertices."""
+    job_id, name, status, failure = graph.job_id, graph.name, result.status, result.failure
+    times = {JobStatus.CREATED.name: submitted_ms, status.name: now_ms}
     max_parallelism = stated_max_parallelism(graph)
     checkpointing = describe_checkpointing(cluster.with_values(graph.settings))
     return ArchivedJob(
         JobDetails(job_id, name, status, times, (), failure, max_parallelism=max_parallelism),
-        JobResult(job_id, name, status, now_ms - submitted_ms, {}, failure),
+        result,
         {},
         JobOverview(
             job_id,

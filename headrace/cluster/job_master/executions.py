@@ -168,9 +168,18 @@ class Execution:
 
 
 class Executions:
-    """The current attempt of every subtask of a job, in topological order, and so many earlier ones of each."""
+    """The current attempt of every subtask of a job, in topological order, and so many earlier ones of each.
 
-    def __init__(self, graph: JobGraph, now_ms: int, attempts_history_size: int = 16) -> None:
+    Attempts are numbered from `first_attempt_number`, above those that earlier leaders may have made of the same job.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        now_ms: int,
+        attempts_history_size: int = 16,
+        first_attempt_number: int = 0,
+    ) -> None:
         self._graph = graph
         self._current: dict[ExecutionVertexId, Execution] = {}
         self._earlier: dict[ExecutionVertexId, deque[AttemptDetails]] = {}
@@ -181,7 +190,7 @@ class Executions:
         for vertex in graph.vertices:
             for subtask_index in range(vertex.parallelism):
                 subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
-                self._current[subtask] = self._new(subtask, 0, now_ms)
+                self._current[subtask] = self._new(subtask, first_attempt_number, now_ms)
         self._observe()
 
     def __iter__(self) -> Iterator[Execution]:

@@ -29,7 +29,7 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointStatistics,
 )
-from headrace.gateways.dispatcher import JobOverview
+from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.job_master import JobConfiguration, JobDetails
 from headrace.graph.job_plan import JobPlan
 
@@ -78,6 +78,11 @@ class JobInformation:
         return accumulators_of(self._scheduler)
 
     @property
+    def result(self) -> JobResult:
+        """Return the result of the job, once it has ended."""
+        return result_of(self._scheduler)
+
+    @property
     def checkpoint_statistics(self) -> CheckpointStatistics:
         """Return counts, a summary, and the newest checkpoints and savepoints."""
         return self._checkpointing.statistics
@@ -90,7 +95,7 @@ class JobInformation:
         """Return all of it at the job's end, with what its collect sinks have."""
         return ArchivedJob(
             self.details(),
-            result_of(self._scheduler),
+            self.result,
             collected,
             self.overview,
             self.plan,

@@ -7,7 +7,7 @@ the ResourceManager, clients and the Dispatcher with both. Source: Flink JobMast
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.blob.blob_client import release_blobs
 from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.error_reports import first_line
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
@@ -43,6 +44,7 @@ from headrace.cluster.job_master.results.partition_tracker import (
 )
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler, SchedulerServices
 from headrace.cluster.job_master.state_locator import StateLocator
+from headrace.cluster.leadership import always_leads
 from headrace.cluster.shuffle_master import ShuffleMaster
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -64,7 +66,7 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointDetails,
     CheckpointStatistics,
 )
-from headrace.gateways.dispatcher import JobOverview
+from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
@@ -103,7 +105,8 @@ class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
     `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread. `report_span`
-    takes spans of checkpoints and restarts, if anybody reports them.
+    takes spans of checkpoints and restarts, if anybody reports them. `fence` is called before whatever changes
+    checkpoints or output, and raises where this process does not lead its cluster any more.
     """
 
     resource_manager_address: str
@@ -113,10 +116,19 @@ class JobManagerSharedServices:
     shuffle_master: ShuffleMaster
     run_blocking: BlockingRunner = run_in_thread
     report_span: ReportSpan | None = None
+    fence: Callable[[], None] = always_leads
+
+
+OnTerminal = Callable[[JobResult, bool], Awaitable[None]]
+"""Records that a job has ended, before anything of it is deleted; also whether its newest checkpoint has to stay."""
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
-    """One per job. `on_ended` is called once, when the job has its last status."""
+    """One per job. `on_ended` is called once, when the job has its last status and nothing is left to do.
+
+    `on_terminal` comes before it, when all output is committed that can be, and before any checkpoint is deleted.
+    `first_attempt_number`: larger than those of attempts that earlier leaders have made of this job.
+    """
 
     def __init__(
         self,
@@ -126,8 +138,11 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         services: JobManagerSharedServices,
         *,
         on_ended: Callable[[ArchivedJob], None],
+        on_terminal: OnTerminal | None = None,
+        first_attempt_number: int = 0,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
+        self._on_terminal: Final = on_terminal
         self._graph: Final = graph
         self._blob_server: Final = services.blob_server
         self._on_ended: Final = on_ended
@@ -140,6 +155,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self.clock,
             PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
             settings,
+            first_attempt_number,
         )
         scheduler = self._scheduler
         self._spans: Final = JobSpans(
@@ -182,6 +198,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             services.run_blocking,
             self._notices,
             self._spans.checkpoint_ended,
+            services.fence,
         )
         scheduler.connect(self._services_for(scheduler, settings))
         self._state_locator: Final = StateLocator(
@@ -254,7 +271,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """Let go of everybody. A job that has not ended is given up here."""
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
-            await self._checkpointing.lineage.close(JobStatus.SUSPENDED)
+            try:
+                await self._checkpointing.lineage.close(JobStatus.SUSPENDED)
+            except LeadershipLostError as error:
+                # The next leader has taken it over, or is about to.
+                _LOG.info(
+                    "the checkpoints of job %s are left as they are: %s", self._graph.job_id, error
+                )
             await self._coordination.close()
             self._registrar.close()
         await self.task_managers.dismiss_all()
@@ -423,8 +446,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread."""
-        self._is_given_up = self._scheduler.status not in _ENDING
+        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread; again is no other end."""
+        self._is_given_up = self._is_given_up or self._scheduler.status not in _ENDING
         self.run_async(self._scheduler.cancel)
 
     @property
@@ -493,7 +516,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
         await self._checkpointing.lineage.close(
-            self._scheduler.status, is_given_up=self._is_given_up
+            self._scheduler.status,
+            is_given_up=self._is_given_up,
+            before_deletion=self._tell_terminal,
         )
         await self._coordination.close()
         if self._scheduler.status is JobStatus.FINISHED:
@@ -506,3 +531,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         await release_blobs(self._graph, self._blob_server)
         collected = self._coordination.coordinators.collect_coordinators()
         self._on_ended(self._information.archive(collected))
+
+    async def _tell_terminal(self, is_committed: bool) -> None:
+        if self._on_terminal is not None:
+            keeps_latest = self._is_given_up or not is_committed
+            await self._on_terminal(self._information.result, keeps_latest)

@@ -27,7 +27,7 @@ FAILPOINTS: Final = ConfigOption(
 
 
 class Failpoint(enum.Enum):
-    """Moments in the life of a TaskManager, in order; those of the commit are moments of the driver."""
+    """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's."""
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
     SLOT_OFFERED = "slot.offered"
@@ -41,9 +41,16 @@ class Failpoint(enum.Enum):
     UPLOAD_DONE = "upload.done"
     ACKNOWLEDGED = "checkpoint.acknowledged"
     NOTIFIED = "checkpoint.notified"
+    JOB_ACCEPTED = "job.accepted"
+    JOB_STORED = "job.stored"
+    PUBLISHING = "checkpoint.publishing"
+    METADATA_WRITTEN = "checkpoint.metadata-written"
+    CHECKPOINT_PUBLISHED = "checkpoint.published"
     COMMIT_BEGUN = "commit.begun"
     COMMIT_HALF = "commit.half"
     COMMIT_DONE = "commit.done"
+    JOB_ENDED = "job.ended"
+    RESULT_STORED = "job.result-stored"
     CANCELLING = "task.cancelling"
     STOPPING = "task.stopping"
     USER_CODE = "user.code"

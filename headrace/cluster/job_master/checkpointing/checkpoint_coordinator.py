@@ -90,6 +90,7 @@ from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduler.event_queue import EventQueue
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
+from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import (
     NEVER_UNALIGNED,
     AlignmentMode,
@@ -101,6 +102,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
 from headrace.gateways.checkpoint_statistics import CheckpointDetails, CheckpointStatistics
 from headrace.gateways.errors import CheckpointFailedError
@@ -144,6 +146,7 @@ class CheckpointCoordinator:
         notices: JobNotices,
         reminder_ms: float,
         history_size: int = CHECKPOINTS_HISTORY.default,
+        fence: Callable[[], None] = always_leads,
     ) -> None:
         self._endpoint: Final = endpoint
         self._graph: Final = graph
@@ -155,7 +158,9 @@ class CheckpointCoordinator:
         self._on_final_savepoint: Final = on_final_savepoint
         self._on_ended: Final = on_ended
         self._on_completed: Final = on_completed
-        self._io: Final = CheckpointIo(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._io: Final = CheckpointIo(
+            store, run_blocking, endpoint.spawn, self.brakes_changed, fence
+        )
         self._ids: Final = CheckpointIdCounter(self._io, endpoint.spawn)
         self._statistics: Final = CheckpointStatisticsTracker(endpoint.clock, history_size)
         self._protocol: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
@@ -533,6 +538,7 @@ class CheckpointCoordinator:
         self, checkpoint: PendingCheckpoint, completed: CompletedCheckpoint
     ) -> None:
         metadata = completed.metadata
+        reach(Failpoint.CHECKPOINT_PUBLISHED)
         if checkpoint.commits:
             self.final.published(checkpoint)
             self.commits.published(metadata, checkpoint.committable_keys)
@@ -581,8 +587,12 @@ def open_checkpointing(
     run_blocking: BlockingRunner,
     notices: JobNotices,
     on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
+    fence: Callable[[], None],
 ) -> CheckpointCoordinator:
-    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError."""
+    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError.
+
+    `fence` raises where another process may lead the job by now.
+    """
     rules = CheckpointCoordinatorConfiguration.from_settings(settings)
 
     def failed(error: HeadraceError) -> None:
@@ -616,6 +626,7 @@ def open_checkpointing(
             on_changed=lambda: checkpointing.brakes_changed(),
             on_failed=failed,
             tell=lambda text: notices.tell("commits", text),
+            fence=fence,
         ),
         run_blocking=run_blocking,
         on_failed=failed,
@@ -625,6 +636,7 @@ def open_checkpointing(
         notices=notices,
         reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
         history_size=settings.get_option(CHECKPOINTS_HISTORY),
+        fence=fence,
     )
     return checkpointing
 

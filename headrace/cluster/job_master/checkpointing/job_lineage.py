@@ -5,6 +5,7 @@ Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restore
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
@@ -72,10 +73,17 @@ class JobLineage:
         """Return the newest checkpoint in the store, from which the job would restart; changes nothing."""
         return await self._io.call("latest", self._io.store.latest)
 
-    async def close(self, status: JobStatus, *, is_given_up: bool = False) -> None:
+    async def close(
+        self,
+        status: JobStatus,
+        *,
+        is_given_up: bool = False,
+        before_deletion: Callable[[bool], Awaitable[None]] | None = None,
+    ) -> None:
         """End the lineage with the job: commit all published output, if its sinks can, then close the store.
 
-        `is_given_up`: its cluster ends, and neither the job nor its user wanted that.
+        `is_given_up`: its cluster ends, and neither the job nor its user wanted that. `before_deletion` is awaited
+        before the first checkpoint is deleted, and told whether all output is committed.
         """
         await self._is_settled.wait()
         await self._ids.close()
@@ -87,6 +95,8 @@ class JobLineage:
                 is_committed = False
                 _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
         await self._commits.close()
+        if before_deletion is not None:
+            await before_deletion(is_committed)
         was_cancelled = status is JobStatus.CANCELED
         kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
         left = await self._io.call(

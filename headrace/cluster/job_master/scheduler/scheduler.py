@@ -88,6 +88,7 @@ class Scheduler:
         clock: Clock,
         partitions: PartitionTracker,
         settings: Settings | None = None,
+        first_attempt_number: int = 0,
     ) -> None:
         self.graph = graph
         self.clock = clock
@@ -95,7 +96,10 @@ class Scheduler:
         self.partitions = partitions
         settings = settings or Settings()
         self.executions = Executions(
-            graph, clock.now_ms(), settings.get_option(ATTEMPTS_HISTORY_SIZE)
+            graph,
+            clock.now_ms(),
+            settings.get_option(ATTEMPTS_HISTORY_SIZE),
+            first_attempt_number,
         )
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)

@@ -88,6 +88,7 @@ class World:
         _: JobManagerSharedServices,
         *,
         on_ended: Callable[[ArchivedJob], None],
+        **_options: Any,
     ) -> Any:
         methods = ("cancel", "trigger_checkpoint", "trigger_savepoint", "stop_with_savepoint")
         reads = (

@@ -13,6 +13,7 @@ from typing import Final
 from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
 from headrace.checkpoint.options import REPEAT_OUTPUT
 from headrace.cluster.job_master.checkpointing.commits.commit_ledger import CommitLedger
+from headrace.cluster.leadership import always_leads
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError, is_outage
@@ -83,7 +84,7 @@ class SinkCommits:
     """The committers of one job.
 
     `on_changed` is called when the backlog changes, `on_failed` when a commit is given up, `tell` with notices for the
-    user.
+    user. `fence` raises right before a commit where another process may lead the job by now.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class SinkCommits:
         on_failed: Callable[[CommitFailedError], None],
         tell: Callable[[str], None],
         factories: Mapping[str, CommitterFactory] | None = None,
+        fence: Callable[[], None] = always_leads,
     ) -> None:
+        self._fence: Final = fence
         self._endpoint: Final = endpoint
         self._run_blocking: Final = run_blocking
         self._on_changed: Final = on_changed
@@ -247,11 +250,13 @@ class SinkCommits:
         key = commit_key(self._lineage_id, str(pending.operator_id), pending.checkpoint_id)
         contents = [committable.content for committable in pending.committables]
         error: Exception | None = None
+
+        def commit() -> None:
+            self._fence()
+            committer.commit(key, pending.checkpoint_id, contents)
+
         try:
-            await self._run_blocking(
-                f"commit-{sink.name}",
-                lambda: committer.commit(key, pending.checkpoint_id, contents),
-            )
+            await self._run_blocking(f"commit-{sink.name}", commit)
         except Exception as raised:
             error = raised
         self._commit_ended(sink, pending, error)

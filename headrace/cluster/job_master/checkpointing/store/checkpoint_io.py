@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.checkpoint.handles import StateFile, TaskStateSnapshot
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
+from headrace.cluster.leadership import always_leads
 from headrace.core.barriers import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.threads import BlockingRunner
@@ -23,7 +24,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class CheckpointIo:
-    """Calls a store. `spawn` begins a coroutine on the main thread; `on_cleaned` is called after each deletion."""
+    """Calls a store. `spawn` begins a coroutine on the main thread; `on_cleaned` is called after each deletion.
+
+    `fence` is called right before each call, on its thread: it raises where another process may lead the job by now.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,9 @@ class CheckpointIo:
         run_blocking: BlockingRunner,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         on_cleaned: Callable[[], None],
+        fence: Callable[[], None] = always_leads,
     ) -> None:
+        self._fence: Final = fence
         self.store: Final = store
         self._run_blocking: Final = run_blocking
         self._spawn: Final = spawn
@@ -55,7 +61,11 @@ class CheckpointIo:
     async def call(self, what: str, call: Callable[[], T]) -> T:
         """Run a call when those before it have ended, and raise whatever it raises."""
         async with self._turn:
-            return await self._run_blocking(f"checkpoint: {what}", call)
+            return await self._run_blocking(f"checkpoint: {what}", lambda: self._fenced(call))
+
+    def _fenced(self, call: Callable[[], T]) -> T:
+        self._fence()
+        return call()
 
     def register_shared(self, checkpoint_id: int, snapshot: TaskStateSnapshot) -> None:
         """Record that the snapshot's shared files belong to a checkpoint."""
@@ -77,7 +87,8 @@ class CheckpointIo:
     ) -> None:
         try:
             await self._run_blocking(
-                "checkpoint-cleaner", lambda: self.store.discard(checkpoint_id, options, files)
+                "checkpoint-cleaner",
+                lambda: self._fenced(lambda: self.store.discard(checkpoint_id, options, files)),
             )
         except HeadraceError as error:
             _LOG.warning("files of checkpoint %d were not deleted: %s", checkpoint_id, error)

@@ -1,0 +1,183 @@
+"""StoredJobs: the jobs of a Dispatcher as later leaders find them, from their submission to the end of their clean-up.
+
+    put ──► stored ──job_terminal──► ended, dirty ──clean_up──► ended, clean
+
+Each step is durable before the next one begins, and a leader that finds a job in one of them goes on from there. Runs
+on the Dispatcher's main thread; files are read and written by threads. Source: Flink Dispatcher,
+SessionDispatcherLeaderProcess, DispatcherResourceCleaner.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.cluster.high_availability.high_availability_services import HighAvailabilityServices
+from headrace.cluster.high_availability.job_graph_store import StoredJobGraph
+from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResults
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.randomness import SeededRandom
+from headrace.core.threads import BlockingRunner
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.dispatcher import JobResult
+from headrace.graph.job_graph import JobGraph, blob_keys
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_PAUSE_S: Final = 0.2
+_PAUSE_MAX_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class EndedUnderEarlierLeader:
+    """A job that has ended, and whose clean-up was not done."""
+
+    stored: StoredJobGraph
+    result: JobResult
+
+
+@dataclass(frozen=True)
+class RecoveredJobs:
+    """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of."""
+
+    epoch: int
+
+    jobs: list[StoredJobGraph]
+    ended: list[EndedUnderEarlierLeader]
+
+
+class StoredJobs:
+    """One per Dispatcher. Errors of the storage are tried again for as long as this process leads."""
+
+    def __init__(
+        self,
+        services: HighAvailabilityServices,
+        blob_server: BlobServerGateway,
+        settings: Settings,
+        clock: Clock,
+        random: SeededRandom,
+        run_blocking: BlockingRunner,
+    ) -> None:
+        self._graphs: Final = services.job_graph_store
+        self._results: Final = services.job_result_store
+        self._election: Final = services.election
+        self._services: Final = services
+        self._blob_server: Final = blob_server
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._random: Final = random
+        self._run_blocking: Final = run_blocking
+        self._ended: Final[dict[JobId, JobResultEntry]] = {}
+
+    def completed(self, graph: JobGraph, cluster: Settings) -> JobGraph:
+        """Return the job with what its settings lack for checkpoints that outlive this leader. ConfigurationError."""
+        added = self._services.settings_for(cluster.with_values(graph.settings))
+        return msgspec.structs.replace(graph, settings={**graph.settings, **added})
+
+    def status_of_ended(self, job_id: JobId) -> JobStatus | None:
+        """Return the last status of a job that may not run again, or None."""
+        entry = self._ended.get(job_id)
+        return None if entry is None else entry.result.status
+
+    async def recover(self) -> RecoveredJobs:
+        """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
+        results = await self._try_on("read the results of jobs", self._results.recover)
+        stored = await self._try_on("read the stored jobs", self._graphs.recover)
+        self._ended.update({**results.clean, **results.dirty})
+        jobs = [one for one in stored if one.graph.job_id not in self._ended]
+        for one in jobs:
+            keys = blob_keys(one.graph)
+            if keys:
+                await self._blob_server.retain_job(one.graph.job_id, keys)
+        ended = [one for one in stored if one.graph.job_id in self._ended]
+        await self._try_on("clean up ended jobs", lambda: self._clean_up_ended(results, ended))
+        told = [EndedUnderEarlierLeader(one, self._ended[one.graph.job_id].result) for one in ended]
+        return RecoveredJobs(self._election.epoch, jobs, told)
+
+    async def put(self, graph: JobGraph, submitted_ms: int) -> None:
+        """Store a job, after its blobs: when this returns, every later leader knows it."""
+        reach(Failpoint.JOB_ACCEPTED)
+        stored = StoredJobGraph(graph, submitted_ms, self._election.epoch)
+        await self._run("store a job", lambda: self._graphs.put(stored))
+        # Only afterwards: a successor takes its epoch and reads afterwards.
+        await self._run("see who leads", self._election.confirm)
+        reach(Failpoint.JOB_STORED)
+
+    async def remove(self, job_id: JobId) -> None:
+        """Forget a job that did not start, whose client is told so. Tried once: it may not have been stored at all."""
+        try:
+            await self._run("forget a job", lambda: self._graphs.remove(job_id))
+        except (CheckpointStorageError, LeadershipLostError) as error:
+            _LOG.error("job %s was refused, and may start under the next leader: %s", job_id, error)
+
+    async def job_terminal(self, result: JobResult, keeps_latest: bool) -> None:
+        """Record that a job has ended, before anything of it is deleted."""
+        reach(Failpoint.JOB_ENDED)
+        entry = JobResultEntry(result, keeps_latest)
+        await self._try_on("store the result of a job", lambda: self._results.create_dirty(entry))
+        self._ended[result.job_id] = entry
+        reach(Failpoint.RESULT_STORED)
+
+    async def clean_up(self, job_id: JobId) -> None:
+        """Forget a job that has ended and whose checkpoints are deleted; or leave that to the next leader."""
+        entry = self._ended[job_id]
+        try:
+            await self._try_on("forget a job", lambda: self._graphs.remove(job_id))
+            await self._try_on("mark a job clean", lambda: self._results.mark_clean(entry))
+        except LeadershipLostError:
+            _LOG.info("job %s, which has ended, is forgotten by the next leader", job_id)
+
+    def _clean_up_ended(self, results: JobResults, ended: list[StoredJobGraph]) -> None:
+        """Delete what earlier leaders had not yet deleted of jobs that have ended."""
+        for one in ended:
+            job_id = one.graph.job_id
+            entry = results.dirty.get(job_id)
+            if entry is not None:
+                self._delete_checkpoints(one.graph, entry)
+            self._graphs.remove(job_id)
+        for entry in results.dirty.values():
+            self._results.mark_clean(entry)
+
+    def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> None:
+        settings = self._settings.with_values(graph.settings)
+        store = CheckpointStore(settings, graph.job_id, self._clock, self._random)
+        try:
+            store.recover()
+            store.close(entry.result.status, keeps_latest=entry.keeps_latest)
+        except HeadraceError as error:
+            _LOG.warning(
+                "files of job '%s' (%s), which has ended, were not all deleted: %s",
+                graph.name, graph.job_id, error,
+            )  # fmt: skip
+
+    async def _run(self, what: str, body: Callable[[], T]) -> T:
+        """Run a call of the storage, unless another process may lead by now. LeadershipLostError."""
+
+        def fenced() -> T:
+            self._election.validate()
+            return body()
+
+        return await self._run_blocking(f"high availability: {what}", fenced)
+
+    async def _try_on(self, what: str, body: Callable[[], T]) -> T:
+        """Run a call again until the storage does it, or this process does not lead any more."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._run(what, body)
+            except CheckpointStorageError as error:
+                _LOG.warning("cannot %s: %s; again in %g s", what, error, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)

@@ -1,0 +1,113 @@
+"""HighAvailabilityServices: what a driver shares with the others of its cluster, so that the next leader can go on.
+
+    <storageDir>/<cluster id>/leader/…          who leads
+    <storageDir>/<cluster id>/jobs/…            jobs that have not ended, with their blobs
+    <storageDir>/<cluster id>/job-results/…     jobs that have ended
+    <storageDir>/<cluster id>/checkpoints/…     checkpoints of jobs that name no folder of their own
+
+Only file systems where a file is created atomically, if absent, can hold them: folders of the machine, and shared
+folders that are mounted. Source: Flink HighAvailabilityServices, FileSystemHaServices.
+"""
+
+import os
+import socket
+from typing import Final
+
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    CREATE_SUBDIR,
+    INTERVAL,
+    SHARED_FILES,
+    STORAGE,
+    CheckpointStorageKind,
+    storage_kind,
+)
+from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, makes_names_at_once
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cluster.high_availability.job_graph_store import JobGraphStore
+from headrace.cluster.high_availability.job_result_store import JobResultStore
+from headrace.cluster.high_availability.leader_election_service import LeaderElectionService
+from headrace.cluster.high_availability.leader_files import LeaderFiles
+from headrace.cluster.high_availability.lease import LeaseTerms
+from headrace.cluster.high_availability.options import (
+    DELETE_ON_COMMIT,
+    HIGH_AVAILABILITY_TYPE,
+    STORAGE_DIR,
+    cluster_id,
+    is_highly_available,
+)
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.randomness import SeededRandom
+
+
+class HighAvailabilityServices:
+    """One per process. ConfigurationError where the settings do not name a folder that can hold it all."""
+
+    def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
+        directory = settings.get_option(STORAGE_DIR)
+        if not directory:
+            raise ConfigurationError(
+                HIGH_AVAILABILITY_TYPE.key,
+                settings.get_option(HIGH_AVAILABILITY_TYPE),
+                f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
+            )
+        name = cluster_id(settings)
+        folder = child_uri(absolute_uri(directory), name)
+        if not makes_names_at_once(folder):
+            raise ConfigurationError(
+                STORAGE_DIR.key,
+                directory,
+                "files are not created atomically there, so that two drivers could lead at once: name a folder of this "
+                "machine, or a shared one that is mounted",
+            )
+        key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
+        self._checkpoints: Final = child_uri(folder, "checkpoints")
+        self.job_graph_store: Final = JobGraphStore(
+            child_uri(folder, "jobs"), key, random, is_shared=is_shared
+        )
+        self.job_result_store: Final = JobResultStore(
+            child_uri(folder, "job-results"),
+            key,
+            random,
+            deletes_clean=settings.get_option(DELETE_ON_COMMIT),
+            is_shared=is_shared,
+        )
+        self.election: Final = LeaderElectionService(
+            LeaderFiles(child_uri(folder, "leader"), name, key, random, is_shared=is_shared),
+            LeaseTerms.from_settings(settings),
+            clock,
+            name,
+            f"process {os.getpid()} of {socket.gethostname()}",
+        )
+
+    def settings_for(self, job: Settings) -> dict[str, str]:
+        """Return what a job's settings lack, so that its checkpoints outlive this driver. ConfigurationError.
+
+        `job`: the job's settings over the cluster's.
+        """
+        if job.get_option(INTERVAL).total_seconds() <= 0:
+            return {}
+        if not job.get_option(CREATE_SUBDIR):
+            raise ConfigurationError(
+                CREATE_SUBDIR.key,
+                "false",
+                "the next leader finds the checkpoints of a job in the job's own folder; leave it out, or set "
+                f"{HIGH_AVAILABILITY_TYPE.key} to NONE",
+            )
+        if storage_kind(job) is CheckpointStorageKind.FILESYSTEM:
+            return {}
+        return {
+            STORAGE.key: CheckpointStorageKind.FILESYSTEM.name,
+            CHECKPOINT_DIRECTORY.key: job.get_option(CHECKPOINT_DIRECTORY) or self._checkpoints,
+        }
+
+
+def open_high_availability(
+    settings: Settings, clock: Clock, random: SeededRandom
+) -> HighAvailabilityServices | None:
+    """Return the services that the settings ask for, or None where jobs end with their driver. ConfigurationError."""
+    return (
+        HighAvailabilityServices(settings, clock, random) if is_highly_available(settings) else None
+    )

@@ -1,0 +1,99 @@
+"""LeaderFiles: who leads a cluster, as files of a folder that all its drivers share. All calls block.
+
+    <folder>/epoch-00000007     created by the leader of epoch 7, only if absent; renewed by it alone
+
+So of two drivers that take the leadership at once one gets it, and no file ever has two writers: creation is the only
+step that has to be atomic. The largest epoch leads. An old leader that renews beside its successor writes a file that
+nobody reads any more, and sees the successor's right after: it writes, then looks; the successor creates, then reads.
+Records are sealed with the user's key. Source: Flink LeaderElectionDriver; Burrows 2006 (sequencers).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.storage.file_systems import (
+    child_uri,
+    files_below,
+    make_folder,
+    put_if_absent,
+    read_all,
+    remove_file,
+    replace_file,
+)
+from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.core.randomness import SeededRandom
+
+_KEPT: Final = 2
+"""Files of the newest epochs that stay: that of the leader, and of the one before, which may still renew it."""
+
+
+class LeaderFiles:
+    """Reads and writes the records of one cluster. CheckpointStorageError, RecordNotTrustedError."""
+
+    def __init__(
+        self,
+        folder_uri: str,
+        cluster: str,
+        key: MetadataKey,
+        random: SeededRandom,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        """`is_shared`: see file_systems.make_folder."""
+        self._cluster: Final = cluster
+        self._folder: Final = folder_uri
+        self._key: Final = key
+        self._random: Final = random
+        self._is_shared: Final = is_shared
+
+    def newest(self) -> LeaderRecord | None:
+        """Return the record of the newest epoch, or None where nobody has ever led."""
+        epochs = self._epochs()
+        if not epochs:
+            return None
+        uri = self._uri(epochs[-1])
+        content = unseal(bytes(read_all(uri)), self._subject(epochs[-1]), self._key, uri)
+        return msgspec.json.decode(content, type=LeaderRecord)
+
+    def newest_epoch(self) -> int:
+        """Return the newest epoch; 0: nobody has ever led."""
+        return max(self._epochs(), default=0)
+
+    def take(self, record: LeaderRecord) -> bool:
+        """Take an epoch, and return whether this process got it and it is the newest."""
+        make_folder(self._folder, is_shared=self._is_shared)
+        if not put_if_absent(self._uri(record.epoch), self._sealed(record), self._token()):
+            return False
+        epochs = self._epochs()
+        for older in epochs[:-_KEPT]:
+            # Also its own, where it has slept since it saw the last leader and others have led meanwhile.
+            remove_file(self._uri(older))
+        return epochs[-1] == record.epoch
+
+    def renew(self, record: LeaderRecord) -> None:
+        """Replace the record of the epoch that this process has taken."""
+        # After a loss of power nobody leads: no observer relies on the file then.
+        replace_file(self._uri(record.epoch), self._sealed(record), self._token(), is_hint=True)
+
+    def _epochs(self) -> Sequence[int]:
+        found: list[int] = []
+        for entry in files_below(self._folder, is_recursive=False):
+            kind, _, digits = entry.relative_path.partition("-")
+            if kind == "epoch" and digits.isdecimal():
+                found.append(int(digits))
+        return sorted(found)
+
+    def _sealed(self, record: LeaderRecord) -> bytes:
+        return seal(msgspec.json.encode(record), self._subject(record.epoch), self._key)
+
+    def _uri(self, epoch: int) -> str:
+        return child_uri(self._folder, f"epoch-{epoch:08d}")
+
+    def _token(self) -> str:
+        return self._random.randbytes(8).hex()
+
+    def _subject(self, epoch: int) -> str:
+        return f"leader {epoch} of cluster {self._cluster}"

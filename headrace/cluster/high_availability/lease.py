@@ -1,0 +1,100 @@
+"""Lease: the right to lead until a time, judged by whoever looks, with that observer's own monotonic clock. Pure.
+
+    standby     takes over once a record has not changed for `lease_duration_ms` since it first saw it like that
+    leader      gives up `renew_deadline_ms` after it *began* the last renewal that came to an end
+
+No reading of one clock is ever compared with one of another: only the rates of two clocks matter, and the leader has
+given up before any standby takes over as long as no clock runs faster than another by more than the lease duration is
+longer than the renew deadline. A standby that has just begun to look waits for a whole lease, whoever died when.
+A process that was stopped meanwhile finds its lease expired as soon as it goes on.
+Source: Gray and Cheriton 1989; Kubernetes client-go LeaderElector.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from headrace.cluster.high_availability.options import LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD
+from headrace.core.config import Settings, default_text
+from headrace.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class LeaseTerms:
+    """Durations that all drivers of a cluster agree on."""
+
+    lease_duration_ms: float
+    renew_deadline_ms: float
+    retry_period_ms: float
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "LeaseTerms":
+        """Read them. ConfigurationError where a leader could lead on beside its successor."""
+        deadline = settings.get_option(RENEW_DEADLINE)
+        if deadline >= settings.get_option(LEASE_DURATION):
+            raise ConfigurationError(
+                RENEW_DEADLINE.key,
+                default_text(deadline),
+                f"it must be shorter than {LEASE_DURATION.key}: a leader gives up before another one takes over",
+            )
+        period = settings.get_option(RETRY_PERIOD)
+        if 2 * period > deadline:
+            raise ConfigurationError(
+                RETRY_PERIOD.key,
+                default_text(period),
+                f"it must be at most half of {RENEW_DEADLINE.key}: one slow renewal must not end a leadership",
+            )
+        return cls(
+            settings.duration_ms(LEASE_DURATION),
+            deadline.total_seconds() * 1000,
+            period.total_seconds() * 1000,
+        )
+
+
+class LeaderRecord(msgspec.Struct, frozen=True):
+    """What a leader says of itself. `epoch`: the number of its leadership. `renewals` only makes each record differ.
+
+    `holder` and `address` (empty until clients are served) are for people. `is_released`: it leads no longer.
+    """
+
+    epoch: int
+    holder: str
+    renewals: int = 0
+    address: str = ""
+    is_released: bool = False
+
+
+class LeaseObserver:
+    """Judges the lease of another process."""
+
+    def __init__(self, terms: LeaseTerms) -> None:
+        self._terms: Final = terms
+        self._seen: LeaderRecord | None = None
+        self._seen_ms = 0.0
+
+    def remaining_ms(self, record: LeaderRecord | None, now_ms: float) -> float:
+        """Return how long the lease may still hold; 0: nobody leads. `now_ms`: after the record was read."""
+        if record is None or record.is_released:
+            self._seen = record
+            return 0.0
+        if record != self._seen:
+            self._seen, self._seen_ms = record, now_ms
+        return max(0.0, self._seen_ms + self._terms.lease_duration_ms - now_ms)
+
+
+class HeldLease:
+    """The lease of this process. `begun_ms`: before anything was written that others may have seen."""
+
+    def __init__(self, terms: LeaseTerms, epoch: int, begun_ms: float) -> None:
+        self.epoch: Final = epoch
+        self._terms: Final = terms
+        self._renewed_ms = begun_ms
+
+    def renewed(self, begun_ms: float) -> None:
+        """Prolong the lease by a renewal that began then."""
+        self._renewed_ms = begun_ms
+
+    def is_valid(self, now_ms: float) -> bool:
+        """Return whether nobody else can lead at this moment."""
+        return now_ms < self._renewed_ms + self._terms.renew_deadline_ms

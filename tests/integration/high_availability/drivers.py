@@ -1,0 +1,232 @@
+"""Drivers of one cluster as processes that tests submit jobs to, kill and stop; and a job with exactly-once output."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.checkpoint.options import INTERVAL
+from headrace.common import Encoder
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.randomness import system_random
+from headrace.core.threads import start_thread
+from headrace.datastream.connectors.file_system import FileSink
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph_generator import generate_job_graph
+from testkit.waiting import wait_until
+from tests.architecture.floor_plan import ROOT
+from tests.integration.programs.committed_lines import committed_lines
+
+PROGRAM: Final = "tests.integration.high_availability.driver_program"
+COUNT: Final = 4_000
+RATE: Final = 1_000.0
+
+
+def settings_of(folder: Path) -> dict[str, str]:
+    return {
+        "high-availability.type": "file",
+        "high-availability.storageDir": str(folder / "ha"),
+        "high-availability.cluster-id": "test",
+        "headrace.checkpoint.key-file": str(folder / "key"),
+        "taskmanager.memory.network.min": "32mb",
+        "taskmanager.memory.network.max": "32mb",
+        "resourcemanager.taskmanager-timeout": "1 h",
+    }
+
+
+class DriverProcess:
+    """One driver. `events` are what it has printed so far."""
+
+    def __init__(self, folder: Path, name: str, *, failpoints: str = "", **options: str) -> None:
+        self.name: Final = name
+        scratch = folder / name
+        scratch.mkdir()
+        settings = scratch / "settings.json"
+        settings.write_text(json.dumps({**settings_of(folder), **options}))
+        self._log: Final = (scratch / "log").open("wb")
+        self.log_file: Final = scratch / "log"
+        self._process: Final = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, str(settings), str(scratch), failpoints],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        # Written by the reading thread alone; whoever waits sees them grow.
+        self.events: Final[list[dict[str, Any]]] = []
+        self._reader: Final[threading.Thread] = start_thread(f"events of {name}", self._read)
+
+    def say(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+
+    def find(self, event: str) -> dict[str, Any] | None:
+        return next((each for each in self.events if each["event"] == event), None)
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        def happened() -> bool:
+            assert self.find(event) or self._process.poll() is None, self._story()
+            return self.find(event) is not None
+
+        wait_until(happened, 120, f"'{event}' of driver {self.name}: {self.events}")
+        found = self.find(event)
+        assert found is not None
+        return found
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def await_standby(self) -> None:
+        """Wait until it has seen another one lead: from then on, silence is what it counts."""
+        wait_until(lambda: "standby: process" in self.log, 120, f"standby {self.name}")
+        assert self.find("leads") is None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def kill(self) -> None:
+        """Kill it, unless it has killed itself, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself, and return its exit code."""
+        wait_until(lambda: not self.is_alive, 120, f"end of driver {self.name}")
+        return self._process.wait()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was stopped, as by itself at a failpoint."""
+        state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
+    def stop(self) -> None:
+        """Freeze it with all of its threads."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End its input, so that it ends in order."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def dispose(self) -> None:
+        self._process.kill()
+        self.close()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append({**json.loads(line), "at": time.monotonic()})
+
+    def _story(self) -> str:
+        return f"driver {self.name} has ended: {self.events}\n{self.log[-4000:]}"
+
+
+class Rivals:
+    """Drivers of one cluster in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder: Final = folder
+        self.storage: Final = folder / "ha" / "test"
+        self._drivers: Final[list[DriverProcess]] = []
+
+    def start(self, name: str, *, failpoints: str = "", **options: str) -> DriverProcess:
+        driver = DriverProcess(self.folder, name, failpoints=failpoints, **options)
+        self._drivers.append(driver)
+        driver.wait_for("started")
+        return driver
+
+    def assert_forgotten(self, job: "NumbersJob", *, below: str = "") -> None:
+        """Wait until nothing is left of a job that has ended."""
+
+        def left() -> list[str]:
+            paths = (self.storage / below).rglob("*")
+            return [str(path) for path in paths if job.job_id.hex() in path.as_posix()]
+
+        wait_until(lambda: not left(), 60, f"no file of the job: {left()}")
+
+    def dispose(self) -> None:
+        for driver in self._drivers:
+            driver.dispose()
+
+
+@contextlib.contextmanager
+def rivals(folder: Path) -> Generator[Rivals]:
+    one = Rivals(folder)
+    try:
+        yield one
+    finally:
+        one.dispose()
+
+
+class NumbersJob:
+    """Writes each number once into files, some hundred in each second, with many checkpoints."""
+
+    def __init__(self, folder: Path, *, padding: int = 0, count: int = COUNT) -> None:
+        """`padding`: bytes that its function carries, so that it becomes a blob."""
+        self.target: Final = folder / "lines"
+        self.count: Final = count
+        self.job_id: Final = JobId.generate(system_random())
+        self.file: Final = folder / "graph"
+        self.file.write_bytes(msgspec.msgpack.encode(self._graph(os.urandom(padding))))
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether output of a first checkpoint is committed."""
+        return bool(committed_lines(self.target))
+
+    def await_begin(self) -> None:
+        wait_until(lambda: self.is_begun, 120, "output of a first checkpoint")
+
+    def output(self) -> Counter[str]:
+        return committed_lines(self.target)
+
+    @property
+    def expected(self) -> Counter[str]:
+        return Counter(str(number) for number in range(self.count))
+
+    def _graph(self, padding: bytes) -> JobGraph:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.set_parallelism(1)
+        source = DataGeneratorSource(
+            lambda number: number, self.count, Types.LONG(), rows_per_second=RATE
+        )
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        lines = numbers.map(
+            lambda number: str(number + 0 * len(padding)), output_type=Types.STRING()
+        )
+        sink = FileSink.for_row_format(str(self.target), Encoder.simple_string_encoder()).build()
+        lines.sink_to(sink)
+        settings = Settings({INTERVAL.key: "100 ms"})
+        return generate_job_graph(env.get_stream_graph(), self.job_id, settings)

@@ -1,0 +1,85 @@
+"""A leader freezes for longer than its lease, and goes on beside its successor: it changes nothing any more, and ends.
+
+It freezes anywhere, or at the worst moments: after it has looked whether it leads, and before it writes. Real processes
+and signals; the options of the election are the defaults.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from headrace.core.process.failpoints import Failpoint
+from testkit.waiting import wait_until
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+COUNT = 6_000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Generator[Rivals]:
+    with rivals(tmp_path) as one:
+        yield one
+
+
+def lead_in_its_place(second: DriverProcess, job: NumbersJob) -> None:
+    """Wait until the second one leads, and has committed output."""
+    second.wait_for("leads")
+    before = sum(job.output().values())
+    wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
+
+
+def assert_ends_beside_its_successor(
+    first: DriverProcess, second: DriverProcess, job: NumbersJob, storage: Path
+) -> None:
+    first.go_on()
+    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
+    assert first.wait() == 0
+    second.say("result", str(job.job_id))
+    assert second.wait_for("result")["status"] == "FINISHED"
+    assert job.output() == job.expected
+    record = (storage / "leader" / "epoch-00000001").read_text()
+    assert f"process {first.pid} " in record
+    assert '"is_released":false' in record, "it gave back what was not its own any more"
+
+
+def test_a_leader_that_was_frozen_past_its_lease_ends(pair: Rivals) -> None:
+    job = NumbersJob(pair.folder, count=COUNT)
+    first = pair.start("first")
+    first.wait_for("leads")
+    second = pair.start("second")
+    first.say("submit", str(job.file))
+    first.wait_for("submitted")
+    job.await_begin()
+    second.await_standby()
+    first.stop()
+    lead_in_its_place(second, job)
+    assert_ends_beside_its_successor(first, second, job, pair.storage)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        Failpoint.PUBLISHING,
+        Failpoint.METADATA_WRITTEN,
+        Failpoint.COMMIT_BEGUN,
+        Failpoint.COMMIT_HALF,
+        Failpoint.JOB_STORED,
+    ],
+    ids=lambda point: point.value,
+)
+def test_what_a_frozen_leader_was_about_to_write_changes_nothing(
+    pair: Rivals, point: Failpoint
+) -> None:
+    job = NumbersJob(pair.folder, count=COUNT)
+    time_text = "" if point is Failpoint.JOB_STORED else "#3"
+    first = pair.start("first", failpoints=f"{point.value}{time_text}=stop")
+    first.wait_for("leads")
+    second = pair.start("second")
+    second.await_standby()
+    first.say("submit", str(job.file))
+    wait_until(lambda: first.is_frozen, 120, "the first leader is frozen")
+    lead_in_its_place(second, job)
+    assert_ends_beside_its_successor(first, second, job, pair.storage)

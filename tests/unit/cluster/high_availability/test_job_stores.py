@@ -1,0 +1,139 @@
+"""Job graphs, blobs and results as files: what is there after each step, and what nobody trusts."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.checkpoint.errors import RecordNotTrustedError
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.job_graph_store import JobGraphStore, StoredJobGraph
+from headrace.cluster.high_availability.job_result_store import JobResultEntry, JobResultStore
+from headrace.core.ids import BlobKey, JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import JobResult
+from headrace.graph.job_graph import JobGraph
+
+KEY = MetadataKey(b"k" * 32)
+
+
+def job_id(number: int) -> JobId:
+    return JobId(bytes([number]) * 16)
+
+
+def stored(number: int, submitted_ms: int = 0) -> StoredJobGraph:
+    graph = JobGraph(job_id(number), f"job {number}", (), (), {"a.b": "c\n"})
+    return StoredJobGraph(graph, submitted_ms, 1)
+
+
+def graphs(folder: Path, key: MetadataKey = KEY) -> JobGraphStore:
+    return JobGraphStore(str(folder), key, random.Random(1))
+
+
+def results(folder: Path, *, deletes_clean: bool = True) -> JobResultStore:
+    return JobResultStore(str(folder), KEY, random.Random(1), deletes_clean=deletes_clean)
+
+
+def entry(number: int, status: JobStatus = JobStatus.FINISHED) -> JobResultEntry:
+    return JobResultEntry(JobResult(job_id(number), f"job {number}", status, 5, {}))
+
+
+def test_jobs_are_recovered_in_the_order_of_their_submission(tmp_path: Path) -> None:
+    assert graphs(tmp_path).recover() == []
+    jobs = [stored(1, 30), stored(2, 10), stored(3, 20)]
+    for job in jobs:
+        graphs(tmp_path).put(job)
+    assert graphs(tmp_path).recover() == [jobs[1], jobs[2], jobs[0]]
+
+
+def test_a_job_that_is_submitted_again_replaces_what_was_left_of_it(tmp_path: Path) -> None:
+    graphs(tmp_path).put(stored(1, 10))
+    graphs(tmp_path).put(stored(1, 20))
+    assert graphs(tmp_path).recover() == [stored(1, 20)]
+
+
+def test_a_removed_job_leaves_nothing(tmp_path: Path) -> None:
+    store = graphs(tmp_path)
+    store.put_blob(job_id(1), BlobKey.of(b"content"), [b"con", b"tent"])
+    store.put(stored(1))
+    store.remove(job_id(1))
+    store.remove(job_id(2))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_blobs_without_a_graph_are_no_job_and_are_deleted(tmp_path: Path) -> None:
+    store = graphs(tmp_path)
+    store.put_blob(job_id(1), BlobKey.of(b"content"), [b"content"])
+    assert store.recover() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_blob_that_was_written_in_part_is_written_again(tmp_path: Path) -> None:
+    store, key = graphs(tmp_path), BlobKey.of(b"content")
+    store.put_blob(job_id(1), key, [b"content"])
+    (blob,) = (tmp_path / job_id(1).hex()).iterdir()
+    blob.write_bytes(b"con")
+    store.put_blob(job_id(1), key, [b"content"])
+    assert b"".join(store.blob(job_id(1), key)) == b"content"
+
+
+def test_a_graph_that_was_changed_moved_or_sealed_by_others_is_not_trusted(tmp_path: Path) -> None:
+    graphs(tmp_path).put(stored(1))
+    with pytest.raises(RecordNotTrustedError):
+        graphs(tmp_path, MetadataKey(b"s" * 32)).recover()
+    folder = tmp_path / job_id(1).hex()
+    moved = folder.rename(tmp_path / job_id(2).hex())
+    with pytest.raises(RecordNotTrustedError):
+        graphs(tmp_path).recover()
+    moved.rename(folder)
+    graph = folder / "graph"
+    graph.write_bytes(graph.read_bytes().replace(b"job 1", b"job 2"))
+    with pytest.raises(RecordNotTrustedError):
+        graphs(tmp_path).recover()
+
+
+def test_a_folder_that_names_no_job_stops_the_recovery(tmp_path: Path) -> None:
+    (tmp_path / "stranger").mkdir()
+    (tmp_path / "stranger" / "graph").write_bytes(b"?")
+    with pytest.raises(RecordNotTrustedError, match="another version"):
+        graphs(tmp_path).recover()
+
+
+def test_an_ended_job_is_dirty_until_it_is_clean(tmp_path: Path) -> None:
+    store = results(tmp_path)
+    assert store.recover().dirty == {}
+    store.create_dirty(entry(1))
+    assert store.recover().dirty == {job_id(1): entry(1)}
+    store.mark_clean(entry(1))
+    assert (store.recover().dirty, store.recover().clean) == ({}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clean_entries_stay_where_they_are_wanted(tmp_path: Path) -> None:
+    store = results(tmp_path, deletes_clean=False)
+    store.create_dirty(entry(1))
+    store.mark_clean(entry(1))
+    assert store.recover().clean == {job_id(1): entry(1)}
+    assert store.recover().dirty == {}
+
+
+def test_a_job_that_is_clean_and_dirty_was_cleaned_up_to_the_last_step(tmp_path: Path) -> None:
+    store = results(tmp_path, deletes_clean=False)
+    store.create_dirty(entry(1))
+    store.mark_clean(entry(1))
+    store.create_dirty(entry(1))
+    assert store.recover().dirty == {}
+
+
+def test_the_first_result_of_a_job_counts(tmp_path: Path) -> None:
+    store = results(tmp_path)
+    store.create_dirty(entry(1))
+    store.create_dirty(entry(1, JobStatus.FAILED))
+    assert store.recover().dirty[job_id(1)].result.status is JobStatus.FINISHED
+
+
+def test_a_result_that_somebody_else_wrote_is_not_trusted(tmp_path: Path) -> None:
+    (tmp_path / f"{job_id(1).hex()}_DIRTY.json").write_bytes(msgspec.json.encode(entry(1)) + b"\n")
+    with pytest.raises(RecordNotTrustedError):
+        results(tmp_path).recover()

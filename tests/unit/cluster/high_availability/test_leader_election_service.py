@@ -1,0 +1,145 @@
+"""Elections between processes whose clocks differ and that sleep: at most one leads, and somebody does before long."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint.errors import CheckpointStorageError, RecordNotTrustedError
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.high_availability.leader_files import LeaderFiles
+from tests.unit.cluster.high_availability.elections import Contender, leader_files
+
+STEP_MS = 50
+
+
+def pass_time(contenders: list[Contender], duration_ms: int, start_ms: int = 0) -> int:
+    """Let all of them run for a while; fail where two lead at once. Returns the time at the end."""
+    for now_ms in range(start_ms, start_ms + duration_ms, STEP_MS):
+        for each in contenders:
+            each.pass_time(STEP_MS)
+        for each in contenders:
+            each.run(now_ms)
+            assert sum(one.leads for one in contenders) <= 1, f"two lead at {now_ms} ms"
+    return start_ms + duration_ms
+
+
+def test_the_first_one_leads_and_goes_on_leading(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    pass_time([first, second], 60_000)
+    assert (first.leads, second.leads) == (True, False)
+    assert first.election.epoch == 1
+
+
+def test_a_standby_takes_over_within_a_lease_when_the_leader_is_gone(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    now_ms = pass_time([first, second], 10_000)
+    pass_time([second], 6_000 + 2 * STEP_MS, now_ms)
+    assert second.leads
+    assert second.election.epoch == 2
+
+
+def test_a_standby_takes_over_at_once_where_the_leader_has_given_the_lease_back(
+    tmp_path: Path,
+) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.election.await_leadership()
+    second.run(0)
+    assert not second.leads
+    first.election.close()
+    assert not first.leads
+    now_ms = pass_time([second], 1_000 + STEP_MS, 1_000)
+    assert second.leads, now_ms
+
+
+def test_a_leader_that_has_slept_for_too_long_leads_no_longer_before_it_looks(
+    tmp_path: Path,
+) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    first.sleeps_until_ms = 1e9
+    pass_time([first, second], 20_000)
+    with pytest.raises(LeadershipLostError, match="not renewed within 4 s"):
+        first.election.validate()
+    assert second.leads
+
+
+def test_a_leader_that_was_overtaken_never_leads_again(tmp_path: Path) -> None:
+    first, second = Contender(tmp_path, "a", 1), Contender(tmp_path, "b", 2)
+    first.run(0)
+    first.sleeps_until_ms = 20_000
+    now_ms = pass_time([first, second], 30_000)
+    second.sleeps_until_ms = 1e9
+    pass_time([first, second], 30_000, now_ms)
+    assert not first.leads
+
+
+def test_what_was_written_while_another_one_took_over_is_not_confirmed(tmp_path: Path) -> None:
+    first = Contender(tmp_path, "a", 1)
+    first.run(0)
+    first.election.confirm()
+    other = Contender(tmp_path, "b", 2)
+    other.run(0)
+    other.pass_time(6_000)
+    other.run(6_000)
+    # Its own clock says that it still leads: only the storage knows better.
+    first.election.validate()
+    with pytest.raises(LeadershipLostError, match="epoch 2"):
+        first.election.confirm()
+
+
+def test_a_leader_whose_storage_is_away_gives_up_in_time_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Contender(tmp_path, "a", 1)
+    first.run(0)
+
+    def fails(self: LeaderFiles) -> int:
+        raise CheckpointStorageError("list", "there", "it is away")
+
+    monkeypatch.setattr(LeaderFiles, "newest_epoch", fails)
+    pass_time([first], 3_950)
+    assert first.leads
+    pass_time([first], 2 * STEP_MS, 3_950)
+    assert not first.leads
+
+
+def test_records_of_another_key_or_cluster_are_not_trusted(tmp_path: Path) -> None:
+    Contender(tmp_path, "a", 1).run(0)
+    stranger = LeaderFiles(str(tmp_path), "test", MetadataKey(b"s" * 32), random.Random(1))
+    with pytest.raises(RecordNotTrustedError, match="key"):
+        stranger.newest()
+    with pytest.raises(RecordNotTrustedError, match="was not written for"):
+        leader_files(tmp_path, cluster="other").newest()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_at_most_one_leads_whatever_clocks_show_and_whoever_sleeps(
+    tmp_path: Path, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    # Clocks of machines differ by parts of a thousand; the terms allow a fifth.
+    contenders = [
+        Contender(
+            tmp_path, name, number, rate=drawn.uniform(0.9, 1.1), offset_ms=drawn.randrange(10**9)
+        )
+        for number, name in enumerate("abcdef")
+    ]
+    now_ms, led = 0, set[str]()
+    for _ in range(12):
+        awake = [each for each in contenders if each.sleeps_until_ms <= now_ms]
+        if awake and drawn.random() < 0.7:
+            leading = [each for each in awake if each.leads]
+            victim = drawn.choice(leading or awake)
+            victim.sleeps_until_ms = now_ms + drawn.choice([500, 3_000, 5_000, 9_000, 10**9])
+        now_ms = pass_time(contenders, drawn.randrange(500, 9_000, STEP_MS), now_ms)
+        led |= {each.name for each in contenders if each.leads}
+    fresh = Contender(tmp_path, "g", 99)
+    for each in contenders:
+        each.sleeps_until_ms = 1e12
+    pass_time([*contenders, fresh], 8_000, now_ms)
+    assert fresh.leads
+    assert fresh.election.epoch > len(led)
