@@ -14,7 +14,7 @@ from tests.spark.programs import ROOT, Program, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
-WHEEL_BYTES_MAX = 1_900_000
+WHEEL_BYTES_MAX = 2_000_000
 
 WHERE = """
 import headrace
