@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 DEMO_ARCHIVES := $(VENV)/demo_archives
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
+# Flink's distribution, of which only the command and the web UI are used: it is unpacked, for any Python, and never imported.
+FLINK_HOME := .venv-flink
+FLINK_STAMP := $(FLINK_HOME)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
 FAST_TESTS := $(wildcard tests/unit tests/simulation)
@@ -20,8 +23,8 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean \
-  dashboard dashboard-check test-browser pictures
+.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos chaos-leaders bench bench-quick docs demo wheel clean \
+  dashboard dashboard-check dashboard-test test-browser test-flink pictures
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +94,9 @@ chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of 
 	  --json benchmarks/results/chaos.jsonl --log out/chaos.log; status=$$?; \
 	  $(BIN)/python -m testkit.chaos.report benchmarks/results/chaos.jsonl docs/chaos_report.md; exit $$status
 
+chaos-leaders: setup  ## kill the leaders of a cluster at each step of a job, REPEATS=<number> times, and write a page
+	$(BIN)/python -m tests.integration.high_availability.leader_kills $(if $(REPEATS),--repeats $(REPEATS))
+
 bench: setup  ## answer the questions of benchmarks/ (or one, also those that take long: BENCH=nexmark)
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
@@ -118,11 +124,24 @@ dashboard:  ## build headrace/rest/dashboard from dashboard/; needs Node 20.19 o
 	cd dashboard && npm ci && npm test && npm run build
 	$(PYTHON) tools/dashboard_sources.py --record
 
+dashboard-test:  ## the types and tests of dashboard/src; needs Node 20.19 or newer, and no Python
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
+	  || { echo "the dashboard needs Node 20.19 or newer, and not $$(node --version 2>/dev/null || echo none)"; exit 1; }
+	cd dashboard && npm ci --no-audit --no-fund && npm run check && npm test
+
 dashboard-check:  ## say whether the built dashboard is of its sources; needs no Node
 	$(PYTHON) tools/dashboard_sources.py
 
 test-browser: setup  ## the dashboard in Chromium, with jobs of every kind; needs Debian's package chromium
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m browser tests/dashboard
+
+test-flink: setup $(FLINK_STAMP)  ## Flink's own command line and web UI against our endpoint; needs Debian's package chromium
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/flink
+
+$(FLINK_STAMP): requirements/flink.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
+	  --platform manylinux2014_x86_64 --python-version 3.11 --upgrade --target $(FLINK_HOME) -r requirements/flink.txt
+	@touch $@
 
 pictures: setup  ## take the pictures of the dashboard in docs/pictures anew
 	PICTURES=1 $(BIN)/python -m pytest -q tests/dashboard/test_pictures.py
@@ -131,4 +150,4 @@ wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:  ## remove the environments, the site and the caches
-	rm -rf $(VENV) $(DOCS_VENV) site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DOCS_VENV) $(FLINK_HOME) site .pytest_cache .ruff_cache .hypothesis

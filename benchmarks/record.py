@@ -21,6 +21,14 @@ def record_result(name: str, figures: dict[str, Any]) -> None:
         print(f"{key:>28}: {value:,.3f}" if isinstance(value, float) else f"{key:>28}: {value}")
 
 
+def show_or_record(name: str, figures: dict[str, Any], *, is_dry: bool) -> None:
+    """Print `figures` as JSON where nothing is to be kept, else do as `record_result`."""
+    if is_dry:
+        print(json.dumps(figures, indent=2))
+    else:
+        record_result(name, figures)
+
+
 def append_result(name: str, figures: dict[str, Any]) -> None:
     """Append `figures` to `results/<name>.jsonl`."""
     line = {

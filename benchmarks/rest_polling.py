@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.record import record_result
+from benchmarks.record import show_or_record
 from benchmarks.tasks_per_job import (
     ASK_TIMEOUT,
     TASK_MANAGERS_MAX,
@@ -168,10 +168,7 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
     options = parser.parse_args()
     figures = measure(options.browsers, options.vertices, options.seconds, options.turns)
-    if options.dry:
-        print(json.dumps(figures, indent=2))
-    else:
-        record_result("rest_polling", figures)
+    show_or_record("rest_polling", figures, is_dry=options.dry)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from benchmarks.record import record_result
@@ -38,9 +38,9 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.randomness import system_random
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.core.threads import EventLoopThread
-from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import (
     ChainedOperator,
@@ -89,7 +89,12 @@ class SliceTaskFactory:
     def __init__(self) -> None:
         self._slices: defaultdict[int, list[SliceTask]] = defaultdict(list)
 
-    def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> SliceTask:
+    def create(
+        self,
+        descriptor: TaskDeploymentDescriptor,
+        listener: TaskListener,
+        external_resources: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> SliceTask:
         slice_ = self._slices[descriptor.attempt_id.subtask_index]
         task = SliceTask(descriptor.attempt_id, listener, slice_)
         slice_.append(task)
@@ -117,8 +122,7 @@ class LoopbackDriver:
         setup = TaskManagerServices(
             resource_id=worker_id,
             location=TaskManagerLocation(worker_id, "loopback", 1, None, "host"),
-            resource_manager_address=self.cluster.resource_manager.address,
-            resource_manager_id=self.cluster.resource_manager.fencing_token,
+            leader_retrieval_address=self.cluster.leaders.address,
             slot_count=self._slot_count,
             slot_profile=ResourceProfile(),
             versions=software_versions(),

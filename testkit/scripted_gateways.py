@@ -5,7 +5,7 @@ has no data plane: the test says which state it reaches.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -183,6 +183,9 @@ class ScriptedTask:
         """The test answers."""
         self.state_reads.append(read)
 
+    def user_counters(self) -> tuple[str, ...]:
+        return ()
+
     def metrics_snapshot(self) -> dict[str, float]:
         return dict(self.metrics)
 
@@ -199,7 +202,12 @@ class ScriptedTaskFactory:
     )
     error: BaseException | None = None
 
-    def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> ScriptedTask:
+    def create(
+        self,
+        descriptor: TaskDeploymentDescriptor,
+        listener: TaskListener,
+        external_resources: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> ScriptedTask:
         if self.error is not None:
             raise self.error
         task = ScriptedTask(descriptor.attempt_id, listener)

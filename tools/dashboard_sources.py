@@ -1,7 +1,7 @@
 """Tells whether the built dashboard is of the sources in `dashboard/`, without building it.
 
-`make dashboard` calls it with `--record` after a build: it writes a hash of all sources beside the built files. `make
-dashboard-check` compares; a change of the sources without a build fails.
+`make dashboard` calls it with `--record` after a build: it writes hashes of all sources and of the built files beside
+the latter. `make dashboard-check` compares; a change of the sources without a build fails, and one of the built files.
 """
 
 import argparse
@@ -9,13 +9,14 @@ import gzip
 import hashlib
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ROOT / "dashboard"
 BUILT: Final = ROOT / "headrace" / "rest" / "dashboard"
-RECORD: Final = "sources.sha256"
+RECORD: Final = "build.sha256"
 GZIPPED_BYTES_MAX: Final = 2 * 1024 * 1024
 _NOT_BUILT: Final = re.compile(r"(^|/)(node_modules/|README\.md$)|\.test\.ts$|(^|/)testing\.ts$")
 _ELSEWHERE: Final = re.compile(
@@ -32,10 +33,17 @@ def source_files(folder: Path) -> list[Path]:
     ]
 
 
-def sources_hash(folder: Path) -> str:
-    """Hash names and contents of all sources."""
+def build_record(sources: Path, built: Path) -> str:
+    """Return the hashes of the sources and of the built files, a line each."""
+    of_sources = files_hash(sources, source_files(sources))
+    of_built = files_hash(built, built_files(built))
+    return f"{of_sources}  sources\n{of_built}  built\n"
+
+
+def files_hash(folder: Path, files: Sequence[Path]) -> str:
+    """Hash names and contents of files below a folder."""
     digest = hashlib.sha256()
-    for file in source_files(folder):
+    for file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{content}  {file.relative_to(folder).as_posix()}\n".encode())
     return digest.hexdigest()
@@ -57,8 +65,8 @@ def problems(sources: Path, built: Path) -> list[str]:
     record = built / RECORD
     if not (built / "index.html").is_file() or not record.is_file():
         return [f"{built} holds no built dashboard: run make dashboard"]
-    if record.read_text(encoding="ascii").strip() != sources_hash(sources):
-        found.append(f"{built} is not of the sources in {sources}: run make dashboard")
+    if record.read_text(encoding="ascii") != build_record(sources, built):
+        found.append(f"{built} is not what was built of {sources}: run make dashboard")
     size = gzipped_bytes(built)
     if size > GZIPPED_BYTES_MAX:
         found.append(
@@ -73,9 +81,9 @@ def problems(sources: Path, built: Path) -> list[str]:
 def main() -> int:
     """Record the hash after a build, or compare it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--record", action="store_true", help="write the hash of the sources")
+    parser.add_argument("--record", action="store_true", help="write the hashes")
     if parser.parse_args().record:
-        (BUILT / RECORD).write_text(sources_hash(SOURCES) + "\n", encoding="ascii")
+        (BUILT / RECORD).write_text(build_record(SOURCES, BUILT), encoding="ascii")
     found = problems(SOURCES, BUILT)
     for problem in found:
         print(problem, file=sys.stderr)

@@ -15,7 +15,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BASE: Final = "requirements/base.txt"
 DEV: Final = "requirements/dev.txt"
 DOCS: Final = "requirements/docs.txt"
-EXTRAS: Final = ("dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb", "metrics")
+FLINK: Final = "requirements/flink.txt"
+EXTRAS: Final = (
+    "dev", "demo", "java", "tls", "kafka", "postgres", "rocksdb", "metrics", "zookeeper", "kubernetes",
+)  # fmt: skip
 _COMPILE: Final = (
     "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--no-emit-index-url",
     "--no-header", "--no-annotate", "--generate-hashes",
@@ -33,6 +36,7 @@ def main() -> int:
         (BASE, ["pyproject.toml"]),
         (DEV, ["pyproject.toml", *extras, "-c", BASE]),
         (DOCS, ["--group", "pyproject.toml:docs", "-c", DEV]),
+        (FLINK, ["--group", "pyproject.toml:flink", "--no-deps"]),
     ):
         try:
             subprocess.run([*_COMPILE, *more, *upgrades, "-o", file], cwd=ROOT, check=True)

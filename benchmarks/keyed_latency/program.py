@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.core.record_batch import RecordBatch
 from headrace.datastream import (
+    DataStream,
     FlatMapFunction,
     KeyedProcessFunction,
     RuntimeContext,
@@ -178,6 +179,18 @@ class Stopwatch(FlatMapFunction):
             self._started_ns, self._latencies = now_ns, []
 
 
+def keyed_counts(environment: StreamExecutionEnvironment, load: Load) -> DataStream:
+    """Return the stream of laps, whose program is what is measured."""
+    steady = environment.from_source(
+        SteadySource(load), WatermarkStrategy.no_watermarks(), "steady", PAIR
+    )
+    return (
+        steady.key_by(lambda value: value[0], key_type=Types.LONG())
+        .process(Count(), output_type=PAIR)
+        .flat_map(Stopwatch(), output_type=Types.PICKLED_BYTE_ARRAY())
+    )
+
+
 def run_job(
     name: str, load: Load, settings: dict[str, str], buffer_timeout_ms: int | None
 ) -> list[Lap]:
@@ -189,15 +202,7 @@ def run_job(
     environment.set_parallelism(load.parallelism)
     if buffer_timeout_ms is not None:
         environment.set_buffer_timeout(buffer_timeout_ms)
-    laps = (
-        environment.from_source(
-            SteadySource(load), WatermarkStrategy.no_watermarks(), "steady", PAIR
-        )
-        .key_by(lambda value: value[0], key_type=Types.LONG())
-        .process(Count(), output_type=PAIR)
-        .flat_map(Stopwatch(), output_type=Types.PICKLED_BYTE_ARRAY())
-    )
-    with laps.execute_and_collect(name) as collected:
+    with keyed_counts(environment, load).execute_and_collect(name) as collected:
         found = [
             Lap(subtask_index, started_ns, ended_ns, np.frombuffer(latencies, dtype=np.int64))
             for subtask_index, started_ns, ended_ns, latencies in collected

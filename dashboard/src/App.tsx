@@ -11,7 +11,7 @@ import { notices } from "./model/Notices";
 import { RefreshInterval } from "./model/poll";
 import { read, write } from "./model/storage";
 import { useRoute, type Route } from "./model/router";
-import { HistoryPage } from "./pages/HistoryPage";
+import { EndedJobsPage } from "./pages/EndedJobsPage";
 import { JobPage } from "./pages/job/JobPage";
 import { LoginPage, signInProblem } from "./pages/LoginPage";
 import { OverviewPage } from "./pages/OverviewPage";
@@ -123,7 +123,7 @@ export function App({ token }: { token: string | null }): JSX.Element {
 
 const TITLES: Record<string, string> = {
   overview: "Overview",
-  history: "History",
+  "ended-jobs": "Ended jobs",
   "task-manager": "TaskManagers",
   "job-manager": "JobManager",
 };
@@ -139,8 +139,8 @@ function Page({ route, isHistory }: { route: Route; isHistory: boolean }): JSX.E
   if (page === "job" && route.parts[1] !== undefined) {
     return <JobPage key={route.parts[1]} route={route} />;
   }
-  if (page === "history") {
-    return <HistoryPage />;
+  if (page === "ended-jobs") {
+    return <EndedJobsPage />;
   }
   if (page === "task-manager" && !isHistory) {
     return route.parts[1] === undefined ? <TaskManagersPage /> : <TaskManagerPage key={route.parts[1]} route={route} />;
@@ -148,5 +148,5 @@ function Page({ route, isHistory }: { route: Route; isHistory: boolean }): JSX.E
   if (page === "job-manager" && !isHistory) {
     return <JobManagerPage route={route} />;
   }
-  return isHistory ? <HistoryPage /> : <OverviewPage />;
+  return isHistory ? <EndedJobsPage /> : <OverviewPage />;
 }

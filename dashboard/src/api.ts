@@ -20,6 +20,7 @@ import type {
   JobExceptions,
   KeyValue,
   LogFile,
+  MetricsHistory,
   MetricValue,
   OperatorState,
   SavepointOperation,
@@ -54,6 +55,7 @@ export const ROUTES = {
   jobExceptions: "GET /jobs/{jobid}/exceptions",
   jobAccumulators: "GET /jobs/{jobid}/accumulators",
   jobMetrics: "GET /jobs/{jobid}/metrics",
+  metricsHistory: "GET /jobs/{jobid}/metrics-history",
   checkpoints: "GET /jobs/{jobid}/checkpoints",
   checkpointConfig: "GET /jobs/{jobid}/checkpoints/config",
   checkpointDetails: "GET /jobs/{jobid}/checkpoints/details/{checkpointid}",
@@ -278,6 +280,9 @@ export const jobAccumulators = (jobid: string, signal?: AbortSignal): Promise<Jo
 
 export const jobMetrics = (jobid: string, names?: readonly string[], signal?: AbortSignal): Promise<MetricValue[]> =>
   json(ROUTES.jobMetrics, { values: { jobid }, query: { get: names?.join(",") }, signal });
+
+export const metricsHistory = (jobid: string, signal?: AbortSignal): Promise<MetricsHistory> =>
+  json(ROUTES.metricsHistory, { values: { jobid }, signal });
 
 /** Jobs that make no checkpoints. They never will: each is asked once. */
 const withoutCheckpoints = new Set<string>();

@@ -234,6 +234,25 @@ export interface AggregatedMetric {
   skew?: MaybeNumber;
 }
 
+/** Points of one vertex, one for each timestamp; null where nothing was known. */
+export interface VertexMetricsHistory {
+  id: string;
+  name: string;
+  "records-in-per-second": readonly (number | null)[];
+  "records-out-per-second": readonly (number | null)[];
+  busy: readonly (number | null)[];
+  "back-pressured": readonly (number | null)[];
+  "watermark-lag": readonly (number | null)[];
+}
+
+export interface MetricsHistory {
+  jid: string;
+  /** Milliseconds between two points, at least. */
+  interval: number;
+  timestamps: readonly number[];
+  vertices: readonly VertexMetricsHistory[];
+}
+
 export interface FlameNode {
   name: string;
   value: number;
@@ -394,6 +413,8 @@ export interface TaskManager {
   hardware: { cpuCores: number; physicalMemory: number; freeMemory: number; managedMemory: number };
   memoryConfiguration: MemoryConfiguration;
   blocked?: boolean;
+  /** Not there where the TaskManager answers, or nobody watches its lock; in milliseconds. */
+  heldInterpreterLock?: { duration: number; function: string };
 }
 
 export interface TaskManagerDetails extends TaskManager {

@@ -1,8 +1,10 @@
 """StreamExecutionEnvironment: entry point of a program. It makes streams, keeps settings and runs the job."""
 
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn, cast
+
+import msgspec
 
 from headrace.api.client import program_end
 from headrace.api.client.collected_records import CloseableIterator
@@ -18,10 +20,12 @@ from headrace.api.executors import (
     job_planned,
     job_submitted,
     known_parallelism,
+    refuse_batch_elsewhere,
 )
 from headrace.api.function_checks import call_site, check_collection, check_name, resolve_type
 from headrace.api.settings.checkpoint_config import check_checkpoints
 from headrace.api.settings.environment_settings import EnvironmentSettings
+from headrace.api.settings.job_artifacts import job_artifacts
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
 from headrace.api.streams.cached_streams import CachedDataStream, CachedStreams, cache_stream
 from headrace.api.streams.data_stream import DataStream
@@ -36,7 +40,9 @@ from headrace.api.transformations import (
     operator_behind,
     producers_of,
     united,
+    upstreams_of,
 )
+from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import (
     CachedStreamLostError,
@@ -51,7 +57,9 @@ from headrace.core.operator_spec import OperatorSpec
 from headrace.core.pyflink_refusals import NO_INPUT_FORMATS, NO_SOURCE_FUNCTIONS, no_jvm
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
+from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.arrow_source import read_arrow
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs.operator_specs import (
@@ -63,6 +71,7 @@ from headrace.functions.specs.operator_specs import (
 )
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.execution_plan import explain, plan_json
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import (
     check_program,
     check_stream_graph,
@@ -72,6 +81,7 @@ from headrace.graph.operator_ids import operator_ids
 from headrace.graph.pipeline_options import (
     DEFAULT_JOB_NAME,
     PIPELINE_NAME,
+    runs_in_batch,
 )
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
@@ -188,14 +198,49 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         event_time: str | None = None,
         watermark_strategy: WatermarkStrategy | None = None,
         name: str | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        checkpoint_location: str | None = None,
     ) -> DataStream:
-        """Make a bounded stream of a DataFrame's rows, typed by its columns.
+        """Make a stream of a DataFrame's rows, typed by its columns; also `from_arrow`, for pandas and polars.
+
+        It is bounded, or endless if the DataFrame streams.
 
         `event_time` names the column whose time is each row's timestamp. Without a watermark strategy event time
-        passes when the stream ends.
+        passes when the stream ends. A streaming DataFrame that has `withWatermark` gives both its column and its delay.
+
+        For streaming DataFrames: `trigger` as in PySpark's `writeStream.trigger`, such as {"availableNow": True};
+        `checkpoint_location` of the query, unless it is to lie beside the job's checkpoints.
         """
-        source, type_info = _dataframe_source(df, event_time)
+        more = {"trigger": trigger, "checkpoint_location": checkpoint_location}
+        options = {key: value for key, value in more.items() if value is not None}
+        source, type_info, delay_ms = _dataframe_source(df, event_time, options)
+        if watermark_strategy is None and delay_ms is not None:
+            delay = Duration.of_millis(delay_ms)
+            watermark_strategy = WatermarkStrategy.for_bounded_out_of_orderness(delay)
         return self._add_source(source, watermark_strategy, name or "DataFrame", type_info)
+
+    def from_arrow(
+        self,
+        data: Any,
+        *,
+        event_time: str | None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Make a bounded stream of the rows of anything with Arrow's stream interface (`__arrow_c_stream__`).
+
+        Such are tables and readers of pyarrow, DataFrames of pandas and polars, and results of DuckDB. The rows are
+        read here, at most 1 GiB, and travel with the job in columns. Times must be whole microseconds. `event_time` and
+        `watermark_strategy` are as in `from_dataframe`.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> env.from_arrow(pa.table({"airport": ["EWR", "JFK"], "delay": [2.0, 31.0]})).get_type()
+            RowTypeInfo(airport: String, delay: Double)
+        """
+        source = read_arrow(data, event_time)
+        return self._add_source(source, watermark_strategy, name or "Arrow", source.produced_type)
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program as a job and wait until it ends. A failed job raises JobExecutionError.
@@ -260,22 +305,34 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._has_forgotten = False
         return client_and_graph
 
-    def _submit(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
+    def _submit(
+        self, job_name: str | None, leaves: Sequence[OperatorTransformation] | None = None
+    ) -> tuple[JobClient, StreamGraph]:
+        executor, graph, job_graph = self._job_graph(job_name, leaves)
+        client = executor.submit(job_graph)
+        job_submitted(client)
+        self._cached_streams.submitted(job_graph, graph, client)
+        return client, graph
+
+    def _job_graph(
+        self, job_name: str | None, leaves: Sequence[OperatorTransformation] | None
+    ) -> tuple[PipelineExecutor, StreamGraph, JobGraph]:
         settings = self._settings.to_settings()
-        said = self._stream_graph(job_name, known_parallelism(settings))
+        said = self._stream_graph(job_name, known_parallelism(settings), leaves)
         check_program(said, settings)
         _check_targets(said)
         executor = self._executor()
         _tell_of_no_sink(said)
         self._cached_streams.look(executor)
-        graph = self._stream_graph(job_name, executor.default_parallelism())
+        graph = self._stream_graph(job_name, executor.default_parallelism(), leaves)
         job_planned(graph, settings)
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
+        refuse_batch_elsewhere(job_graph, executor)
         check_checkpoints(job_graph, settings)
-        client = executor.submit(job_graph)
-        job_submitted(client)
-        self._cached_streams.submitted(job_graph, graph, client)
-        return client, graph
+        artifacts = job_artifacts(settings)
+        if artifacts:
+            job_graph = msgspec.structs.replace(job_graph, artifacts=artifacts)
+        return executor, graph, job_graph
 
     def _executor(self) -> PipelineExecutor:
         return executor_for(self._settings.to_settings())
@@ -302,6 +359,42 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         sink_id = operator_ids(program)[sink.transformation_id]
         return CloseableIterator(client, sink_id, batch_type)
 
+    def job_settings(self) -> Settings:
+        """Return the settings that a job would have now."""
+        return self._settings.to_settings()
+
+    def execute_in_background(self, job_name: str | None = None) -> JobClient:
+        """Submit the program as a job that ends with the program at the latest; nobody need await it."""
+        client, _ = self._execute_async(job_name)
+        return client
+
+    def preview_stream(self, stream: DataStream) -> CloseableIterator:
+        """Run what makes `stream`, and no other sink; called by `DataStream.preview`. The program stays as it is."""
+        sink = self._collect_sink_beside(stream)
+        client, program = self._submit(f"Preview of {stream!r}", (sink,))
+        sink_id = operator_ids(program)[sink.transformation_id]
+        return CloseableIterator(client, sink_id, batch_type_of(sink))
+
+    def batch_dataframe_of(self, stream: DataStream) -> Any:
+        """Return a stream of a program in BATCH mode as a lazy DataFrame of Spark's; for `DataStream.to_dataframe`.
+
+        The plan is what makes the stream, and no other sink; the program stays as it is. None in STREAMING mode.
+        """
+        sink = self._collect_sink_beside(stream)
+        executor, _, job_graph = self._job_graph(f"DataFrame of {stream!r}", (sink,))
+        if not runs_in_batch(Settings(job_graph.settings)):
+            return None
+        return cast(Any, executor).batch_dataframe(job_graph)
+
+    def _collect_sink_beside(self, stream: DataStream) -> OperatorTransformation:
+        """Return a collect sink at `stream` that is no part of the program."""
+        collected = stream.collected_stream().transformation
+        sink = self._make_reader(
+            CollectSinkSpec(), (collected,), batch_type_of(collected), role=NodeRole.SINK
+        )
+        sink.set_parallelism(1)
+        return sink
+
     def cache_stream(self, stream: DataStream) -> CachedDataStream:
         """Keep a stream for later jobs; called by `DataStream.cache`."""
         return cache_stream(stream, self._cached_streams)
@@ -312,9 +405,19 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._cached_streams.look(self._executor())
         return self._stream_graph(job_name, known_parallelism(self._settings.to_settings()))
 
-    def _stream_graph(self, job_name: str | None, executors_parallelism: int | None) -> StreamGraph:
-        """Make the graph; operators that were made before a parallelism was set have that of the executor."""
-        program_end.plan_made()
+    def _stream_graph(
+        self,
+        job_name: str | None,
+        executors_parallelism: int | None,
+        leaves: Sequence[OperatorTransformation] | None = None,
+    ) -> StreamGraph:
+        """Make the graph of `leaves`, by default the whole program.
+
+        Operators that were made before a parallelism was set have that of the executor.
+        """
+        if leaves is None:
+            program_end.plan_made()
+            leaves = self._operators
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -323,8 +426,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             buffer_timeout_ms=self.get_buffer_timeout(),
             settings=self._settings.to_settings(),
             is_assumed=executors_parallelism is None,
+            slot_resources=self._slot_resources,
         )
-        return generate_stream_graph(self._operators, defaults)
+        return generate_stream_graph(leaves, defaults)
 
     def get_execution_plan(self) -> str:
         """Return the plan as JSON: operators, their parallelism and how rows travel between them.
@@ -343,6 +447,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """
         return explain(self.get_stream_graph(), self._settings.to_settings())
 
+    def explain_stream(self, stream: DataStream) -> str:
+        """Say the same of what makes `stream` alone; starts no cluster."""
+        settings = self._settings.to_settings()
+        leaves = [upstream.operator for upstream in upstreams_of(stream.transformation)]
+        return explain(self._stream_graph(None, known_parallelism(settings), leaves), settings)
+
     def close(self) -> None:
         """Forget the streams made so far; drop the cached ones. The executor is shared and ends with the process."""
         self._operators.clear()
@@ -358,11 +468,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         **properties: Any,
     ) -> OperatorTransformation:
         """Add an operator to the program; called by the methods of streams."""
-        key_removers: list[OperatorTransformation] = []
-        read = tuple(self._read(one, key_removers) for one in inputs)
-        operator = self._make_operator(spec, read, output_type, name=name, **properties)
-        for one in key_removers:
-            one.parallelism_like = operator
+        operator = self._make_reader(spec, inputs, output_type, name=name, **properties)
         # Sources do nothing that anybody would see, so they run only where somebody reads them.
         if inputs:
             self._operators.append(operator)
@@ -414,6 +520,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 return key_remover
             case OperatorTransformation() | SideOutputTransformation():
                 return stream
+
+    def _make_reader(
+        self,
+        spec: OperatorSpec,
+        inputs: tuple[Transformation, ...],
+        output_type: BatchType,
+        **properties: Any,
+    ) -> OperatorTransformation:
+        """Make an operator that reads `inputs`, without adding it to the program."""
+        key_removers: list[OperatorTransformation] = []
+        read = tuple(self._read(one, key_removers) for one in inputs)
+        operator = self._make_operator(spec, read, output_type, **properties)
+        for one in key_removers:
+            one.parallelism_like = operator
+        return operator
 
     def _make_operator(
         self,
@@ -482,8 +603,10 @@ def _check_targets(graph: StreamGraph) -> None:
                 raise ProgramError(f"{error} ('{node.display_name}', {node.location})") from None
 
 
-def _dataframe_source(df: Any, event_time_column: str | None) -> tuple[Source, TypeInformation]:
-    """Return the source of a DataFrame's rows, and their type; ProgramError for DataFrames of an unknown library.
+def _dataframe_source(
+    df: Any, event_time_column: str | None, options: Mapping[str, Any]
+) -> tuple[Source, TypeInformation, int | None]:
+    """Return what a bridge makes of a DataFrame; ProgramError for DataFrames of an unknown library.
 
     Bridges from DataFrames are found through entry points, so that programs need not import their host.
     """
@@ -491,10 +614,16 @@ def _dataframe_source(df: Any, event_time_column: str | None) -> tuple[Source, T
     names = entry_point_names(_DATAFRAME_BRIDGES)
     # A bridge is named after the library whose DataFrames it takes; Spark's library is called pyspark.
     name = next((each for each in (library, library.removeprefix("py")) if each in names), None)
+    if name is None and hasattr(df, "__arrow_c_stream__"):
+        if options:
+            raise ProgramError(f"{' and '.join(options)} is for streaming DataFrames of Spark")
+        source = read_arrow(df, event_time_column)
+        return source, source.produced_type, None
     if name is None:
         known = ", ".join(names) or "none"
         raise ProgramError(
             f"from_dataframe does not know DataFrames of type {type(df).__module__}.{type(df).__qualname__}; "
-            f"bridges are installed for: {known}"
+            f"bridges are installed for: {known}; others need Arrow's stream interface (__arrow_c_stream__)"
         )
-    return load_entry_point(_DATAFRAME_BRIDGES, name)(df, event_time_column=event_time_column)
+    bridge = load_entry_point(_DATAFRAME_BRIDGES, name)
+    return bridge(df, event_time_column=event_time_column, **options)

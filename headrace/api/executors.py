@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import ConfigurationError, HostError
+from headrace.core.errors import ConfigurationError, HostError, ProgramError
+from headrace.graph.pipeline_options import runs_in_batch
 
 if TYPE_CHECKING:
     from headrace.api.client.job_client import JobClient
@@ -21,8 +22,13 @@ TARGET: Final = ConfigOption(
     "execution.target",
     str,
     default="spark",
-    doc="Name of the executor that runs the job, among the installed ones.",
+    doc="Place where jobs run: `spark` (Flink's `local` and `application`): a cluster of the program's own; `session`: "
+    "one of this machine that 'headrace cluster start' started; `remote`: the one at `rest.address`; `per-job`: a new "
+    "cluster for each job, which ends with it; or another installed executor.",
 )
+_ALIASES: Final = {"application": "spark", "local": "spark", "session": "remote"}
+"""Executors of Flink's targets that have no executor of their own."""
+_ELSEWHERE: Final = ("remote", "per-job")
 
 ATTACHED: Final = ConfigOption(
     "execution.attached",
@@ -124,14 +130,36 @@ def default_settings() -> dict[str, str]:
 
 def create_executor(settings: Settings) -> PipelineExecutor:
     """Make the executor that `execution.target` names. ConfigurationError lists the known names."""
-    name = settings.get_option(TARGET)
+    name = executor_name(settings)
     names = entry_point_names(ENTRY_POINT_GROUP)
     if name not in names:
-        known = ", ".join(names) or "none"
+        known = sorted({*names, *(target for target, of in _ALIASES.items() if of in names)})
         raise ConfigurationError(
-            TARGET.key, name, f"no such executor is installed; there are: {known}"
+            TARGET.key,
+            settings.get_option(TARGET),
+            f"no such executor is installed; there are: {', '.join(known) or 'none'}",
         )
     return load_entry_point(ENTRY_POINT_GROUP, name)(settings)
+
+
+def refuse_batch_elsewhere(job_graph: "JobGraph", executor: "PipelineExecutor") -> None:
+    """Raise ProgramError for a job in BATCH mode that would not run in the program's own Spark application."""
+    if runs_in_batch(Settings(job_graph.settings)) and executor.name != TARGET.default:
+        raise ProgramError(
+            f"BATCH mode runs on Spark stages of the program's own application ({TARGET.key} {TARGET.default}), which "
+            f"'{executor.name}' is not; in STREAMING mode a bounded job gives the same final results"
+        )
+
+
+def executor_name(settings: Settings) -> str:
+    """Return the name of the executor that `execution.target` stands for."""
+    target = settings.get_option(TARGET)
+    return _ALIASES.get(target, target)
+
+
+def runs_elsewhere(settings: Settings) -> bool:
+    """Return whether jobs run on a cluster in another process, so that neither Java nor Spark is needed in this one."""
+    return executor_name(settings) in _ELSEWHERE
 
 
 def known_parallelism(settings: Settings) -> int | None:
@@ -139,7 +167,7 @@ def known_parallelism(settings: Settings) -> int | None:
 
     An executor that was not used yet is made for the question alone: the one of the first job has its settings.
     """
-    executor = _registry.active or _registry.made.get(settings.get_option(TARGET))
+    executor = _registry.active or _registry.made.get(executor_name(settings))
     try:
         return (executor or create_executor(settings)).known_parallelism()
     except HostError:
@@ -155,7 +183,7 @@ def executor_for(settings: Settings) -> PipelineExecutor:
     """
     if _registry.active is not None:
         return _registry.active
-    name = settings.get_option(TARGET)
+    name = executor_name(settings)
     with _registry.lock:
         if name not in _registry.made:
             executor = create_executor(settings)

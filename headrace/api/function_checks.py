@@ -40,8 +40,8 @@ def check_collection(collection: object) -> None:
         )
     if hasattr(collection, "columns") and not isinstance(collection, Sequence):
         raise TypeError(
-            f"from_collection would not read the rows of {_described(collection)}: pass a Spark DataFrame to "
-            "env.from_dataframe (spark.createDataFrame(df) converts a pandas one), or pass a list of rows"
+            f"from_collection would not read the rows of {_described(collection)}: pass it to env.from_dataframe, or "
+            "pass a list of rows"
         )
     if not isinstance(collection, Iterable):
         raise TypeError(

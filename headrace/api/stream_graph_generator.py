@@ -6,7 +6,7 @@ Source: Flink StreamGraphGenerator.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.api.transformations import (
     OperatorTransformation,
@@ -14,7 +14,9 @@ from headrace.api.transformations import (
     batch_type_of,
     upstreams_of,
 )
+from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec, OperatorTypes
+from headrace.core.resource_profile import ResourceProfile
 from headrace.functions.column_conditions import ColumnCondition, Or
 from headrace.functions.specs.operator_specs import FilterExpressionSpec, SourceSpec
 from headrace.graph.job_graph import PartitionerKind
@@ -32,7 +34,8 @@ from headrace.graph.stream_graph import (
 class GraphDefaults:
     """Default settings of operators that do not set their own.
 
-    `is_assumed`: the parallelism is a placeholder for the executor's, which is not known yet.
+    `is_assumed`: the parallelism is a placeholder for the executor's, which is not known yet. `slot_resources`: of slot
+    sharing groups that the program declared, by name.
     """
 
     job_name: str
@@ -41,6 +44,9 @@ class GraphDefaults:
     buffer_timeout_ms: int
     settings: Mapping[str, str]
     is_assumed: bool = False
+    slot_resources: Mapping[str, ResourceProfile | None] = field(
+        default_factory=dict[str, ResourceProfile | None]
+    )
 
 
 def generate_stream_graph(
@@ -71,7 +77,29 @@ def generate_stream_graph(
         tuple(edges),
         dict(defaults.settings),
         defaults.parallelism if assumes else None,
+        _slot_resources(operators, set(groups.values()), defaults),
     )
+
+
+def _slot_resources(
+    operators: Iterable[OperatorTransformation], used: set[str], defaults: GraphDefaults
+) -> dict[str, ResourceProfile]:
+    """Return the resources of the used groups' slots; ProgramError where a group was given two sizes."""
+    found = {
+        name: profile
+        for name, profile in defaults.slot_resources.items()
+        if profile is not None and name in used
+    }
+    for operator in operators:
+        name, profile = operator.slot_sharing_group, operator.slot_resources
+        if name is None or profile is None:
+            continue
+        if found.setdefault(name, profile) != profile:
+            raise ProgramError(
+                f"the slot sharing group '{name}' has two sizes: {found[name]}, and, for operator "
+                f"'{operator.name}', {profile}; give it one"
+            )
+    return found
 
 
 def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:

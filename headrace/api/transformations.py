@@ -12,6 +12,7 @@ from headrace.core.errors import ProgramError
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
+from headrace.core.resource_profile import ResourceProfile
 from headrace.graph.stream_graph import ChainingStrategy, NodeRole, Partitioning
 
 
@@ -41,7 +42,8 @@ class OperatorTransformation:
 
     `parallelism` None takes that of `parallelism_like`, if set, and otherwise the executor's, when the graph is made.
     An operator that is not `is_parallel` has parallelism 1 for good.
-    `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment.
+    `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment;
+    `slot_resources`: what the program said with the group that its slots have.
     `location` is the user's file and line that made it. `cache`: what is known of the kept result, for the operator
     behind a cached stream.
     """
@@ -60,6 +62,7 @@ class OperatorTransformation:
     is_bounded: bool = True
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     slot_sharing_group: str | None = None
+    slot_resources: ResourceProfile | None = None
     uid: str | None = None
     uid_hash: str | None = None
     description: str = ""

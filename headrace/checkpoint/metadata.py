@@ -167,10 +167,14 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
 
 class CompletedCheckpoint(msgspec.Struct, frozen=True):
-    """A published checkpoint or savepoint, and the folder that its metadata lies in (empty: the driver's memory)."""
+    """A published checkpoint or savepoint, and the folder that its metadata lies in (empty: the driver's memory).
+
+    `metadata_bytes`: size of the file of its metadata, 0 where there is none.
+    """
 
     metadata: CheckpointMetadata
     uri: str
+    metadata_bytes: int = 0
 
     @property
     def checkpoint_id(self) -> int:

@@ -235,7 +235,8 @@ STATE_BACKEND_TYPE: Final = ConfigOption(
 ROCKSDB_MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.fixed-per-slot", SizeBytes, SizeBytes(128 << 20),
     "Memory of all RocksDB databases of a TaskManager together: block cache, with indexes and filters, and write "
-    "buffers; at least 8mb. Flushing and compacting take some more.",
+    "buffers; at least 8mb. Flushing and compacting take some more. Unset: the managed memory, where "
+    "`taskmanager.memory.process.size`, `.flink.size` or `.managed.size` says how much there is.",
     least=SizeBytes(8 << 20),
 )  # fmt: skip
 ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(

@@ -56,7 +56,14 @@ class CommandTable(click.Group):
             if not args[0].startswith("-") and difflib.get_close_matches(args[0], names, n=1):
                 raise self._no_such_action(ctx, args[0])
             args = [self._free_word, *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise ActionUsageError(
+                f"{error.option_name} stands before a command: options come behind it, "
+                f"as in '{ctx.command_path} {names[0]} {error.option_name} ...'",
+                ctx,
+            ) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

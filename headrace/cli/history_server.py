@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.termination import asked_to_end
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
@@ -41,8 +41,12 @@ Try it:
 @click.argument("folders", nargs=-1)
 @click.option("--port", default=None, help="Port, or ports of which the first free one is taken.")
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting.")
+@json_option
 def history_server(
-    folders: tuple[str, ...], port: str | None, definitions: tuple[tuple[str, str], ...]
+    folders: tuple[str, ...],
+    port: str | None,
+    definitions: tuple[tuple[str, str], ...],
+    is_json: bool,
 ) -> None:
     """The command."""
     given = dict(definitions)
@@ -64,10 +68,13 @@ def history_server(
         except ConfigurationError as error:
             raise click.UsageError(str(error)) from error
         try:
-            click.echo(f"history server: {server.address}")
-            for folder in server.folders:
-                click.echo(f"archives: {folder}")
+            if is_json:
+                print_json({"address": server.address, "folders": server.folders})
+            else:
+                click.echo(f"history server: {server.address}")
+                for folder in server.folders:
+                    click.echo(f"archives: {folder}")
             wait_until_asked()
         finally:
             server.close()
-    click.echo("the history server ends; all archives stay")
+    click.echo("the history server ends; all archives stay", err=is_json)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import runpy
 import sys
 from pathlib import Path
 from typing import Final, NoReturn
@@ -16,8 +15,8 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.cli.logs import EXIT_FAILED, configure_logs, report_failure
-from headrace.cli.options import KeyValue, refuse_unusable
-from headrace.cli.run import ProgramPath, program_environment, provide_python_files, run_settings
+from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cli.run import ProgramPath, provide_python_files, run_as_main, run_settings
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.execution_plan import plan_json
@@ -62,7 +61,7 @@ class _PlanMade(BaseException):
     metavar="PATHS",
     help="Modules for the workers.",
 )
-@click.option("--json", "is_json", is_flag=True, help="Print the JSON document alone.")
+@json_option
 @click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
@@ -90,7 +89,7 @@ def info(
     except Exception as error:
         return report_failure(error) or EXIT_FAILED
     if is_json:
-        click.echo(json.dumps(json.loads(plan), indent=2))
+        print_json(json.loads(plan))
     else:
         click.echo(f"{_TITLE}\n{plan}\n{_RULE}\n\nNo description provided.")
     return 0
@@ -104,12 +103,7 @@ def plan_of_program(
     parallelism = known_parallelism(Settings(settings)) or os.cpu_count() or 1
     set_active_executor(_PlanningExecutor(parallelism), on_planned=_leave)
     try:
-        with program_environment(program, arguments):
-            if entry_class is None:
-                runpy.run_path(str(program), run_name="__main__")
-            else:
-                sys.path.insert(0, str(program.resolve()))
-                runpy.run_module(entry_class, run_name="__main__", alter_sys=True)
+        run_as_main(program, arguments, entry_class)
     except _PlanMade as made:
         return made.plan
     finally:

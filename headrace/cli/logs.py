@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from headrace.core.error_text import describe, wants_details
+from headrace.core.error_text import describe, wants_details, without_controls
 from headrace.core.redaction import DiscreetFormatter
 
 ALWAYS_HEARD: Final = (
@@ -18,11 +18,13 @@ ALWAYS_HEARD: Final = (
     "headrace.api.client.program_end",
     "headrace.api.settings.slot_sharing_group",
     "headrace.api.streams.window_settings",
+    "headrace.cli.daemon.supervisor",
     "headrace.cluster.job_master.checkpointing.job_lineage",
     "headrace.cluster.resource_manager.workers",
     "headrace.cluster.job_master.job_notices",
     "headrace.cluster.job_master.connections.cached_results",
     "headrace.connectors",
+    "headrace.core.process.log_folders",
     "headrace.rest",
     "headrace.spark.executor",
     "headrace.spark.session.program_sessions",
@@ -44,7 +46,7 @@ class _StandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            click.echo(self.format(record), err=True)
+            click.echo(without_controls(self.format(record)), err=True)
         except Exception:  # standard error is closed: logging says what it does then
             self.handleError(record)
 

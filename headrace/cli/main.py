@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "shuffle-service": Entry(
         "headrace.cli.shuffle_service:shuffle_service", "Run a remote shuffle service."
     ),
+    "state": Entry("headrace.cli.jobs.state:state", "Look into the state of a job."),
     "stop": Entry("headrace.cli.jobs.stop:stop", "Stop a job with a savepoint."),
     "top": Entry("headrace.cli.jobs.top:top", "Watch a job."),
     "trace": Entry("headrace.cli.trace:trace", "Show parts of Headrace at work, step by step."),
@@ -60,7 +61,7 @@ COMMANDS: Final = {
 }
 _JOB_COMMANDS: Final = (
     "cancel", "checkpoint", "exceptions", "flamegraph", "list", "logs", "metrics", "open", "rescale-info", "savepoint",
-    "stop", "top",
+    "state", "stop", "top",
 )  # fmt: skip
 
 _HELP: Final = """\
@@ -84,6 +85,7 @@ Try it:
   headrace cluster start                             a cluster that takes jobs until it is stopped
   headrace list                                      the jobs that run on this machine
   headrace top                                       watch the one that runs
+  headrace state enrich                              the sizes of an operator's states, and what they hold
   headrace exceptions JOB_ID                         why it failed, the line of your program first
   headrace savepoint JOB_ID /data/savepoints         and go on from there later: headrace run -s
   headrace stop JOB_ID                               end it with a savepoint

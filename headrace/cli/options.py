@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import click
 
+from headrace.api.executors import runs_elsewhere
 from headrace.core.config import (
     ConfigOption,
+    Settings,
     check_settings,
     declared_options,
     default_text,
@@ -34,7 +36,7 @@ def refuse_unusable(settings: Mapping[str, str]) -> None:
         declare_all_options()
     try:
         check_settings(settings, FREE_PREFIXES)
-        if settings.get("execution.target") != "remote":
+        if not runs_elsewhere(Settings(settings)):
             # Imported late: the help texts do not need Spark, and a client of another cluster does not at all.
             from headrace.spark.session.session_configuration import refuse_unusable_host_settings
 
@@ -65,6 +67,20 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key.strip(), text.strip()
 
 
+json_option: Final = click.option(
+    "--json",
+    "is_json",
+    is_flag=True,
+    help="Print one JSON document; messages go to standard error.",
+)
+"""Of commands that are no ClusterCommand, which have it without."""
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
 _HELP: Final = """\
 List the settings that -D takes.
 
@@ -82,7 +98,7 @@ _WIDTH: Final = 100
 
 
 @click.command(name="options", help=_HELP)
-@click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
+@json_option
 @click.argument("words", nargs=-1)
 def options(words: tuple[str, ...], is_json: bool) -> int:
     """List options; the help text is `_HELP`."""
@@ -94,7 +110,7 @@ def options(words: tuple[str, ...], is_json: bool) -> int:
             "'headrace options' lists all"
         )
     if is_json:
-        click.echo(json.dumps([_facts(option) for option in found], indent=2))
+        print_json([_facts(option) for option in found])
     else:
         click.echo("\n".join(_entry(option) for option in found))
     return 0

@@ -19,6 +19,7 @@ from headrace.api.client.job_client import JobClient
 from headrace.cli.figures import rate_text, share_text, shorten, watermark_text
 from headrace.core.clock import SystemClock
 from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.error_text import on_one_line
 from headrace.core.threads import start_thread
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.metrics import names
@@ -66,7 +67,7 @@ def view_of(
     """Return the view of `details`; rates are over `interval_s`, since `previous` (None: the first snapshot)."""
     before = {} if previous is None else {vertex.vertex_id: vertex for vertex in previous.vertices}
     return JobView(
-        details.name,
+        on_one_line(details.name),
         details.status.name,
         elapsed_s,
         tuple(
@@ -86,7 +87,7 @@ def _vertex_view(
         rate = max(0.0, (handled - _handled(before)) / interval_s)
     states = [subtask.state.name for subtask in vertex.subtasks]
     return VertexView(
-        vertex.name,
+        on_one_line(vertex.name),
         states[0] if len(set(states)) == 1 else "/".join(sorted(set(states))),
         vertex.parallelism,
         int(_figure(vertex, names.NUM_RECORDS_IN)),
@@ -144,7 +145,8 @@ def _watermark(subtask: SubtaskDetails) -> int | None:
 def plain_line(view: JobView) -> str:
     """Return one line for logs and pipes."""
     parts = [_plain_part(vertex) for vertex in view.vertices]
-    return f"[{view.elapsed_s:6.1f} s] {view.status}: " + " | ".join(parts)
+    why = f" ({view.explanation})" if view.explanation else ""
+    return f"[{view.elapsed_s:6.1f} s] {view.status}{why}: " + " | ".join(parts)
 
 
 def _plain_part(vertex: VertexView) -> str:

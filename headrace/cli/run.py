@@ -1,14 +1,15 @@
 """`headrace run program.py`: runs a program in this process, on its own Spark application (application mode)."""
 
+import contextlib
 import difflib
 import os
 import runpy
 import sys
 import zipfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -30,6 +31,8 @@ from headrace.api.executors import (
     TARGET,
     PipelineExecutor,
     create_executor,
+    executor_name,
+    runs_elsewhere,
     set_active_executor,
     set_default_settings,
 )
@@ -41,9 +44,10 @@ from headrace.checkpoint.options import (
 )
 from headrace.checkpoint.storage.file_systems import absolute_uri
 from headrace.cli.logs import EXIT_FAILED, EXIT_INTERRUPTED, configure_logs, report_failure
-from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.progress import ProgressDisplay
 from headrace.core.config import Settings
+from headrace.core.error_text import describe
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.process.interpreter import put_on_path
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
@@ -53,8 +57,7 @@ from headrace.rest.options import REST_ADDRESS
 REMOTE: Final = "remote"
 """Name of the executor of clusters that run already."""
 SESSION: Final = "session"
-_EXECUTORS: Final = {SESSION: REMOTE, "application": "spark", "local": "spark"}
-"""Names of executors for Flink's names of targets, where they are others."""
+_ASK_TIMEOUT_S: Final = 10.0
 _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
 
@@ -124,6 +127,8 @@ Examples:
   headrace run -d departures.py                          goes on when you log out
   headrace run --target session departures.py            on the session that 'headrace cluster start' started
   headrace run --target remote -m host:8081 -d departures.py
+  headrace run --target per-job -d departures.py         a cluster for the job alone, made for it
+  headrace run -d --json departures.py | jq -r '.jobs[0]["job-id"]'     for a script
 """
 
 
@@ -138,8 +143,9 @@ Examples:
     "-t",
     "--target",
     metavar="NAME",
-    help="Where jobs run: application (default) on a cluster of the program's own; session on one of this machine "
-    "that 'headrace cluster start' started; remote on one that is named by -m.",
+    help="Where jobs run: application (default) on a cluster of the program's own; per-job on a cluster for each job, "
+    "which ends with it; session on one of this machine that 'headrace cluster start' started; remote on one that is "
+    "named by -m.",
 )
 @click.option(
     "--cluster",
@@ -204,6 +210,7 @@ Examples:
     "of its own, or the jobs to the session or remote cluster.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
+@json_option
 @click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -220,30 +227,123 @@ def run(
     progress: bool | None,
     is_detached: bool,
     verbose: bool,
+    is_json: bool,
     program: Path,
     arguments: tuple[str, ...],
 ) -> int:
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
+    given = dict(definitions)
     settings = {
-        **target_settings(target, cluster_name, address, is_detached=is_detached),
-        **run_settings(master, parallelism, dict(definitions), python_files),
+        **target_settings(
+            target or given.get(TARGET.key), cluster_name, address, is_detached=is_detached
+        ),
+        **run_settings(master, parallelism, given, python_files),
         **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
     }
     refuse_unusable(settings)
     provide_python_files(settings)
     set_default_settings(settings)
-    if is_detached and not is_remote(settings):
+    if is_detached and not runs_elsewhere(Settings(settings)):
         # Imported late: nobody else needs it.
         from headrace.cli.daemon.detached_run import run_detached
 
-        return run_detached(program, arguments, settings, is_verbose=verbose)
-    executor = create_executor(Settings(settings))
+        return run_detached(program, arguments, settings, is_verbose=verbose, is_json=is_json)
+    if is_json:
+        answer = RunAnswer()
+        with _only_answer_on_standard_output():
+            code = _run_shown(program, arguments, settings, progress, is_detached, answer)
+        print_json(answer.document(code))
+        return code
+    return _run_shown(program, arguments, settings, progress, is_detached)
+
+
+class RunAnswer:
+    """The jobs and errors of a program, for the document that `--json` prints at its end."""
+
+    def __init__(self) -> None:
+        self._clients: list[JobClient] = []
+        self._jobs: list[dict[str, str]] = []
+        self._errors: list[str] = []
+
+    def take_job(self, client: JobClient) -> None:
+        """Remember a job that was submitted."""
+        self._clients.append(client)
+
+    def take_error(self, error: BaseException) -> int:
+        """Remember an error and print it; return the exit code."""
+        self._errors.append(describe(error, wants_details=False)[0])
+        return report_failure(error)
+
+    def ask_jobs(self) -> None:
+        """Ask for names and states of the jobs, while their cluster answers."""
+        self._jobs = [_job_facts(client) for client in self._clients]
+
+    def document(self, code: int) -> dict[str, Any]:
+        """Return the document."""
+        return {"exit-code": code, "jobs": self._jobs, "errors": self._errors}
+
+
+def _job_facts(client: JobClient) -> dict[str, str]:
+    facts = {"job-id": str(client.get_job_id())}
+    with contextlib.suppress(HeadraceError, TimeoutError):
+        details = client.get_job_details().result(_ASK_TIMEOUT_S)
+        facts |= {"name": details.name, "state": details.status.name}
+    return facts
+
+
+@contextmanager
+def _only_answer_on_standard_output() -> Generator[None, None, None]:
+    """Have all that is printed meanwhile on standard error, by Spark's JVM and other children as well."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _run_shown(
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    progress: bool | None,
+    is_detached: bool,
+    answer: RunAnswer | None = None,
+) -> int:
+    """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
     display = ProgressDisplay.choose(progress)
-    on_submitted = _tell_id if is_detached else None if display is None else display.watch
-    stop_display = None if display is None else display.stop
+
+    def submitted(client: JobClient) -> None:
+        if answer is not None:
+            answer.take_job(client)
+        if is_detached:
+            click.echo(f"Job has been submitted with JobID {client.get_job_id()}")
+        elif display is not None:
+            display.watch(client)
+
+    def end_shows() -> None:
+        if display is not None:
+            display.stop()
+        if answer is not None:
+            answer.ask_jobs()
+
+    on_error = report_failure if answer is None else answer.take_error
+    try:
+        executor = create_executor(Settings(settings))
+    except HeadraceError as error:
+        return on_error(error)
     return run_here(
-        program, arguments, settings, executor, on_submitted=on_submitted, stop_display=stop_display
+        program,
+        arguments,
+        settings,
+        executor,
+        on_submitted=submitted,
+        before_close=end_shows,
+        on_error=on_error,
     )
 
 
@@ -254,11 +354,13 @@ def run_here(
     executor: PipelineExecutor,
     *,
     on_submitted: Callable[[JobClient], None] | None = None,
-    stop_display: Callable[[], None] | None = None,
+    before_close: Callable[[], None] | None = None,
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
 ) -> int:
     """Run the program in this process and thread, close the executor, and return the exit code.
+
+    `before_close` is called when the program has ended, while the cluster still answers; after a Ctrl-C perhaps twice.
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
@@ -269,8 +371,8 @@ def run_here(
     take_back = end_in_order_when_terminated()
     find_left = await_left_jobs if awaits_jobs else left_jobs
     try:
-        with program_environment(program, arguments), _program_sessions(settings):
-            runpy.run_path(str(program), run_name="__main__")
+        with _program_sessions(settings):
+            run_as_main(program, arguments)
         _refuse_unexecuted()
         return _with_left_jobs(0, find_left, on_error)
     except Terminated:
@@ -278,7 +380,7 @@ def run_here(
     except SystemExit as ended:
         return _with_left_jobs(_exit_code(ended), find_left, on_error)
     except KeyboardInterrupt:
-        if not is_remote(settings):
+        if not runs_elsewhere(Settings(settings)):
             click.echo("interrupted: the job is cancelled", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
@@ -286,7 +388,7 @@ def run_here(
     finally:
         ignore_termination()
         try:
-            _close(executor, stop_display)
+            _close(executor, before_close)
         finally:
             take_back()
 
@@ -306,7 +408,9 @@ def target_settings(
                 f"{option} is for --target {needed}, and the target is {target}",
                 click.get_current_context(silent=True),
             )
-    settings = {} if target is None else {TARGET.key: _EXECUTORS.get(target, target)}
+    settings: dict[str, str] = {}
+    if target is not None:
+        settings[TARGET.key] = executor_name(Settings({TARGET.key: target}))
     if address is not None:
         settings[REST_ADDRESS.key] = address
     if target == SESSION:
@@ -315,18 +419,9 @@ def target_settings(
 
         found = find_session(cluster_name, lambda text: click.echo(text, err=True))
         settings[CONNECTION_FILE.key] = str(found.file)
-    if is_detached and is_remote(settings):
+    if is_detached and runs_elsewhere(Settings(settings)):
         settings[ATTACHED.key] = "false"
     return settings
-
-
-def is_remote(settings: Mapping[str, str]) -> bool:
-    """Return whether jobs run on a cluster that runs already, so that nothing of Spark is needed here."""
-    return settings.get(TARGET.key) == REMOTE
-
-
-def _tell_id(client: JobClient) -> None:
-    click.echo(f"Job has been submitted with JobID {client.get_job_id()}")
 
 
 def run_settings(
@@ -389,7 +484,7 @@ def provide_python_files(settings: dict[str, str]) -> None:
 
 def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
     """Have the sessions that the program makes itself obey the command line."""
-    if is_remote(settings):
+    if runs_elsewhere(Settings(settings)):
         return nullcontext()
     # Imported late, as above.
     from headrace.spark.session.program_sessions import (
@@ -412,6 +507,16 @@ def program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[
         sys.argv, sys.path[:] = previous_argv, previous_path
 
 
+def run_as_main(program: Path, arguments: tuple[str, ...], entry_class: str | None = None) -> None:
+    """Run a program as `python program.py` would, or a module (`entry_class`) inside an archive."""
+    with program_environment(program, arguments):
+        if entry_class is None:
+            runpy.run_path(str(program), run_name="__main__")
+        else:
+            sys.path.insert(0, str(program.resolve()))
+            runpy.run_module(entry_class, run_name="__main__", alter_sys=True)
+
+
 def _exit_code(ended: SystemExit) -> int:
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
@@ -419,13 +524,13 @@ def _exit_code(ended: SystemExit) -> int:
     return 1
 
 
-def _close(executor: PipelineExecutor, stop_display: Callable[[], None] | None) -> None:
+def _close(executor: PipelineExecutor, before_close: Callable[[], None] | None) -> None:
     """End the display and the cluster; a second Ctrl-C during this does not leave the cluster half ended."""
     set_active_executor(None)
     while True:
         try:
-            if stop_display is not None:
-                stop_display()
+            if before_close is not None:
+                before_close()
             executor.close()
             return
         except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
 from headrace.cli.termination import asked_to_end
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
@@ -80,6 +80,7 @@ If other hosts can reach it, it speaks TLS, with the identity of `headrace.secur
     "--data-port", default="7602", show_default=True, help="Port for results; 0 for any free one."
 )
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting.")
+@json_option
 def shuffle_service(
     directory: Path,
     secret_file: Path,
@@ -88,6 +89,7 @@ def shuffle_service(
     port: str,
     data_port: str,
     definitions: tuple[tuple[str, str], ...],
+    is_json: bool,
 ) -> None:
     """The command."""
     given = dict(definitions)
@@ -120,10 +122,15 @@ def shuffle_service(
         ) as process,
     ):
         found = process.service.committed_count
-        click.echo(f"shuffle service in {directory}: {found} committed results were found")
-        click.echo(f"{ADDRESS.key}: {process.address}")
+        click.echo(
+            f"shuffle service in {directory}: {found} committed results were found", err=is_json
+        )
+        if is_json:
+            print_json({"address": process.address, "committed-results": found})
+        else:
+            click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
-    click.echo("the shuffle service ends; its committed results stay")
+    click.echo("the shuffle service ends; its committed results stay", err=is_json)
 
 
 @contextlib.contextmanager

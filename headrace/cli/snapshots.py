@@ -1,8 +1,7 @@
 """Commands for checkpoints and savepoints in files, without a job or Spark: list, show, verify, dispose."""
 
-import json
 import sys
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -20,6 +19,7 @@ from headrace.checkpoint.retention.inspection import (
 from headrace.checkpoint.storage.file_systems import absolute_uri, is_there
 from headrace.checkpoint.storage.metadata_key import metadata_key
 from headrace.cli.logs import EXIT_FAILED
+from headrace.cli.options import json_option, print_json
 from headrace.cli.snapshot_tables import (
     facts,
     fault_lines,
@@ -70,20 +70,19 @@ Try it:
 _key_file = click.option(
     "--key-file", metavar="PATH", help=f"File with the key of the metadata ({KEY_FILE.key})."
 )
-_as_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.command(name="list", help=_LIST_HELP, short_help="List the snapshots in a folder.")
 @click.argument("path")
 @_key_file
-@_as_json
+@json_option
 def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     """List snapshots; the exit code is 1 where there is no such folder."""
     snapshots = [_inspected(folder, key_file) for folder in find_snapshots(path)]
     if not snapshots and not is_there(absolute_uri(path)):
         raise CheckpointStorageError("look into", path, "there is no such folder", WHAT_TO_NAME)
     if is_json:
-        _print_json([snapshot_json(one) for one in snapshots])
+        print_json([snapshot_json(one) for one in snapshots])
     elif snapshots:
         _console().print(snapshots_table(snapshots))
     else:
@@ -97,13 +96,13 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     "--verify", is_flag=True, help="Also read every file, and check that it is unchanged."
 )
 @_key_file
-@_as_json
+@json_option
 def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     """Show one snapshot; the exit code is 1 where it could not be restored."""
     snapshot = _only_one(path, key_file)
     verification = _verified(snapshot) if verify else None
     if is_json:
-        _print_json(snapshot_json(snapshot, verification))
+        print_json(snapshot_json(snapshot, verification))
     else:
         _print_snapshot(snapshot)
         if verification is not None:
@@ -115,13 +114,13 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
 @click.command(help=_VERIFY_HELP, short_help="Check that a snapshot is complete and unchanged.")
 @click.argument("path")
 @_key_file
-@_as_json
+@json_option
 def verify(path: str, key_file: str | None, is_json: bool) -> int:
     """Verify one snapshot; the exit code is 1 where it could not be restored."""
     snapshot = _only_one(path, key_file)
     verification = _verified(snapshot)
     if is_json:
-        _print_json(snapshot_json(snapshot, verification))
+        print_json(snapshot_json(snapshot, verification))
     elif verification.is_sound:
         click.echo(verified_line(snapshot))
     else:
@@ -185,14 +184,10 @@ def _console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=200, highlight=False)
 
 
-def _print_json(shown: Any) -> None:
-    click.echo(json.dumps(shown, indent=2))
-
-
 @click.command(help=_DISPOSE_HELP)
 @click.argument("path")
 @_key_file
-@_as_json
+@json_option
 def dispose(path: str, key_file: str | None, is_json: bool) -> int:
     """Delete a savepoint; only what is one for certain."""
     disposed = dispose_savepoint(path, key_settings(key_file))
@@ -200,5 +195,5 @@ def dispose(path: str, key_file: str | None, is_json: bool) -> int:
     said = f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted"
     click.echo(said, err=is_json)
     if is_json:
-        _print_json({"savepoint-path": path, "job-name": metadata.job_name})
+        print_json({"savepoint-path": path, "job-name": metadata.job_name})
     return 0

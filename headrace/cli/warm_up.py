@@ -6,6 +6,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from headrace.cli.options import json_option, print_json
 from headrace.core.config import bytes_text
 
 _HELP: Final = """\
@@ -19,6 +20,7 @@ version of Java and PySpark.
 Try it:
   headrace warm-up
   headrace warm-up --remove        delete what was stored
+  headrace warm-up --json | jq -r .archive
 """
 
 
@@ -26,7 +28,8 @@ Try it:
 @click.option(
     "--remove", is_flag=True, help="Delete what was stored, for all versions of Java and PySpark."
 )
-def warm_up(remove: bool) -> int:
+@json_option
+def warm_up(remove: bool, is_json: bool) -> int:
     """Store the classes, or delete them."""
     # Imported late: the help texts do not need Spark.
     from headrace.spark.session.class_archive import (
@@ -41,7 +44,12 @@ def warm_up(remove: bool) -> int:
         stored = class_archives(cache)
         for archive in stored:
             archive.unlink(missing_ok=True)
-        click.echo(f"{len(stored)} archive{'' if len(stored) == 1 else 's'} in {cache} deleted")
+        click.echo(
+            f"{len(stored)} archive{'' if len(stored) == 1 else 's'} in {cache} deleted",
+            err=is_json,
+        )
+        if is_json:
+            print_json({"deleted": [str(archive) for archive in stored]})
         return 0
     java = ensure_java()
     if java is None:
@@ -52,6 +60,10 @@ def warm_up(remove: bool) -> int:
     console = Console(stderr=True)
     with console.status("Starting") as status:
         store_class_archive(java, archive, lambda step: status.update(f"{step} ..."))
-    size = bytes_text(archive.stat().st_size)
-    click.echo(f"Spark now starts from {archive} ({size} of classes)")
+    size_bytes = archive.stat().st_size
+    click.echo(
+        f"Spark now starts from {archive} ({bytes_text(size_bytes)} of classes)", err=is_json
+    )
+    if is_json:
+        print_json({"archive": str(archive), "size-bytes": size_bytes})
     return 0

@@ -1,4 +1,4 @@
-"""RemoteExecutor: runs a program's jobs on a cluster that runs already, in another process.
+"""RemoteExecutor: runs a program's jobs on a cluster that runs already, in another process, by address or as a session.
 
 Source: Flink RemoteExecutor, AbstractSessionClusterExecutor.
 """
@@ -7,17 +7,28 @@ import logging
 import threading
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from headrace.api.client.job_client import JobClient
+from headrace.api.executors import TARGET
+from headrace.api.settings.python_files import python_files
 from headrace.client.rest_cluster_client import RestClusterClient
-from headrace.core.config import ConfigOption, Settings, check_values, parse_ports
+from headrace.core.config import ConfigOption, Settings, check_values
 from headrace.core.errors import ConfigurationError, HostError, ProgramError
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.security.tls import is_loopback
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.pipeline_options import PARALLELISM
-from headrace.rest.connections import FoundConnection, find_connection, read_connection
-from headrace.rest.options import REST_ADDRESS, REST_PORT
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE, PYTHON_FILES
+from headrace.rest.connections import (
+    FoundConnection,
+    address_of,
+    find_connection,
+    find_session,
+    read_connection,
+)
 
 CONNECTION_FILE: Final = ConfigOption(
     "headrace.rest.connection-file",
@@ -26,8 +37,14 @@ CONNECTION_FILE: Final = ConfigOption(
     "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
     "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
 )
+SESSION_NAME: Final = ConfigOption(
+    "headrace.session.name",
+    str,
+    "",
+    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
+)
+_SESSION: Final = "session"
 _LOG: Final = logging.getLogger(__name__)
-_DEFAULT_PORT: Final = 8081
 _OF_DATAFRAMES: Final = "dataframe-"
 """Beginning of the names of coordinators that read or write DataFrames in the driver's Spark session."""
 
@@ -40,15 +57,28 @@ class RemoteDataFrameError(ProgramError):
         super().__init__(
             f"'{operator}'{place} is a DataFrame of this program's own Spark, which no other cluster reaches: write it "
             "to files and read those with a FileSource, or run the program with its own cluster "
-            "(execution.target: spark)"
+            "(execution.target: application)"
         )
         self.operator = operator
+
+
+class RemoteFilesError(ProgramError):
+    """A job names files of this machine that the workers of a cluster on another one would not find."""
+
+    def __init__(self, files: tuple[Path, ...], address: str) -> None:
+        names = ", ".join(str(file) for file in files)
+        super().__init__(
+            f"{names} ({PYTHON_FILES.key}) cannot be brought to the cluster at {address}, whose workers do not see "
+            "this machine's files: install the modules where the workers' interpreter finds them, give them to the "
+            "cluster when it is started, or define the functions in the program itself"
+        )
+        self.address = address
 
 
 class RemoteExecutor:
     """Implements PipelineExecutor, under the name `remote`; thread-safe."""
 
-    name: Final = "remote"
+    name = "remote"
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings
@@ -61,8 +91,22 @@ class RemoteExecutor:
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job and return its handle once the cluster has taken it."""
         check_values(job_graph.settings)
-        _refuse_dataframes(job_graph)
+        refuse_dataframes(job_graph)
+        if Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE):
+            raise ConfigurationError(
+                PYTHON_EXECUTABLE.key,
+                Settings(job_graph.settings).get_option(PYTHON_EXECUTABLE),
+                "the interpreter of a cluster that runs already was chosen when it was started: leave it out, or give "
+                "the job a cluster of its own (execution.target: per-job or application)",
+            )
+        files = python_files(Settings(job_graph.settings))
         cluster = self._cluster()
+        if files:
+            if not is_loopback(urlsplit(cluster.address).hostname or ""):
+                raise RemoteFilesError(files, cluster.address)
+            # As absolute paths, which mean the same to a worker on this machine.
+            settings = {**job_graph.settings, PYTHON_FILES.key: ",".join(map(str, files))}
+            job_graph = msgspec.structs.replace(job_graph, settings=settings)
         client = cluster.submit_job(job_graph)
         _LOG.info(
             "job '%s' (%s) is submitted to %s", job_graph.name, job_graph.job_id, cluster.address
@@ -100,13 +144,27 @@ class RemoteExecutor:
             if self._is_closed:
                 raise HostError("the executor has been closed")
             if self._client is None:
-                found = connection_of(self._settings)
-                self._client = RestClusterClient.of(found, self._settings)
+                self._client = _client_of(self._settings)
             return self._client
 
 
+def _client_of(settings: Settings) -> RestClusterClient:
+    """Return the client of the cluster that is named; that of its leader, where only its election is named."""
+    is_named = bool(settings.get_option(CONNECTION_FILE)) or address_of(settings) is not None
+    if not is_named and any(key.startswith("high-availability.") for key in settings.to_dict()):
+        # Only now: others need no part of the cluster, and do not load it.
+        from headrace.cluster.high_availability.options import is_highly_available
+
+        if is_highly_available(settings):
+            return RestClusterClient.of_leader(settings)
+    return RestClusterClient.of(connection_of(settings), settings)
+
+
 def connection_of(settings: Settings) -> FoundConnection:
-    """Return the connection to the cluster that the settings name. RestError, ConfigurationError."""
+    """Return the connection to the cluster that the settings name.
+
+    RestError, ConfigurationError, NoSuchClusterError, SeveralClustersError.
+    """
     file = settings.get_option(CONNECTION_FILE)
     if file:
         path = Path(file).expanduser()
@@ -114,31 +172,13 @@ def connection_of(settings: Settings) -> FoundConnection:
             return FoundConnection(read_connection(path), str(path), path)
         except FileNotFoundError as error:
             raise ConfigurationError(CONNECTION_FILE.key, file, "there is no such file") from error
+    if settings.get_option(TARGET) == _SESSION:
+        return find_session(settings.get_option(SESSION_NAME) or None, _LOG.info)
     return find_connection(address_of(settings), _LOG.info)
 
 
-def address_of(settings: Settings) -> str | None:
-    """Return `host:port` or the URL that the settings name, None where they name none; `rest.address` may be either."""
-    host = settings.get_option(REST_ADDRESS)
-    if host is not None and ("://" in host or "]:" in host or host.count(":") == 1):
-        return host
-    if host is None and not settings.is_set(REST_PORT):
-        return None
-    port = _DEFAULT_PORT
-    if settings.is_set(REST_PORT):
-        ports = list(parse_ports(REST_PORT.key, settings.get_option(REST_PORT)))
-        if len(ports) != 1:
-            raise ConfigurationError(
-                REST_PORT.key,
-                settings.get_option(REST_PORT),
-                "a client needs the one port at which the cluster listens",
-            )
-        port = ports[0]
-    name = host or "127.0.0.1"
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-
-
-def _refuse_dataframes(graph: JobGraph) -> None:
+def refuse_dataframes(graph: JobGraph) -> None:
+    """Raise RemoteDataFrameError where a job reads or writes one."""
     for vertex in graph.vertices:
         for operator in vertex.operators:
             if operator.coordinator.startswith(_OF_DATAFRAMES):

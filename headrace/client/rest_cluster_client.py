@@ -3,14 +3,20 @@
 Source: Flink ClusterClient, RestClusterClient.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from headrace.api.client.job_client import JobClient
+from headrace.client.client_heartbeat import HEARTBEAT_INTERVAL, keep_alive, tied_to_client
+from headrace.client.leader_rest_client import LeaderRestClient
 from headrace.client.rest_dispatcher import RestDispatcher
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ClusterDataSetId, JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import EventLoopThread
@@ -23,6 +29,7 @@ from headrace.rest.connections import FoundConnection, find_connection
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
+_CANCEL_TIMEOUT_S: Final = 10.0
 _INLINE_BYTES_MAX: Final = 1 << 18
 """Bytes of a job's payloads that stay in its graph: few enough for the messages of any cluster."""
 
@@ -53,16 +60,51 @@ class RestClusterClient:
         client._open(found, settings)
         return client
 
+    @classmethod
+    def of_leader(cls, settings: Settings) -> "RestClusterClient":
+        """Return the client of whichever driver leads the cluster that `high-availability` settings name.
+
+        It follows a change of the leader, while it waits for the end of a job too. ConfigurationError.
+        """
+        from headrace.cluster.high_availability.leader_retrieval_service import (
+            open_leader_retrieval,
+        )
+
+        client = cls.__new__(cls)
+        client._serve(LeaderRestClient(open_leader_retrieval(settings), settings, _LOG.info))
+        return client
+
     def _open(self, found: FoundConnection, settings: Mapping[str, str] | None) -> None:
-        rest = RestClient.of(found, settings=Settings(settings))
-        self.address: str = rest.address
+        self._serve(RestClient.of(found, settings=Settings(settings)))
+
+    def _serve(self, rest: RestClient | LeaderRestClient) -> None:
+        self._rest = rest
         self._dispatcher = RestDispatcher(rest)
         self._thread = EventLoopThread("headrace-client")
+        self._tied: list[JobClient] = []
+
+    @property
+    def address(self) -> str:
+        """Return the address of REST; of a cluster with high availability that of its leader, which may change."""
+        return self._rest.address
 
     def submit_job(self, graph: JobGraph) -> JobClient:
-        """Submit a job and return its handle once the cluster has taken it; the job goes on without this process."""
+        """Submit a job and return its handle once the cluster has taken it.
+
+        The job goes on without this process, unless `execution.shutdown-on-attached-exit` is set: then it ends when
+        this client is closed, or sends no heartbeats any more.
+        """
+        graph = tied_to_client(graph, Settings(graph.settings))
         self._ask(self._dispatcher.submit(offload(graph, _INLINE_BYTES_MAX)))
-        return self._handle(graph.job_id)
+        timeout_ms = graph.client_heartbeat_timeout_ms
+        if not timeout_ms:
+            return self._handle(graph.job_id)
+        interval_ms = Settings(graph.settings).duration_ms(HEARTBEAT_INTERVAL)
+        beating = keep_alive(graph.job_id, self._dispatcher, interval_ms, timeout_ms, SystemClock())
+        asyncio.run_coroutine_threadsafe(beating, self._thread.loop)
+        client = JobClient(graph.job_id, self._dispatcher, self._thread.loop)
+        self._tied.append(client)
+        return client
 
     def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return running and ended jobs."""
@@ -124,8 +166,15 @@ class RestClusterClient:
         self._ask(self._dispatcher.shut_down_cluster())
 
     def close(self) -> None:
-        """End this client; its cluster and its jobs go on. Idempotent."""
+        """End this client, and the jobs that are tied to it; its cluster and other jobs go on. Idempotent."""
+        tied, self._tied = self._tied, []
+        for client in tied:
+            # Where the cluster does not hear it, it soon misses the heartbeats.
+            with contextlib.suppress(HeadraceError, TimeoutError):
+                client.cancel().result(_CANCEL_TIMEOUT_S)
         self._thread.stop()
+        if isinstance(self._rest, LeaderRestClient):
+            self._rest.close()
 
     def __enter__(self) -> Self:
         return self

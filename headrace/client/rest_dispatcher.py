@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.api.client.job_client import ClusterClosedError
+from headrace.client.leader_rest_client import LeaderRestClient
 from headrace.core.errors import DECODE_ERRORS
-from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId, size_text
+from headrace.core.ids import BlobKey, ClusterDataSetId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.core.threads import BlockingRunner, run_in_thread
@@ -38,7 +39,7 @@ from headrace.gateways.messages import (
     StoredCheckpoint,
     SubtaskState,
 )
-from headrace.graph.job_graph import JobGraph, OffloadedGraph
+from headrace.graph.job_graph import JobGraph, OffloadedGraph, blob_text
 from headrace.graph.job_plan import JobPlan
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import (
@@ -73,10 +74,15 @@ class ClusterLostError(ClusterClosedError):
 class RestDispatcher(DispatcherGateway):
     """Used on one event loop. Requests block, and run on threads of `run_blocking`."""
 
-    def __init__(self, rest: RestClient, run_blocking: BlockingRunner = run_in_thread) -> None:
+    def __init__(
+        self, rest: RestClient | LeaderRestClient, run_blocking: BlockingRunner = run_in_thread
+    ) -> None:
         self._rest: Final = rest
+        self._outlives_leader: Final = isinstance(rest, LeaderRestClient)
         self._run_blocking: Final = run_blocking
         self._turns: Final = asyncio.Semaphore(_AT_ONCE_MAX)
+        # Of jobs whose end is waited for in several pieces, each of which goes on where the one before has got to.
+        self._pauses_s: Final[dict[JobId, float]] = {}
 
     async def submit(self, job: OffloadedGraph) -> None:
         """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
@@ -85,10 +91,10 @@ class RestDispatcher(DispatcherGateway):
             try:
                 await self._put_blob(graph.job_id, key, content)
             except (BlobCorruptedError, RestUnreachableError) as error:
-                names = ", ".join(f"'{v.name}'" for v in graph.vertices if v.payloads == key)
+                what = blob_text(graph, key)
                 raise BlobTransferError(
-                    f"job '{graph.name}' ({graph.job_id}) was not submitted, because the functions and collections of "
-                    f"{names} ({size_text(key.size_bytes)}) could not be brought to the cluster: {error}"
+                    f"job '{graph.name}' ({graph.job_id}) was not submitted, because {what} "
+                    f"could not be brought to the cluster: {error}"
                 ) from error
         await self.submit_job(graph)
 
@@ -150,6 +156,13 @@ class RestDispatcher(DispatcherGateway):
         await self._json("PATCH", _job(job_id), query={"mode": "cancel", "force": force})
         return Acknowledge()
 
+    async def report_client_heartbeat(
+        self, job_id: JobId, expired_timestamp_ms: int
+    ) -> Acknowledge:
+        body = {"expiredTimestamp": expired_timestamp_ms}
+        await self._json("PATCH", _job(job_id, "clientHeartbeat"), body)
+        return Acknowledge()
+
     async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
         body = {"checkpointType": "FULL" if is_full else "CONFIGURED"}
         path = _job(job_id, "checkpoints")
@@ -174,7 +187,6 @@ class RestDispatcher(DispatcherGateway):
         """Ask again and again: a request that waits would hold a connection, of which a cluster has only so many."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_max_ms / 1000
-        pause_s = _FIRST_PAUSE_S
         while True:
             try:
                 status = await self.request_job_status(job_id)
@@ -184,10 +196,17 @@ class RestDispatcher(DispatcherGateway):
                     raise ClusterLostError(str(error)) from error
                 raise
             left_s = deadline_s - loop.time()
-            if status.is_terminal_state() or left_s <= 0:
+            if self._outlives_leader and status is JobStatus.SUSPENDED:
+                # The leader that says so is about to end; the job goes on under the next one.
+                status = JobStatus.RECONCILING
+            if status.is_terminal_state():
+                self._pauses_s.pop(job_id, None)
                 return status
+            if left_s <= 0:
+                return status
+            pause_s = self._pauses_s.get(job_id, _FIRST_PAUSE_S)
+            self._pauses_s[job_id] = min(2 * pause_s, _LONGEST_PAUSE_S)
             await asyncio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
         """Return the job as it was at most `web.refresh-interval` ago, whatever age was asked for."""

@@ -2,7 +2,7 @@
 
 They belong to the control thread: it takes them down once per interval, and whoever reports reads what was taken down.
 Runs on the control thread, and only where somebody reports.
-Source: Flink JobManagerMetricGroup, JobManagerJobMetricGroup.
+Source: Flink JobManagerMetricGroup, JobManagerJobMetricGroup, JobManagerOperatorMetricGroup.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class ClusterMetrics:
         self._resource_manager: Final = resource_manager
         self._variables: Final = {"host": host}
         self._cluster: dict[str, float] = {}
-        self._jobs: Final[dict[JobId, GroupReading]] = {}
+        self._jobs: Final[dict[JobId, tuple[GroupReading, ...]]] = {}
         self._ended: set[JobId] = set()
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
@@ -93,12 +93,18 @@ class ClusterMetrics:
         job_id = job.job_id
         is_new = job_id not in self._jobs
         variables = self._variables | {"job_id": str(job_id), "job_name": job.name}
-        self._jobs[job_id] = GroupReading(
-            GroupKind.JOB_MANAGER_JOB, variables, samples_of(job.metrics)
+        self._jobs[job_id] = (
+            GroupReading(GroupKind.JOB_MANAGER_JOB, variables, samples_of(job.metrics)),
+            *(
+                GroupReading(
+                    GroupKind.JOB_MANAGER_OPERATOR, {**variables, **each.variables}, each.samples
+                )
+                for each in job.operators
+            ),
         )
         if is_new:
             # Read by another thread, which may come when the job has just been forgotten.
-            self._registry.add(job_id, lambda: filter(None, (self._jobs.get(job_id),)))
+            self._registry.add(job_id, lambda: self._jobs.get(job_id, ()))
         if job.has_ended:
             self._end(job_id)
 

@@ -4,10 +4,12 @@ Source: Flink ClusterEntrypoint.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,7 +17,7 @@ from typing import Any, Final, TypeVar
 from headrace.cluster.blob.blob_client import prepare, upload_blobs
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.cluster_metrics import ClusterMetrics
-from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.dispatcher.dispatcher import BatchJobMasters, Dispatcher
 from headrace.cluster.dispatcher.stored_jobs import StoredJobs
 from headrace.cluster.high_availability.high_availability_services import (
     HighAvailabilityServices,
@@ -24,6 +26,7 @@ from headrace.cluster.high_availability.high_availability_services import (
 from headrace.cluster.high_availability.leader_election_service import (
     LeaderElectionService,
     LeadershipLostError,
+    OnStandby,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.job_master import JobManagerSharedServices
@@ -31,10 +34,12 @@ from headrace.cluster.leadership import (
     DISPATCHER,
     RESOURCE_MANAGER,
     EmbeddedLeaderElection,
+    LeaderDirectory,
     always_leads,
 )
 from headrace.cluster.printed_output import OutputReceiver
-from headrace.cluster.resource_manager.driver import ResourceManagerDriver
+from headrace.cluster.resource_manager.driver import ResourceManagerDriver, WorkerHost
+from headrace.cluster.resource_manager.options import REPLACEMENT_WINDOW, REPLACEMENTS_MAX
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.shuffle_master import (
@@ -61,9 +66,9 @@ from headrace.metrics.process_metrics import ProcessWatcher
 from headrace.metrics.registry import MetricRegistry
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.errors import EndpointFailedError
+from headrace.rpc.errors import EndpointFailedError, EndpointStartError
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
-from headrace.rpc.proxies import with_timeout
+from headrace.rpc.proxies import redirect, with_timeout
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
 
@@ -102,14 +107,15 @@ class ClusterFailedError(HostError):
 
 
 class Cluster:
-    """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
+    """ResourceManager, Dispatcher, BlobServer and LeaderDirectory on one RpcService; made and used on its loop.
 
     Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
     and closed here; without one results stay on their TaskManagers. `log_folder` is where the processes of this host
     write their logs, if they do.
 
-    Where one of the three fails, the cluster fails: jobs end with the cause and none is taken any more. What still
-    runs answers questions until the owner closes the cluster.
+    Where the ResourceManager fails, another one follows it: TaskManagers and JobMasters find it, and no task notices.
+    Where it fails again and again, or another one of the four fails, the cluster fails: jobs end with the cause and
+    none is taken any more. What still runs answers questions until the owner closes the cluster.
 
     `registry` has the reporters of the driver, if there are any; the cluster starts them. `host` is told with metrics.
 
@@ -133,6 +139,7 @@ class Cluster:
         registry: MetricRegistry | None = None,
         host: str = "",
         high_availability: HighAvailabilityServices | None = None,
+        batch_job_masters: BatchJobMasters | None = None,
     ) -> None:
         self._high_availability: Final = high_availability
         self._rpc_service: Final = rpc_service
@@ -152,24 +159,22 @@ class Cluster:
         if ha is not None:
             # Copies to and from the storage take as long as they take.
             blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
-        leader_election = EmbeddedLeaderElection(rpc_service.random)
-        self.resource_manager: Final = ResourceManager(
-            rpc_service,
-            leader_election.grant(RESOURCE_MANAGER, ResourceManagerId),
-            driver,
-            resource_id=ResourceId("resourcemanager"),
-            versions=software_versions(),
-            worker_name=worker_name,
-            on_host_failed=self._host_failed,
-            run_blocking=run_blocking,
-            log_folder=log_folder,
+        self._leader_election: Final = EmbeddedLeaderElection(rpc_service.random)
+        self._run_blocking: Final = run_blocking
+        self._worker_host: Final = WorkerHost(driver, worker_name)
+        self._replaced_ms: Final[deque[float]] = deque()
+        self.leaders: Final = LeaderDirectory(rpc_service)
+        self.resource_manager = self._create_resource_manager()
+        """The one that leads."""
+        self.resource_manager_gateway: Final = self.resource_manager.self_gateway(
+            ResourceManagerGateway
         )
+        """The way to whichever leads when it is called."""
         self.dispatcher: Final = Dispatcher(
             rpc_service,
-            leader_election.grant(DISPATCHER, DispatcherId),
+            self._leader_election.grant(DISPATCHER, DispatcherId),
             JobManagerSharedServices(
-                resource_manager_address=self.resource_manager.address,
-                resource_manager_id=self.resource_manager.fencing_token,
+                leader_retrieval_address=self.leaders.address,
                 coordinator_factories=coordinator_factories,
                 blob_server=blob_server,
                 shuffle_master=self._shuffle_master,
@@ -177,9 +182,10 @@ class Cluster:
                 report_span=self._registry.report_span if self._registry.is_read else None,
                 fence=always_leads if ha is None else ha.election.validate,
             ),
-            leader_election=leader_election,
+            leader_election=self._leader_election,
             on_shut_down=on_shut_down,
             on_job_ended=on_job_ended,
+            batch_job_masters=batch_job_masters,
             stored_jobs=None
             if ha is None
             else StoredJobs(
@@ -194,19 +200,22 @@ class Cluster:
         self._metrics: Final = ClusterMetrics(
             self._registry,
             self.dispatcher,
-            self.resource_manager.self_gateway(ResourceManagerGateway),
+            self.resource_manager_gateway,
             host,
         )
 
     def start(self) -> None:
         """Begin to serve."""
-        for endpoint in self._endpoints():
-            endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
-            endpoint.start()
+        for endpoint in (self.leaders, self.blob_server, self.resource_manager, self.dispatcher):
+            self._start(endpoint)
         self._registry.start()
         self._metrics.start()
         if self._high_availability is not None:
             self._watch_leadership(self._high_availability.election)
+
+    def _start(self, endpoint: RpcEndpoint) -> None:
+        endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
+        endpoint.start()
 
     def announce(self, address: str) -> None:
         """Let standbys know where this cluster serves its clients."""
@@ -216,7 +225,7 @@ class Cluster:
     def release_leadership(self) -> None:
         """Let the next leader follow, once everything is closed. May block: not on the loop. Idempotent."""
         if self._high_availability is not None:
-            self._high_availability.election.close()
+            self._high_availability.close()
 
     def _watch_leadership(self, election: LeaderElectionService) -> None:
         if self._is_closing or self.failure is not None:
@@ -234,17 +243,25 @@ class Cluster:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
         self._is_closing = True
         await self.dispatcher.fail_all_jobs_and_wait(error)
-        await self.resource_manager.close()
+        await self.resource_manager.shut_down()
+        await self._worker_host.close()
 
     async def close(self) -> None:
         """Cancel all jobs, then stop all workers. What does not end in order keeps nothing else from its end."""
         self._is_closing = True
         await self._metrics.close()
-        for part in (*reversed(self._endpoints()), self._shuffle_master):
+        for end in (
+            self.dispatcher.close,
+            self.resource_manager.shut_down,
+            self._worker_host.close,
+            self.blob_server.close,
+            self.leaders.close,
+            self._shuffle_master.close,
+        ):
             try:
-                await part.close()
+                await end()
             except Exception:
-                _LOG.exception("%r failed while it was closed", part)
+                _LOG.exception("%s failed while the cluster was closed", end.__qualname__)
         self._metrics.refresh_jobs()
 
     def failed(self, error: BaseException) -> None:
@@ -258,13 +275,57 @@ class Cluster:
         """Report metrics for the last time. May take seconds: not on the loop."""
         self._registry.close()
 
-    def _endpoints(self) -> tuple[RpcEndpoint, ...]:
-        return (self.blob_server, self.resource_manager, self.dispatcher)
-
     def _ended(self, endpoint: RpcEndpoint, termination: asyncio.Future[None]) -> None:
         """An endpoint is gone, which only its owner should cause."""
         cause = termination.exception() or RuntimeError("it was closed")
-        self.failed(EndpointFailedError(endpoint.address, cause))
+        is_replaceable = endpoint is self.resource_manager and self._may_replace()
+        if is_replaceable and not isinstance(cause, EndpointStartError):
+            self._replace_resource_manager(cause)
+        else:
+            self.failed(EndpointFailedError(endpoint.address, cause))
+
+    def _create_resource_manager(self) -> ResourceManager:
+        resource_manager = ResourceManager(
+            self._rpc_service,
+            self._leader_election.grant(RESOURCE_MANAGER, ResourceManagerId),
+            self._worker_host,
+            resource_id=ResourceId("resourcemanager"),
+            versions=software_versions(),
+            on_host_failed=self._host_failed,
+            is_followed=self._may_replace,
+            run_blocking=self._run_blocking,
+            log_folder=self.log_folder,
+        )
+        self.leaders.confirm(resource_manager.address, resource_manager.fencing_token)
+        return resource_manager
+
+    def _may_replace(self) -> bool:
+        settings, clock = self._rpc_service.settings, self._rpc_service.clock
+        oldest_ms = clock.monotonic_ms() - settings.duration_ms(REPLACEMENT_WINDOW)
+        while self._replaced_ms and self._replaced_ms[0] <= oldest_ms:
+            self._replaced_ms.popleft()
+        is_led = not self._is_closing and self.failure is None
+        return is_led and len(self._replaced_ms) < settings.get_option(REPLACEMENTS_MAX)
+
+    def _replace_resource_manager(self, cause: BaseException) -> None:
+        """Let another one follow. The one before has ended whole: none of its calls is under way any more."""
+        settings = self._rpc_service.settings
+        self._replaced_ms.append(self._rpc_service.clock.monotonic_ms())
+        _LOG.error(
+            "%s; another one follows it, and all tasks go on: no. %d of at most %d within %g s ('%s')",
+            EndpointFailedError(self.resource_manager.address, cause),
+            len(self._replaced_ms),
+            settings.get_option(REPLACEMENTS_MAX),
+            settings.duration_ms(REPLACEMENT_WINDOW) / 1000,
+            REPLACEMENTS_MAX.key,
+        )
+        self.resource_manager = self._create_resource_manager()
+        redirect(
+            self.resource_manager_gateway,
+            self.resource_manager.address,
+            self.resource_manager.fencing_token,
+        )
+        self._start(self.resource_manager)
 
     def shuffle_master_failed(self, error: BaseException) -> None:
         """The shuffle master cannot go on: no job can run without it, and the holder of the cluster is to end it."""
@@ -290,7 +351,8 @@ class Cluster:
 class ClusterHandle:
     """A running cluster, for other threads of its process.
 
-    `dispatcher` and `resource_manager` are called on `loop`. `output_address` is where TaskManagers send what
+    `dispatcher` and `resource_manager`, whichever leads, are called on `loop`. `leader_retrieval_address` is where
+    TaskManagers ask who leads. `output_address` is where TaskManagers send what
     is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
     the cluster: whoever holds the handle closes it. `log_folder` is the folder with the log files of the driver and of
     TaskManagers of its host, or None where nobody writes any.
@@ -318,8 +380,7 @@ class ClusterHandle:
         self.is_shutting_down: Final = threading.Event()
         control.on_fatal_error = rpc_service.fatal_error
         self.loop: Final[asyncio.AbstractEventLoop] = control.loop
-        self.resource_manager_address: Final = cluster.resource_manager.address
-        self.resource_manager_id: Final = cluster.resource_manager.fencing_token
+        self.leader_retrieval_address: Final = cluster.leaders.address
         self.dispatcher_address: Final = cluster.dispatcher.address
         self.dispatcher_id: Final = cluster.dispatcher.fencing_token
         self.dispatcher: Final[DispatcherGateway] = with_timeout(
@@ -329,7 +390,7 @@ class ClusterHandle:
             BlobServerGateway
         )
         self.resource_manager: Final[ResourceManagerGateway] = with_timeout(
-            cluster.resource_manager.self_gateway(ResourceManagerGateway), NO_TIMEOUT_MS
+            cluster.resource_manager_gateway, NO_TIMEOUT_MS
         )
 
     @property
@@ -426,7 +487,9 @@ class ClusterEntrypoint:
         show_output: Callable[[bytes], None] | None = None,
         log_folder: Path | None = None,
         on_job_ended: OnJobEnded | None = None,
+        batch_job_masters: BatchJobMasters | None = None,
     ) -> None:
+        self._batch_job_masters: Final = batch_job_masters
         self._on_job_ended: Final = on_job_ended
         self._log_folder: Final = log_folder
         self._show_output: Final = show_output
@@ -444,23 +507,23 @@ class ClusterEntrypoint:
         prefix = f"headrace-{os.getpid()}-{random.getrandbits(32):08x}"
         self._worker_name: Final = worker_name or worker_names(prefix)
 
-    def start(self) -> ClusterHandle:
+    def start(self, on_standby: OnStandby | None = None) -> ClusterHandle:
         """Start the control thread and the endpoints; PortInUseError where the port is taken.
 
         With high availability this waits, as a standby, until no other process leads the cluster: nothing is bound and
         nobody is served before. Errors of HighAvailabilityServices and LeaderElectionService.
         """
         high_availability = open_high_availability(self._settings, self._clock, self._random)
-        if high_availability is not None:
-            high_availability.election.await_leadership()
-        control = EventLoopThread("headrace-control")
-        try:
-            return control.run(self._start(control, high_availability))
-        except BaseException:
-            control.stop()
+        with contextlib.ExitStack() as on_failure:
             if high_availability is not None:
-                high_availability.election.close()
-            raise
+                on_failure.callback(high_availability.close)
+                high_availability.election.on_standby = on_standby
+                high_availability.election.await_leadership()
+            control = EventLoopThread("headrace-control")
+            on_failure.callback(control.stop)
+            handle = control.run(self._start(control, high_availability))
+            on_failure.pop_all()
+            return handle
 
     async def _start(
         self, control: EventLoopThread, high_availability: HighAvailabilityServices | None
@@ -497,6 +560,7 @@ class ClusterEntrypoint:
             scratch=self._scratch,
             shuffle_master=shuffle_master,
             on_job_ended=self._on_job_ended,
+            batch_job_masters=self._batch_job_masters,
             log_folder=self._log_folder,
             registry=registry,
             host=self._advertised_host,

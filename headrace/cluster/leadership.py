@@ -1,17 +1,22 @@
 """Leader election for the components of a cluster, and the sessions of leaders.
 
 A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. There is one
-election so far, for a process without rivals: it grants at once, and addresses are handed over at start.
+election so far, for a process without rivals: it grants at once. LeaderDirectory tells TaskManagers and JobMasters
+where the ResourceManager is that leads, also after it was followed by another one.
 `interpret` translates the answer of a leader to a registration, for JobMaster, ResourceManager and TaskExecutor alike.
-Source: Flink LeaderElection, EmbeddedLeaderService.
+Source: Flink LeaderElection, EmbeddedLeaderService, LeaderRetrievalListener.
 """
 
+import asyncio
 from typing import Final, Protocol, TypeVar
 
-from headrace.core.ids import FencingToken
+from headrace.core.ids import FencingToken, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.messages import RegistrationRefused, RegistrationRejected
+from headrace.gateways.resource_manager import LeaderRetrievalGateway, ResourceManagerLeader
+from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.registration import Refused, Rejected
+from headrace.rpc.service import RpcService
 
 T = TypeVar("T", bound=FencingToken)
 
@@ -35,6 +40,29 @@ class EmbeddedLeaderElection:
 
     def grant(self, component: str, token_type: type[T]) -> T:
         return token_type.generate(self._random)
+
+
+class LeaderDirectory(RpcEndpoint, LeaderRetrievalGateway):
+    """Says who leads in this process, to whoever asks. One per cluster; it outlives each leader."""
+
+    def __init__(self, rpc_service: RpcService) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("leaders"))
+        self._resource_manager: ResourceManagerLeader | None = None
+        self._changed: asyncio.Future[None] = rpc_service.loop.create_future()
+
+    def confirm(self, address: str, resource_manager_id: ResourceManagerId) -> None:
+        """The ResourceManager of this session leads from now on, and is served at `address`."""
+        self._resource_manager = ResourceManagerLeader(address, resource_manager_id)
+        changed, self._changed = self._changed, self.rpc_service.loop.create_future()
+        changed.set_result(None)
+
+    async def request_resource_manager(
+        self, known: ResourceManagerId | None, wait_max_ms: int
+    ) -> ResourceManagerLeader | None:
+        leader = self._resource_manager
+        if leader is None or leader.resource_manager_id == known:
+            await asyncio.wait([self._changed], timeout=wait_max_ms / 1000)
+        return self._resource_manager
 
 
 def job_component(job_id_hex: str) -> str:

@@ -30,11 +30,11 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import system_random
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.security.cluster_secret import cluster_secret
 from headrace.core.threads import EventLoopThread, Thread, start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.ended_job import OnJobEnded
-from headrace.gateways.messages import ResourceProfile
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.rpc.loopback import LoopbackNetwork
@@ -165,6 +165,9 @@ class _InProcessDriver:
         """Return the number of workers the cluster was made for."""
         return self._max_worker_count
 
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return "all TaskManagers of this cluster are alike: make each of them larger"
+
     def describe_shortage(self) -> str:
         return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"
 
@@ -254,8 +257,7 @@ class _InProcessDriver:
         assert self._cluster is not None
         return TaskManagerConfiguration(
             resource_id=worker_id,
-            resource_manager_address=self._cluster.resource_manager.address,
-            resource_manager_id=self._cluster.resource_manager.fencing_token,
+            leader_retrieval_address=self._cluster.leaders.address,
             secret=self.secret,
             settings=self._settings.to_dict(),
             scratch_directory=self._scratch_of(worker_id),

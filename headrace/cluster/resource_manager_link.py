@@ -1,30 +1,43 @@
-"""ResourceManagerLink: connects a JobMaster or TaskExecutor to one ResourceManager.
+"""ResourceManagerLink: connects a JobMaster or TaskExecutor to the ResourceManager that leads.
 
-It registers, answers heartbeats, notices silence and registers again. Its owner makes the registration and acts on the
-answer. Source: Flink RegisteredRpcConnection, EstablishedResourceManagerConnection.
+It looks the leader up, registers, answers heartbeats, notices silence and registers again; where another leader
+follows, it registers there. Its owner makes the registration and acts on the answer. Source: Flink
+RegisteredRpcConnection, EstablishedResourceManagerConnection, ResourceManagerLeaderListener.
 """
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 from headrace.cluster.leadership import interpret
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.gateways.resource_manager import (
     JobMasterRegistered,
     JobMasterRegistrationResponse,
+    LeaderRetrievalGateway,
     ResourceManagerGateway,
+    ResourceManagerLeader,
     TaskExecutorRegistered,
     TaskExecutorRegistrationResponse,
 )
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
+from headrace.rpc.options import ASK_TIMEOUT, REGISTRATION_ERROR_DELAY
+from headrace.rpc.proxies import with_timeout
 from headrace.rpc.registration import RetryingRegistration
+
+_LOG = logging.getLogger(__name__)
+
+_LEADER_WAIT_MS: Final = 30_000
+"""Time for which one question who leads waits for another leader."""
 
 R = TypeVar("R", JobMasterRegistrationResponse, TaskExecutorRegistrationResponse)
 
 
 class ResourceManagerLink(Generic[R]):
-    """One leader's; a new leader means a new object. All callbacks run on the main thread of `endpoint`.
+    """All callbacks run on the main thread of `endpoint`. `leader_retrieval_address`: the endpoint that says who leads.
 
     `on_registered(gateway, response)` comes after every registration, `on_lost(cause)` before the next attempt.
     """
@@ -32,51 +45,52 @@ class ResourceManagerLink(Generic[R]):
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        address: str,
-        resource_manager_id: ResourceManagerId,
+        leader_retrieval_address: str,
         *,
         register: Callable[[ResourceManagerGateway], Awaitable[R]],
         on_registered: Callable[[ResourceManagerGateway, R], None],
         on_rejected: Callable[[str], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        self._resource_manager_id: Final = resource_manager_id
+        self._endpoint: Final = endpoint
+        self._leader_retrieval_address: Final = leader_retrieval_address
+        self._register: Final = register
         self._on_registered: Final = on_registered
+        self._on_rejected: Final = on_rejected
         self._on_lost: Final = on_lost
         self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
-        self._registration: Final = RetryingRegistration(
-            endpoint,
-            target_address=address,
-            gateway_type=ResourceManagerGateway,
-            fencing_token=resource_manager_id,
-            register=register,
-            interpret=interpret,
-            on_success=self._registered,
-            on_rejected=on_rejected,
-        )
+        self._retrieval: asyncio.Task[None] | None = None
+        self._retrieval_failure = ""
+        self._leader_id: ResourceManagerId | None = None
+        self._registration: RetryingRegistration[ResourceManagerGateway, R] | None = None
 
     @property
     def gateway(self) -> ResourceManagerGateway | None:
         """The ResourceManager, while registered there."""
-        return self._registration.gateway
+        return None if self._registration is None else self._registration.gateway
 
     @property
     def target_address(self) -> str:
-        """Return the address at which the ResourceManager is looked for."""
-        return self._registration.target_address
+        """Return the address at which the ResourceManager, or who knows it, is looked for."""
+        registration = self._registration
+        return (
+            self._leader_retrieval_address if registration is None else registration.target_address
+        )
 
     @property
     def last_failure(self) -> str:
-        """Return the reason why the newest attempt to register failed; empty if none did."""
-        return self._registration.last_failure
+        """Return the reason why the newest attempt to find it or to register failed; empty if none did."""
+        registered = "" if self._registration is None else self._registration.last_failure
+        return registered or self._retrieval_failure
 
     def connect(self) -> None:
-        """Begin to register; once."""
-        self._registration.start()
+        """Begin to look the leader up and to register; once."""
+        assert self._retrieval is None, "connect() comes once"
+        self._retrieval = self._endpoint.spawn(self._follow_leaders(), "leader retrieval")
 
     def is_leader(self, resource_manager_id: ResourceManagerId) -> bool:
         """Whether messages of this session may change anything here."""
-        return resource_manager_id == self._resource_manager_id
+        return resource_manager_id == self._leader_id
 
     def heartbeat_received(self, resource_id: ResourceId) -> None:
         """The ResourceManager asked for a heartbeat."""
@@ -86,12 +100,59 @@ class ResourceManagerLink(Generic[R]):
         """The ResourceManager ended the connection, or is gone: register again."""
         self._heartbeats.stop()
         self._on_lost(cause)
-        self._registration.try_reconnect()
+        if self._registration is not None:
+            self._registration.try_reconnect()
 
     def close(self) -> None:
         """Forget it. No callback comes any more."""
         self._heartbeats.stop()
-        self._registration.close()
+        if self._retrieval is not None:
+            self._retrieval.cancel()
+        if self._registration is not None:
+            self._registration.close()
+
+    async def _follow_leaders(self) -> None:
+        """Ask who leads, again and again: each question is answered when the leader changes, or after a while."""
+        settings = self._endpoint.settings
+        timeout_ms = _LEADER_WAIT_MS + settings.duration_ms(ASK_TIMEOUT)
+        gateway: LeaderRetrievalGateway | None = None
+        while True:
+            try:
+                if gateway is None:
+                    gateway = await self._endpoint.rpc_service.connect(
+                        self._leader_retrieval_address, LeaderRetrievalGateway
+                    )
+                leader = await with_timeout(gateway, timeout_ms).request_resource_manager(
+                    self._leader_id, _LEADER_WAIT_MS
+                )
+            except HeadraceError as error:
+                gateway = None
+                if not self._retrieval_failure:
+                    _LOG.info("%s cannot ask who leads: %s", self._endpoint.address, error)
+                self._retrieval_failure = str(error)
+                await asyncio.sleep(settings.duration_ms(REGISTRATION_ERROR_DELAY) / 1000)
+            else:
+                self._retrieval_failure = ""
+                if leader is not None and not self.is_leader(leader.resource_manager_id):
+                    self._follow(leader)
+
+    def _follow(self, leader: ResourceManagerLeader) -> None:
+        if self._registration is not None:
+            self._heartbeats.stop()
+            self._registration.close()
+            self._on_lost(f"another one follows it, at {leader.address}")
+        self._leader_id = leader.resource_manager_id
+        self._registration = RetryingRegistration(
+            self._endpoint,
+            target_address=leader.address,
+            gateway_type=ResourceManagerGateway,
+            fencing_token=leader.resource_manager_id,
+            register=self._register,
+            interpret=interpret,
+            on_success=self._registered,
+            on_rejected=self._on_rejected,
+        )
+        self._registration.start()
 
     def _registered(self, gateway: ResourceManagerGateway, response: R) -> None:
         assert isinstance(response, JobMasterRegistered | TaskExecutorRegistered)

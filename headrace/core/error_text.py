@@ -16,12 +16,18 @@ _LINKS: Final = (
     "During handling of the above exception, another exception occurred:",
 )
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NOT_ON_A_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
 def without_controls(text: str) -> str:
     """Return a text of somebody else's with a sign for each control character, which a terminal would obey."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def on_one_line(text: str) -> str:
+    """Return a name of somebody else's for a line, with escapes in the place of line ends and control characters."""
+    return _NOT_ON_A_LINE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def wants_details() -> bool:

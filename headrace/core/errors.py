@@ -8,9 +8,10 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
-|  +- client.remote_executor: RemoteDataFrameError
+|  +- client.remote_executor: RemoteDataFrameError, RemoteFilesError
 |  +- graph.operator_ids: DuplicateUidError
 |  +- spark.dataframes.dataframe_coordinator: DataFrameChangedError
+|  +- spark.dataframes.streaming_dataframe_coordinator: QueryAheadError
 |  +- spark.session.python_files: LateFilesError
 +- ConfigurationError            an option has an invalid value
 +- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
@@ -23,12 +24,15 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- JobCancelledError             the job was cancelled while its result was awaited
 |  +- api.client.program_end: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
++- connectors.dataframe.batch_log: BatchLogError  a log of batches cannot be read as asked
 +- RemoteError                   an error of another process, of a class that is not known here
 +- HostError                     Spark cannot host Headrace, or something that it needs is missing
 |  +- PortInUseError
 |  +- VersionMismatchError
 |  +- cluster.entrypoint: ClusterFailedError
 |  +- cluster.high_availability.leader_election_service: LeadershipLostError
+|  +- cluster.high_availability.kubernetes.kubernetes_client: KubernetesMissingError
+|  +- cluster.high_availability.zookeeper.zookeeper_client: ZooKeeperMissingError
 |  +- connectors.kafka.clients: KafkaClientMissingError
 |  +- connectors.postgres.options: PostgresClientMissingError
 |  +- shuffle_service.errors: DirectoryInUseError
@@ -36,7 +40,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.session.checklist: ChecklistError
 |  +- spark.dataframes.sink_coordinator: SinkCommitError
 |  +- spark.dataframes.dataframe_coordinator: DataFramePushError
-|  +- spark.executor: NotEnoughSlotsError
+|  +- spark.dataframes.streaming_dataframe_coordinator: QueryStoppedError
+|  +- spark.executor: ExternalResourcesError, NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
 |  +- spark.session.class_archive: ClassArchiveError
 |  +- spark.session.java_runtime: JavaNotFoundError
@@ -54,6 +59,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
 +- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
 +- rest.client_errors: RestError
++- rest.programs.uploaded_programs: UploadRefusedError
 +- rest.history.errors: ArchiveError
 +- gateways.errors: StackSamplerBusyError, UnknownTaskManagerError
 +- core.process.log_files: LogFileNotFoundError
@@ -66,6 +72,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.job_master.checkpointing.commits.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.coordinators.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.connections.cached_results: DataSetLookupError
++- cluster.blob.python_packages: RequirementsNotInstalledError
 +- cli.daemon.daemon_process: DaemonFailedError
 +- cli.daemon.reporter: StarterGoneError
 +- cluster.dispatcher.slot_quota: SlotQuotaExceededError

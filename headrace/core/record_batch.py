@@ -319,7 +319,7 @@ def _timestamps_or_none(batch: RecordBatch) -> Timestamps:
     return batch.timestamps
 
 
-def _of_one_schema(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def columns_of_one_schema(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Add a column of row kinds, all plain inserts, to batches that lack it, if any batch has one."""
     if not any(ROW_KIND_COLUMN in one.schema.names for one in columns):
         return columns
@@ -360,7 +360,7 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     if not any(batch.is_columnar for batch in batches):
         rows = [row for batch in batches for row in batch.rows()]
     else:
-        columns = pa.concat_batches(_of_one_schema([batch.columns() for batch in batches]))
+        columns = pa.concat_batches(columns_of_one_schema([batch.columns() for batch in batches]))
     return RecordBatch(
         first.batch_type,
         num_rows,

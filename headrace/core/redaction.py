@@ -10,7 +10,10 @@ from typing import Final
 
 HIDDEN: Final = "******"
 """Text that replaces a secret value, as in Flink."""
-PRIVATE_KEYS: Final = "(?i)secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key|jaas"
+PRIVATE_KEYS: Final = (
+    "(?i)secret|passwo?r?d|passphrase|token|credential|(access|account|api|private|shared).?key"
+    "|jaas|authorization"
+)
 """Pattern of the names of settings with secret values; valid in Python and in Java."""
 _PRIVATE: Final = re.compile(PRIVATE_KEYS)
 _NAMES_A_FILE: Final = re.compile(r"(file|path|location|directory)\Z", re.IGNORECASE)

@@ -68,11 +68,23 @@ def start_thread(name: str, body: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+class OrderedTasks(dict[asyncio.Task[Any], None]):
+    """Tasks in the order of their start, in which they are cancelled: a set's order changes from run to run."""
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task."""
+        self[task] = None
+
+    def discard(self, task: asyncio.Task[Any]) -> None:
+        """Let go of a task, if it is there."""
+        self.pop(task, None)
+
+
 def spawn(
     coroutine: Coroutine[Any, Any, T],
     loop: asyncio.AbstractEventLoop,
     name: str,
-    owner: set[asyncio.Task[Any]],
+    owner: set[asyncio.Task[Any]] | OrderedTasks,
 ) -> asyncio.Task[T]:
     """Start `coroutine` on `loop` as a task that `owner` holds until it ends."""
     task = loop.create_task(coroutine, name=name)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headrace.core.config import Settings
+from headrace.functions.runtime_context import UserMetricGroup
 from headrace.functions.source import (
     EnumeratorPayload,
     SourceSplit,
@@ -224,6 +225,10 @@ class _SourceContext:
     @property
     def settings(self) -> Settings:
         return self._context.settings
+
+    @property
+    def metric_group(self) -> UserMetricGroup:
+        return self._context.metric_group
 
     @property
     def registered_readers(self) -> Sequence[int]:

@@ -50,6 +50,10 @@ class Ingest(Protocol):
         """Pause these partitions and resume all others: pushers of paused ones get no credit meanwhile."""
         ...
 
+    def forget_before(self, partition: int) -> None:
+        """Forget the partitions with smaller numbers: all have ended, and nobody pushes them again."""
+        ...
+
     def close(self) -> None:
         """Close the door: pushers are refused from now on. Idempotent, any thread."""
         ...

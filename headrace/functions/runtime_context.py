@@ -7,8 +7,9 @@ Source: Flink RuntimeContext, ProcessingTimeService.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -66,6 +67,37 @@ class KeyedStateStore(ABC):
     ) -> AggregatingState[Any, Any]: ...
 
 
+class DistributedCache:
+    """Files that travelled with the job, by name. Source: Flink DistributedCache."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._paths: Final = paths
+
+    def get_file(self, name: str) -> str:
+        """Return the path here of a cached file, or of the folder of an archive. KeyError lists the names there are."""
+        if name not in self._paths:
+            known = ", ".join(sorted(self._paths)) or "none"
+            raise KeyError(f"no file called '{name}' came with the job; there are: {known}")
+        return self._paths[name]
+
+
+@dataclass(frozen=True)
+class ExternalResourceInfo:
+    """One external resource of a TaskManager, such as a GPU, by its address on the host (`0` for the first GPU).
+
+    Source: Flink ExternalResourceInfo, GPUInfo.
+    """
+
+    address: str
+
+    def get_property(self, key: str) -> str | None:
+        """Return the address for the key `index`, and None for any other."""
+        return self.address if key == "index" else None
+
+    def get_keys(self) -> set[str]:
+        return {"index"}
+
+
 class RuntimeContext(KeyedStateStore):
     """Given to `open`; valid for the life of the function."""
 
@@ -96,6 +128,14 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """Value of a global job parameter."""
+
+    @abstractmethod
+    def get_distributed_cache(self) -> DistributedCache:
+        """Return the files of `register_cached_file` and the folders of `add_python_archive`."""
+
+    @abstractmethod
+    def get_external_resource_infos(self, resource_name: str) -> set[ExternalResourceInfo]:
+        """Return what the TaskManager of this subtask has of an external resource; empty where it has none."""
 
     @abstractmethod
     def get_metrics_group(self) -> UserMetricGroup:

@@ -63,6 +63,13 @@ class SinkWriter(ABC):
         if items:
             raise NotImplementedError(f"{type(self).__name__} does not restore its state")
 
+    def sent_byte_count(self) -> int | None:
+        """Return how many bytes were written to where the records belong; None where that is not known.
+
+        Called by any thread: for metrics alone.
+        """
+        return None
+
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the sink's coordinator."""
         raise AssertionError(f"{type(self).__name__} has no coordinator")

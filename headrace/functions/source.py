@@ -25,7 +25,7 @@ from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
-from headrace.functions.runtime_context import SubtaskContext
+from headrace.functions.runtime_context import SubtaskContext, UserMetricGroup
 
 T = TypeVar("T")
 SPLIT_COORDINATOR: Final = "source"
@@ -110,6 +110,17 @@ class SourceReader(ABC):
         """
         return None
 
+    def pending_byte_count(self) -> int | None:
+        """Return how many bytes of the splits of this subtask are still to be read; None where that is not known.
+
+        Called as `pending_record_count` is.
+        """
+        return None
+
+    def unreadable_record_count(self) -> int:
+        """Return how many records were left out because they could not be read. Called as `pending_record_count` is."""
+        return 0
+
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the source's coordinator."""
         raise AssertionError(f"{type(self).__name__} has no coordinator")
@@ -182,6 +193,15 @@ class SplitEnumeratorContext(Protocol):
     @property
     def settings(self) -> Settings:
         """Return the job's settings over the cluster's."""
+        ...
+
+    @property
+    def metric_group(self) -> UserMetricGroup:
+        """Return the enumerator's own metrics; those of an earlier enumerator are gone.
+
+        `unassignedSplits` is Flink's name of a gauge that tells how many splits nobody has. Gauges are read on the main
+        thread. Source: Flink SplitEnumeratorMetricGroup.
+        """
         ...
 
     @property

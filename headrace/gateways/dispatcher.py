@@ -43,7 +43,7 @@ class JobOverview(msgspec.Struct, frozen=True):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """Result of a job that has ended. `accumulators`: the summed counters that operators published at their end."""
+    """Result of a job that has ended. `accumulators`: the sums of counters that its functions made."""
 
     job_id: JobId
     name: str
@@ -73,6 +73,12 @@ class DispatcherGateway(Protocol):
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
+        ...
+
+    async def report_client_heartbeat(
+        self, job_id: JobId, expired_timestamp_ms: int
+    ) -> Acknowledge:
+        """Say that the client of a job that ends with it lives, and until when that counts (epoch). UnknownJobError."""
         ...
 
     async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:

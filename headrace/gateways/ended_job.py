@@ -29,6 +29,13 @@ class EndedJob(msgspec.Struct, frozen=True):
     checkpoint_configuration: CheckpointConfiguration
     checkpoints: tuple[CheckpointDetails, ...] = ()
 
+    def checkpoint(self, checkpoint_id: int) -> CheckpointDetails | None:
+        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        found = (
+            each for each in self.checkpoints if each.checkpoint.checkpoint_id == checkpoint_id
+        )
+        return next(found, None)
+
 
 OnJobEnded = Callable[[EndedJob], None]
 """Called on the control thread when a job has ended; returns at once."""

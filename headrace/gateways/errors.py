@@ -119,7 +119,7 @@ class JobAlreadyEndedError(HeadraceError):
 
     def __init__(self, job_id: str, status: str, reason: str = "") -> None:
         ended = f"job {job_id} has ended before as {status}"
-        super().__init__(f"{reason} ({ended})" if reason else ended)
+        super().__init__(f"{ended}: {reason}" if reason else ended)
         self.job_id = job_id
         self.status = status
 

@@ -25,6 +25,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.checkpoint_statistics import (
     CheckpointConfiguration,
@@ -53,6 +54,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
     `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
     was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned, `unaligned_count` of them.
+    `metadata_bytes`: size of the file that makes it complete.
     """
 
     checkpoint_id: int
@@ -64,6 +66,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     uri: str
     slowest: CheckpointMetrics = CheckpointMetrics()
     unaligned_count: int = 0
+    metadata_bytes: int = 0
 
 
 class FailedCheckpointInfo(msgspec.Struct, frozen=True):
@@ -165,7 +168,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     """One subtask's current attempt, and those before it, newest last.
 
     `endpoint`: `host:port` of its TaskManager, empty before it has a slot. `timestamps_ms` maps each state that was
-    reached to its wall-clock time.
+    reached to its wall-clock time. `counters`: the names of those metrics that functions of the user's count.
     """
 
     subtask_index: int
@@ -177,6 +180,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     error: ErrorInfo | None = None
     earlier_attempts: tuple[AttemptDetails, ...] = ()
+    counters: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         place = "" if self.resource_id is None else f" on {self.resource_id}"
@@ -187,7 +191,10 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
 
 
 class VertexDetails(msgspec.Struct, frozen=True):
-    """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them."""
+    """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them.
+
+    `coordinator_metrics`: of its operators' coordinators, as `<operator>.coordinator.<metric>`.
+    """
 
     vertex_id: JobVertexId
     name: str
@@ -196,6 +203,7 @@ class VertexDetails(msgspec.Struct, frozen=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     max_parallelism: int = -1
     slot_sharing_group: str = ""
+    coordinator_metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
     def __repr__(self) -> str:
         counts = Counter(subtask.state.name for subtask in self.subtasks)
@@ -294,90 +302,8 @@ class CollectedResults(msgspec.Struct, frozen=True):
     is_finished: bool
 
 
-class JobMasterGateway(Protocol):
-    """The endpoint that runs one job."""
-
-    async def register_task_manager(
-        self, job_id: JobId, registration: TaskManagerRegistration
-    ) -> TaskManagerRegistrationResponse:
-        """Register a TaskManager that holds slots of this job. Idempotent for the same address."""
-        ...
-
-    async def offer_slots(
-        self, resource_id: ResourceId, offers: tuple[SlotOffer, ...]
-    ) -> tuple[AllocationId, ...]:
-        """Offer slots; the accepted ones are returned."""
-        ...
-
-    def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
-        """A slot that was accepted is gone."""
-        ...
-
-    async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
-        """Take a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
-        ...
-
-    async def request_partition_state(
-        self, partition_id: ResultPartitionId
-    ) -> ExecutionState | None:
-        """Return the state of the attempt that produces a partition; None where another attempt has followed it."""
-        ...
-
-    def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager is gone or says goodbye: its slots and executions fail."""
-        ...
-
-    def disconnect_resource_manager(
-        self, resource_manager_id: ResourceManagerId, cause: str
-    ) -> None:
-        """The ResourceManager ends the connection; register again."""
-        ...
-
-    def notify_not_enough_resources(self, explanation: str) -> None:
-        """The ResourceManager cannot fulfil the declared requirements."""
-        ...
-
-    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
-        """Answer a heartbeat of the ResourceManager."""
-        ...
-
-    async def send_operator_event_to_coordinator(
-        self,
-        attempt_id: ExecutionAttemptId,
-        operator_id: OperatorId,
-        sequence_number: int,
-        payload: bytes,
-    ) -> Acknowledge:
-        """Deliver an operator's event to its coordinator.
-
-        Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A
-        coordinator that is full refuses: the same event is to be sent again.
-        """
-        ...
-
-    async def acknowledge_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        snapshot: TaskStateSnapshot,
-        metrics: CheckpointMetrics,
-    ) -> Acknowledge:
-        """The task's part of a checkpoint is stored. Repeated ones change nothing; late ones are swept up."""
-        ...
-
-    async def decline_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        reason: CheckpointFailureReason,
-        text: str,
-    ) -> Acknowledge:
-        """The task cannot take its part, which ends the checkpoint."""
-        ...
-
-    async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
-        """All operators of the task have finished; it waits for the completion of a checkpoint taken since."""
-        ...
+class JobGateway(Protocol):
+    """The endpoint that leads a job, as the Dispatcher calls it for clients."""
 
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
@@ -455,4 +381,94 @@ class JobMasterGateway(Protocol):
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
         """Cancel the job. `is_forced`: tasks that were cancelled before and still run end with their processes."""
+        ...
+
+
+class JobMasterGateway(JobGateway, Protocol):
+    """The endpoint that runs one job."""
+
+    async def register_task_manager(
+        self, job_id: JobId, registration: TaskManagerRegistration
+    ) -> TaskManagerRegistrationResponse:
+        """Register a TaskManager that holds slots of this job. Idempotent for the same address."""
+        ...
+
+    async def offer_slots(
+        self, resource_id: ResourceId, offers: tuple[SlotOffer, ...]
+    ) -> tuple[AllocationId, ...]:
+        """Offer slots; the accepted ones are returned."""
+        ...
+
+    def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
+        """A slot that was accepted is gone."""
+        ...
+
+    async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
+        """Take a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
+        ...
+
+    async def request_partition_state(
+        self, partition_id: ResultPartitionId
+    ) -> ExecutionState | None:
+        """Return the state of the attempt that produces a partition; None where another attempt has followed it."""
+        ...
+
+    def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
+        """A TaskManager is gone or says goodbye: its slots and executions fail."""
+        ...
+
+    def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerId, cause: str
+    ) -> None:
+        """The ResourceManager ends the connection; register again."""
+        ...
+
+    def notify_not_enough_resources(self, explanation: str) -> None:
+        """The ResourceManager cannot fulfil the declared requirements."""
+        ...
+
+    def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
+        """No TaskManager can ever give a slot with these declared resources."""
+        ...
+
+    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
+        """Answer a heartbeat of the ResourceManager."""
+        ...
+
+    async def send_operator_event_to_coordinator(
+        self,
+        attempt_id: ExecutionAttemptId,
+        operator_id: OperatorId,
+        sequence_number: int,
+        payload: bytes,
+    ) -> Acknowledge:
+        """Deliver an operator's event to its coordinator.
+
+        Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A
+        coordinator that is full refuses: the same event is to be sent again.
+        """
+        ...
+
+    async def acknowledge_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> Acknowledge:
+        """The task's part of a checkpoint is stored. Repeated ones change nothing; late ones are swept up."""
+        ...
+
+    async def decline_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> Acknowledge:
+        """The task cannot take its part, which ends the checkpoint."""
+        ...
+
+    async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+        """All operators of the task have finished; it waits for the completion of a checkpoint taken since."""
         ...

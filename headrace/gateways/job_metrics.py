@@ -3,15 +3,21 @@
 Source: Flink UpTimeGauge, DownTimeGauge, JobStatusMetrics, CheckpointStatsTracker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
-from headrace.gateways.job_master import CheckpointOverview, DeploymentPhase, JobDetails
+from headrace.gateways.job_master import (
+    CheckpointInfo,
+    CheckpointOverview,
+    DeploymentPhase,
+    JobDetails,
+)
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.metrics import cluster_names as names
+from headrace.metrics.groups import MetricSample
 
 _TIMES: Final = {
     JobStatus.CREATED: names.CREATED_TIME,
@@ -29,12 +35,21 @@ _DOWN: Final = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 
 @dataclass(frozen=True)
+class OperatorMetrics:
+    """The metrics of one operator's coordinator; `variables` name the operator and its vertex."""
+
+    variables: Mapping[str, str]
+    samples: Sequence[MetricSample]
+
+
+@dataclass(frozen=True)
 class JobMetrics:
-    """The metrics of one job."""
+    """The metrics of one job, and those of its operators' coordinators."""
 
     job_id: JobId
     name: str
     metrics: dict[str, float]
+    operators: tuple[OperatorMetrics, ...] = ()
     has_ended: bool = False
 
 
@@ -81,6 +96,7 @@ def metrics_of_facts(facts: JobFacts, now_ms: int) -> dict[str, float]:
         phase_ms = max(0, now_ms - facts.deployment_since_ms)
         values[_PHASE_TIMES[facts.deployment_phase].name] = phase_ms
     values[names.NUM_RESTARTS.name] = facts.restart_count
+    values[names.NUM_RESCALES.name] = 0
     return values | _checkpoint_metrics(facts.checkpoints)
 
 
@@ -93,22 +109,25 @@ def _checkpoint_metrics(checkpoints: CheckpointOverview) -> dict[str, float]:
         names.CHECKPOINTS_TOTAL.name: counts.triggered,
         names.LAST_CHECKPOINT_RESTORED.name: checkpoints.restored_timestamp_ms,
     }
-    completed = [
-        each
-        for each in (checkpoints.latest_completed, checkpoints.latest_savepoint)
-        if each is not None
-    ]
-    if completed:
-        last = max(completed, key=lambda each: each.checkpoint_id)
+    last = last_checkpoint(checkpoints)
+    if last is not None:
         values |= {
             names.LAST_CHECKPOINT_ID.name: last.checkpoint_id,
             names.LAST_CHECKPOINT_SIZE.name: last.written_bytes,
             names.LAST_CHECKPOINT_FULL_SIZE.name: last.size_bytes,
+            names.LAST_CHECKPOINT_METADATA_SIZE.name: last.metadata_bytes,
+            names.LAST_CHECKPOINT_PROCESSED.name: 0,
             names.LAST_CHECKPOINT_DURATION.name: last.duration_ms,
             names.LAST_CHECKPOINT_PERSISTED.name: last.slowest.in_flight_bytes,
             names.LAST_CHECKPOINT_COMPLETED.name: last.timestamp_ms + last.duration_ms,
         }
     return values
+
+
+def last_checkpoint(checkpoints: CheckpointOverview) -> CheckpointInfo | None:
+    """Return the newest checkpoint or savepoint that is complete, None where there is none."""
+    completed = filter(None, (checkpoints.latest_completed, checkpoints.latest_savepoint))
+    return max(completed, key=lambda each: each.checkpoint_id, default=None)
 
 
 def cluster_metrics(resources: ResourceOverview, running_job_count: int) -> dict[str, float]:

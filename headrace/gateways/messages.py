@@ -23,6 +23,7 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 
 
@@ -50,24 +51,18 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-class ResourceProfile(msgspec.Struct, frozen=True):
-    """Resources that one slot offers or needs. Zero cpu means unspecified (any slot matches)."""
-
-    cpu_cores: float = 0.0
-    memory_bytes: int = 0
-
-    def matches(self, required: "ResourceProfile") -> bool:
-        """Return whether a slot of this profile can serve `required`."""
-        return self.cpu_cores >= required.cpu_cores and self.memory_bytes >= required.memory_bytes
-
-
 class SlotStatus(msgspec.Struct, frozen=True):
-    """One slot of a TaskManager as it stands."""
+    """One slot of a TaskManager as it stands.
+
+    `is_cut`: it was cut for a request from what the TaskManager has altogether, and goes when it is freed. The others
+    are always there, and together have all that there is; one of them is free while so much is left.
+    """
 
     slot_id: SlotId
     profile: ResourceProfile
     job_id: JobId | None = None
     allocation_id: AllocationId | None = None
+    is_cut: bool = False
 
 
 class MemoryUsage(msgspec.Struct, frozen=True):
@@ -92,10 +87,14 @@ class SlotOffer(msgspec.Struct, frozen=True):
 
 
 class TaskMetrics(msgspec.Struct, frozen=True):
-    """Metrics of one subtask under Flink's names, plus gauges of its operators (`<operator>.<metric>`)."""
+    """Metrics of one subtask under Flink's names, plus those of its operators (`<operator>.<metric>`).
+
+    `counters`: the names of counters that functions of the user's made, which are the job's accumulators.
+    """
 
     attempt_id: ExecutionAttemptId
     values: dict[str, float]
+    counters: tuple[str, ...] = ()
 
 
 class ExecutionReport(msgspec.Struct, frozen=True):
@@ -127,11 +126,15 @@ class AllocatedSlotReport(msgspec.Struct, frozen=True):
 
 
 class ExecutionDeploymentReport(msgspec.Struct, frozen=True):
-    """Attempts that run on a TaskManager for one job (heartbeat payload), and their metrics."""
+    """Attempts that run on a TaskManager for one job (heartbeat payload), and their metrics.
+
+    `lock_watcher_address` is the endpoint of the process that watches its interpreter lock, or ''.
+    """
 
     resource_id: ResourceId
     attempt_ids: tuple[ExecutionAttemptId, ...]
     metrics: tuple[TaskMetrics, ...] = ()
+    lock_watcher_address: str = ""
 
 
 class ClusterPartition(msgspec.Struct, frozen=True):

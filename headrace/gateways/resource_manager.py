@@ -16,9 +16,12 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.process.log_files import LogFile, LogPiece
+from headrace.core.process.process_memory import MemoryParts
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
+from headrace.gateways.lock_watcher import HeldLock
 from headrace.gateways.messages import (
     Acknowledge,
     ClusterPartitionReport,
@@ -26,7 +29,6 @@ from headrace.gateways.messages import (
     MemoryUsage,
     RegistrationRefused,
     RegistrationRejected,
-    ResourceProfile,
     SlotReport,
 )
 
@@ -34,19 +36,23 @@ from headrace.gateways.messages import (
 class HardwareDescription(msgspec.Struct, frozen=True):
     """Resources of a TaskManager: cores that it may use, memory of its machine, and memory set apart for operators.
 
+    `memory_parts`: how its own memory is divided.
+
     Source: Flink HardwareDescription.
     """
 
     cpu_cores: float = 0.0
     physical_memory_bytes: int = 0
     managed_memory_bytes: int = 0
+    memory_parts: MemoryParts | None = None
 
 
 class TaskExecutorRegistration(msgspec.Struct, frozen=True):
     """A TaskManager introduces itself.
 
     `versions` maps `python`, `headrace`, `pyarrow`, `cloudpickle` … to version texts; a difference to the driver's is
-    a rejection. `pid` and `host` are for people and for the failure matrix.
+    a rejection. `pid` and `host` are for people and for the failure matrix. `log_folder`: where on its host it writes
+    its log, empty where it writes none.
     """
 
     address: str
@@ -57,6 +63,7 @@ class TaskExecutorRegistration(msgspec.Struct, frozen=True):
     pid: int
     attempt_number: int = 0
     hardware: HardwareDescription = HardwareDescription()
+    log_folder: str = ""
 
 
 class TaskExecutorRegistered(msgspec.Struct, frozen=True, tag="registered"):
@@ -100,13 +107,16 @@ class SlotInfo(msgspec.Struct, frozen=True):
     slot_id: SlotId
     allocation_id: AllocationId | None = None
     job_id: JobId | None = None
+    profile: ResourceProfile = UNSPECIFIED
 
 
 class TaskManagerInfo(msgspec.Struct, frozen=True):
     """One registered TaskManager, for people.
 
     `last_heartbeat_ms` is wall-clock time; `data_port` that of the data plane, on `host`. `free_memory_bytes` is what
-    is left of its budget, `memory`, or 0 where it was not measured.
+    is left of its budget, `memory`, or 0 where it was not measured. `total` is what it has for slots, and `free` what
+    no slot of a job takes of that. `held_lock`: what its watcher tells while it does not answer, where there is one
+    (`headrace.heartbeat.held-lock-timeout`). `log_folder`: of its host.
     """
 
     resource_id: ResourceId
@@ -124,6 +134,11 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     free_memory_bytes: int = 0
     managed_memory_bytes: int = 0
     slots: tuple[SlotInfo, ...] = ()
+    total: ResourceProfile = UNSPECIFIED
+    free: ResourceProfile = UNSPECIFIED
+    memory_parts: MemoryParts | None = None
+    held_lock: HeldLock | None = None
+    log_folder: str = ""
 
 
 class EndedTaskManager(msgspec.Struct, frozen=True):
@@ -144,6 +159,23 @@ class ResourceOverview(msgspec.Struct, frozen=True):
     pending_worker_count: int
     explanation: str = ""
     ended_task_managers: tuple[EndedTaskManager, ...] = ()
+
+
+class ResourceManagerLeader(msgspec.Struct, frozen=True):
+    """The ResourceManager that leads: its address, and the session that messages to it carry."""
+
+    address: str
+    resource_manager_id: ResourceManagerId
+
+
+class LeaderRetrievalGateway(Protocol):
+    """The endpoint of a JobManager that says who leads there. It stays where leaders change, and has no session."""
+
+    async def request_resource_manager(
+        self, known: ResourceManagerId | None, wait_max_ms: int
+    ) -> ResourceManagerLeader | None:
+        """Return who leads as soon as it is another one than `known`; after `wait_max_ms`, whoever leads, or None."""
+        ...
 
 
 class ResourceManagerGateway(Protocol):

@@ -26,6 +26,7 @@ from headrace.core.ids import (
 from headrace.core.process.log_files import LogFile, LogPiece
 from headrace.core.process.stack_sampler import StackSamples
 from headrace.core.process.thread_dump import ThreadInfo
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
@@ -38,11 +39,10 @@ from headrace.gateways.messages import (
     ErrorInfo,
     ExecutionDeploymentReport,
     MemoryUsage,
-    ResourceProfile,
     SlotReport,
     TaskMetrics,
 )
-from headrace.graph.job_graph import JobEdge, JobVertex
+from headrace.graph.job_graph import JobArtifact, JobEdge, JobVertex
 
 
 class ResultPartitionDeployment(msgspec.Struct, frozen=True):
@@ -67,10 +67,11 @@ class TaskDeploymentDescriptor(msgspec.Struct, frozen=True):
     result_partitions: tuple[ResultPartitionDeployment, ...]
     input_gates: tuple[InputGateDescriptor, ...]
     restore: SubtaskRestore | None = None
+    artifacts: tuple[JobArtifact, ...] = ()
 
 
 class SlotRequest(msgspec.Struct, frozen=True):
-    """The ResourceManager gives a slot of this TaskManager to a job."""
+    """The ResourceManager gives a slot of this TaskManager to a job; one that is not there yet is cut for `profile`."""
 
     slot_id: SlotId
     job_id: JobId
@@ -82,11 +83,15 @@ class SlotRequest(msgspec.Struct, frozen=True):
 
 
 class TaskExecutorHeartbeatPayload(msgspec.Struct, frozen=True):
-    """Status that a TaskManager reports with every heartbeat. `memory` is None where it was not measured."""
+    """Status that a TaskManager reports with every heartbeat. `memory` is None where it was not measured.
+
+    `lock_watcher_address` is the endpoint of the process that watches its interpreter lock, or ''.
+    """
 
     slot_report: SlotReport
     memory: MemoryUsage | None = None
     cluster_partitions: ClusterPartitionReport = ClusterPartitionReport()
+    lock_watcher_address: str = ""
 
 
 class TaskExecutorGateway(Protocol):

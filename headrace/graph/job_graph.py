@@ -17,7 +17,9 @@ from headrace.core.ids import (
     JobId,
     JobVertexId,
     OperatorId,
+    size_text,
 )
+from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
 
@@ -140,8 +142,37 @@ class JobVertex(msgspec.Struct, frozen=True):
         return f"{self.name} ({subtask_index + 1}/{self.parallelism})"
 
 
+class ArtifactKind(enum.Enum):
+    """Kinds of files that travel with a job."""
+
+    FILE = "FILE"
+    """A file that functions ask for by its name."""
+    ARCHIVE = "ARCHIVE"
+    """One that is unpacked where it arrives."""
+    REQUIREMENTS = "REQUIREMENTS"
+    """A requirements file, whose packages are installed where it arrives."""
+    PACKAGES = "PACKAGES"
+    """An archive of packages from which those of the requirements are installed, and from nowhere else."""
+
+
+class JobArtifact(msgspec.Struct, frozen=True):
+    """A file that travels with a job; its content is here in the client, and in the blob `key` elsewhere.
+
+    `name` is what functions call it by, `file_name` what it is called itself. `is_cached_file`: it stands in
+    `pipeline.cached-files`, and not in `python.archives`.
+    """
+
+    kind: ArtifactKind
+    name: str
+    file_name: str
+    content: bytes = b""
+    key: BlobKey | None = None
+    is_executable: bool = False
+    is_cached_file: bool = False
+
+
 class JobGraph(msgspec.Struct, frozen=True):
-    """A job: vertices in topological order, the edges between them, and the job's settings."""
+    """A job: vertices in topological order, the edges between them, the job's settings, and files for its functions."""
 
     job_id: JobId
     name: str
@@ -149,6 +180,15 @@ class JobGraph(msgspec.Struct, frozen=True):
     edges: tuple[JobEdge, ...]
     settings: dict[str, str]
     plan_json: str = ""
+    artifacts: tuple[JobArtifact, ...] = ()
+    client_heartbeat_timeout_ms: int = 0
+    """Time without a heartbeat of its client after which it is cancelled; 0: it goes on without a client."""
+    slot_resources: dict[str, ResourceProfile] = {}
+    """Resources of the slots of slot sharing groups that set some, by name; the others have slots of default size."""
+
+    def profile_of(self, slot_sharing_group: str) -> ResourceProfile:
+        """Return the resources that each slot of a group takes; unspecified: the default."""
+        return self.slot_resources.get(slot_sharing_group, UNSPECIFIED)
 
     def vertex(self, vertex_id: JobVertexId) -> JobVertex:
         """Return the vertex with this id; KeyError if there is none."""
@@ -255,6 +295,8 @@ class OffloadedGraph:
 def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
     """Move payloads of vertices into blobs, the largest first, until the rest is `inline_bytes_max` together.
 
+    Artifacts are always moved.
+
     Pure but not quick: it hashes what it moves. A vertex that was offloaded before stays as it is.
     """
     payloads = {
@@ -263,7 +305,12 @@ def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
         if vertex.payloads is None
     }
     rest = sum(each.size_bytes for each in payloads.values())
-    blobs: dict[BlobKey, bytes] = {}
+    artifacts = tuple(_without_content(artifact) for artifact in graph.artifacts)
+    blobs = {
+        moved.key: artifact.content
+        for moved, artifact in zip(artifacts, graph.artifacts, strict=True)
+        if artifact.key is None and moved.key is not None
+    }
     keys: dict[object, BlobKey] = {}
     for vertex_id, each in sorted(payloads.items(), key=lambda item: -item[1].size_bytes):
         if rest <= inline_bytes_max:
@@ -281,12 +328,29 @@ def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
     edges = tuple(
         _without_payload(edge) if edge.source_vertex_id in keys else edge for edge in graph.edges
     )
-    return OffloadedGraph(msgspec.structs.replace(graph, vertices=vertices, edges=edges), blobs)
+    moved = msgspec.structs.replace(graph, vertices=vertices, edges=edges, artifacts=artifacts)
+    return OffloadedGraph(moved, blobs)
 
 
 def blob_keys(graph: JobGraph) -> tuple[BlobKey, ...]:
     """The blobs that a graph names, each once."""
-    return tuple(dict.fromkeys(v.payloads for v in graph.vertices if v.payloads is not None))
+    keys = (*(v.payloads for v in graph.vertices), *(a.key for a in graph.artifacts))
+    return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+
+def blob_text(graph: JobGraph, key: BlobKey) -> str:
+    """Return what is in a blob of a graph, for people."""
+    names = ", ".join(f"'{v.name}'" for v in graph.vertices if v.payloads == key)
+    if names:
+        return f"the functions and collections of {names} ({size_text(key.size_bytes)})"
+    files = ", ".join(f"'{a.file_name}'" for a in graph.artifacts if a.key == key)
+    return f"the file {files} ({size_text(key.size_bytes)})"
+
+
+def _without_content(artifact: JobArtifact) -> JobArtifact:
+    if artifact.key is not None:
+        return artifact
+    return msgspec.structs.replace(artifact, content=b"", key=BlobKey.of(artifact.content))
 
 
 def _without_payloads(vertex: JobVertex, key: BlobKey) -> JobVertex:

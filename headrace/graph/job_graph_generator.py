@@ -4,7 +4,6 @@ All mistakes in a graph are found here, before submission, and name the operator
 Source: Flink StreamingJobGraphGenerator.
 """
 
-import enum
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,28 +33,14 @@ from headrace.graph.job_graph import (
 from headrace.graph.operator_ids import murmur3_128, operator_ids
 from headrace.graph.pipeline_options import (
     BATCH_SHUFFLE_MODE,
+    RUNTIME_MODE,
+    RuntimeExecutionMode,
     buffer_timeout_of,
     result_type_of,
     shuffle_mode_of,
 )
 from headrace.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
-
-class RuntimeExecutionMode(enum.Enum):
-    """Modes of running a job. Values are PyFlink's. Source: Flink RuntimeExecutionMode."""
-
-    STREAMING = 0
-    BATCH = 1
-    AUTOMATIC = 2
-
-
-RUNTIME_MODE: Final = ConfigOption(
-    "execution.runtime-mode",
-    str,
-    default=RuntimeExecutionMode.STREAMING.name,
-    doc="STREAMING, BATCH or AUTOMATIC (BATCH where every source is bounded).",
-    choices=tuple(RuntimeExecutionMode.__members__),
-)
 AUTO_GENERATE_UIDS: Final = ConfigOption(
     "pipeline.auto-generate-uids",
     bool,
@@ -75,9 +60,18 @@ def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Setti
         name=stream_graph.job_name,
         vertices=vertices,
         edges=_job_edges(stream_graph, chains, ids, result_type_of(settings)),
-        settings=settings.to_dict(),
+        settings=_job_settings(stream_graph, settings),
         plan_json=plan_json(stream_graph, settings),
+        slot_resources=dict(stream_graph.slot_resources),
     )
+
+
+def _job_settings(graph: StreamGraph, settings: Settings) -> dict[str, str]:
+    """Return the job's settings, with the mode that it runs in where the program names one."""
+    said = settings.to_dict()
+    if RUNTIME_MODE.key in said:
+        said[RUNTIME_MODE.key] = _runtime_mode(graph, settings).name
+    return said
 
 
 def check_stream_graph(graph: StreamGraph, settings: Settings) -> None:
@@ -140,20 +134,23 @@ def _check_cached_streams(graph: StreamGraph) -> None:
 
 
 def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
-    text = settings.get_option(RUNTIME_MODE)
-    is_bounded = all(node.is_bounded for node in graph.nodes)
-    if text == RuntimeExecutionMode.BATCH.name and not is_bounded:
-        unbounded = next(node for node in graph.nodes if not node.is_bounded)
+    unbounded = next((node for node in graph.nodes if not node.is_bounded), None)
+    if (
+        settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.BATCH.name
+        and unbounded is not None
+    ):
         raise ProgramError(
             f"BATCH mode needs bounded sources, but '{unbounded.display_name}' has no end"
         )
-    if text == RuntimeExecutionMode.BATCH.name or (
-        text == RuntimeExecutionMode.AUTOMATIC.name and is_bounded
-    ):
-        raise ProgramError(
-            f"execution.runtime-mode {text} would run this job in BATCH mode, which is not there yet; "
-            "in STREAMING mode a bounded job gives the same final results"
-        )
+
+
+def _runtime_mode(graph: StreamGraph, settings: Settings) -> RuntimeExecutionMode:
+    """Return the mode that the job runs in: what AUTOMATIC stands for is decided here."""
+    mode = RuntimeExecutionMode[settings.get_option(RUNTIME_MODE)]
+    if mode is not RuntimeExecutionMode.AUTOMATIC:
+        return mode
+    is_bounded = all(node.is_bounded for node in graph.nodes)
+    return RuntimeExecutionMode.BATCH if is_bounded else RuntimeExecutionMode.STREAMING
 
 
 def _vertex(graph: StreamGraph, chain: Chain, ids: dict[int, OperatorId]) -> JobVertex:

@@ -9,11 +9,11 @@ from typing import Final, Self
 
 import msgspec
 
+from headrace.core.config import Settings
 from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex
+from headrace.graph.pipeline_options import RuntimeExecutionMode, runs_in_batch
 
-JOB_TYPE: Final = "STREAMING"
-"""Type of every job: there is no batch mode."""
 _LINE_END: Final = "<br/>"
 
 
@@ -61,7 +61,13 @@ class JobPlan(msgspec.Struct, frozen=True):
         for edge in graph.edges:
             inputs.setdefault(edge.target_vertex_id, []).append(edge)
         nodes = tuple(_node(each, inputs.get(each.vertex_id, [])) for each in graph.vertices)
-        return cls(graph.job_id, graph.name, JOB_TYPE, nodes)
+        return cls(graph.job_id, graph.name, job_type_of(graph), nodes)
+
+
+def job_type_of(graph: JobGraph) -> str:
+    """Return Flink's name for the mode that a job runs in."""
+    mode = RuntimeExecutionMode
+    return (mode.BATCH if runs_in_batch(Settings(graph.settings)) else mode.STREAMING).name
 
 
 def _node(vertex: JobVertex, inputs: list[JobEdge]) -> PlanNode:

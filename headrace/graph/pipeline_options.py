@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from headrace.core.config import ConfigOption, Settings, withdraw_options
+from headrace.core.config import ConfigOption, Settings, SizeBytes, withdraw_options
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
 """Prefix of global job parameters, each of which is one setting."""
 
-FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX, "metrics.reporter.")
+FREE_PREFIXES: Final = (
+    "spark.",
+    GLOBAL_JOB_PARAMETERS_PREFIX,
+    "metrics.reporter.",
+    "external-resource.",
+)
 """Prefixes of keys that no option declares: those of Spark, of the program, and of reporters, which check their own."""
 
 PARALLELISM: Final = ConfigOption(
@@ -94,29 +99,35 @@ CACHED_FILES: Final = ConfigOption(
     "pipeline.cached-files",
     str,
     default="",
-    doc="Files by name, `name:a,path:/a;name:b,path:/b`, as register_cached_file says them.",
-    unobeyed="functions in Python open files by their path",
+    doc="Files by name, `name:a,path:/a;name:b,path:/b`, which travel with the job, as register_cached_file says them; "
+    "functions find them with get_distributed_cache of their runtime context.",
 )
 PYTHON_REQUIREMENTS: Final = ConfigOption(
     "python.requirements",
     str,
     default="",
-    doc="A requirements file for the workers, or `file#cache folder`.",
-    unobeyed="install the packages where the workers' interpreter finds them",
+    doc="A requirements file whose packages are installed for the job's functions once on each host, by the workers' "
+    "interpreter; with `file#folder` from the packages in that folder alone, without a network.",
 )
 PYTHON_ARCHIVES: Final = ConfigOption(
     "python.archives",
     str,
     default="",
-    doc="Archives, separated by commas, unpacked into the workers' working folder; `path#name` names the folder.",
-    unobeyed="give archives to Spark, with spark.archives",
+    doc="Archives, separated by commas, unpacked once on each host; functions find the folder with "
+    "get_distributed_cache of their runtime context, under the file's name or that of `path#name`.",
 )
 PYTHON_EXECUTABLE: Final = ConfigOption(
     "python.executable",
     str,
-    default="python",
-    doc="Interpreter of the workers.",
-    unobeyed="choose it with PYSPARK_PYTHON or spark.pyspark.python",
+    default="",
+    doc="Interpreter of the workers, of the driver's version and with its packages, where a job has a cluster of its "
+    "own; as spark.pyspark.python, which wins. A cluster that runs already has chosen, and refuses it.",
+)
+ARTIFACT_SIZE_MAX: Final = ConfigOption(
+    "headrace.artifacts.size-max",
+    SizeBytes,
+    SizeBytes(1 << 30),
+    "Bytes that the files of one job may have together, and that they may have once they are unpacked.",
 )
 _IN_THE_WORKER: Final = "functions run in the worker process itself"
 _NO_CACHE: Final = "state is in the process of the functions that read it"
@@ -214,8 +225,16 @@ def global_job_parameters(settings: Mapping[str, str]) -> dict[str, str]:
 
 def cached_files(text: str) -> dict[str, str]:
     """Return the paths of `pipeline.cached-files` by name."""
-    files = [dict(part.split(":", 1) for part in one.split(",")) for one in text.split(";") if one]
-    return {file["name"]: file["path"] for file in files}
+    return {file["name"]: file["path"] for file in _cached_files(text)}
+
+
+def executable_cached_files(text: str) -> set[str]:
+    """Return the names of files of `pipeline.cached-files` that are programs."""
+    return {file["name"] for file in _cached_files(text) if file.get("executable") == "true"}
+
+
+def _cached_files(text: str) -> list[dict[str, str]]:
+    return [dict(part.split(":", 1) for part in one.split(",")) for one in text.split(";") if one]
 
 
 class BatchShuffleMode(enum.Enum):
@@ -241,6 +260,30 @@ BATCH_SHUFFLE_MODE: Final = ConfigOption(
     "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all, or for what memory does not hold.",
     choices=tuple(BatchShuffleMode.__members__),
 )
+
+
+class RuntimeExecutionMode(enum.Enum):
+    """Modes of running a job. Values are PyFlink's. Source: Flink RuntimeExecutionMode."""
+
+    STREAMING = 0
+    BATCH = 1
+    AUTOMATIC = 2
+
+
+RUNTIME_MODE: Final = ConfigOption(
+    "execution.runtime-mode",
+    str,
+    default=RuntimeExecutionMode.STREAMING.name,
+    doc="STREAMING, BATCH (on stages of the program's own Spark) or AUTOMATIC (BATCH where every source is bounded).",
+    choices=tuple(RuntimeExecutionMode.__members__),
+)
+
+
+def runs_in_batch(settings: Settings) -> bool:
+    """Return whether a job with these settings, those of its JobGraph, runs in BATCH mode."""
+    return settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.BATCH.name
+
+
 APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
     "execution.state-recovery.approximate-local-recovery",
     bool,

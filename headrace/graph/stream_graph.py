@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_spec import OperatorSpec, OperatorTypes
+from headrace.core.resource_profile import ResourceProfile
 from headrace.graph.job_graph import PartitionerKind
 
 DEFAULT_SLOT_SHARING_GROUP: Final = "default"
@@ -98,6 +99,7 @@ class StreamGraph:
     """Nodes by ascending id and edges in the order in which inputs were attached.
 
     `assumed_parallelism`: the one that stands for the executor's in the nodes that have it, where that is not known.
+    `slot_resources`: of slot sharing groups whose slots have a size of their own, by name.
     """
 
     job_name: str
@@ -105,6 +107,9 @@ class StreamGraph:
     edges: tuple[StreamEdge, ...]
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     assumed_parallelism: int | None = None
+    slot_resources: Mapping[str, ResourceProfile] = field(
+        default_factory=dict[str, ResourceProfile]
+    )
 
     @cached_property
     def _nodes_by_id(self) -> dict[int, StreamNode]:

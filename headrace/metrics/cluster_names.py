@@ -11,6 +11,7 @@ _table: Final = MetricTable()
 _row = _table.row
 _G = MetricKind.GAUGE
 _PROCESS, _CLUSTER, _JOB = MetricScope.PROCESS, MetricScope.CLUSTER, MetricScope.JOB
+_COORDINATOR, _C = MetricScope.COORDINATOR, MetricKind.COUNTER
 # A process, TaskManager or driver. Where Flink names a part of the JVM, the nearest part of the interpreter stands.
 CPU_LOAD = _row("Status.JVM.CPU.Load", _G, "0…1", _PROCESS, "Share of all processors in use.")
 CPU_TIME = _row("Status.JVM.CPU.Time", _G, "ns", _PROCESS, "Processor time since the start.")
@@ -118,11 +119,32 @@ ALL_RUNNING_TIME = _row(
     "allSubTasksRunningOrFinishedTime", _G, "ms", _JOB, "The same once all run or have finished."
 )
 NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since the job was submitted.")
+NUM_RESCALES = _row(
+    "numRescales",
+    _G,
+    "",
+    _JOB,
+    "Changes of its parallelism while it ran: 0, as only another start of a job changes it.",
+)
 LAST_CHECKPOINT_SIZE = _row(
     "lastCheckpointSize", _G, "bytes", _JOB, "Written for the last checkpoint."
 )
 LAST_CHECKPOINT_FULL_SIZE = _row(
     "lastCheckpointFullSize", _G, "bytes", _JOB, "All its state, older files included."
+)
+LAST_CHECKPOINT_METADATA_SIZE = _row(
+    "lastCheckpointMetadataSize",
+    _G,
+    "bytes",
+    _JOB,
+    "The file that makes it complete; 0 where it lies in the driver's memory.",
+)
+LAST_CHECKPOINT_PROCESSED = _row(
+    "lastCheckpointProcessedData",
+    _G,
+    "bytes",
+    _JOB,
+    "Rows that were processed while barriers were aligned: 0, as channels wait there.",
 )
 LAST_CHECKPOINT_DURATION = _row(
     "lastCheckpointDuration", _G, "ms", _JOB, "From its trigger to its publication."
@@ -147,5 +169,45 @@ CHECKPOINTS_COMPLETED = _row(
 CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Those that came to nothing.")
 CHECKPOINTS_IN_PROGRESS = _row("numberOfInProgressCheckpoints", _G, "", _JOB, "Under way.")
 CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Of all kinds.")
+# The coordinator of an operator, in the driver.
+NUM_EVENTS_IN = _row(
+    "numEventsIn", _C, "", _COORDINATOR, "Events of subtasks, each once however often it was sent."
+)
+NUM_EVENTS_OUT = _row("numEventsOut", _C, "", _COORDINATOR, "Events for subtasks.")
+NUM_REGISTERED_READERS = _row(
+    "numRegisteredReaders",
+    _G,
+    "",
+    _COORDINATOR,
+    "Readers of a source that run and have registered.",
+)
+NUM_SPLITS_ASSIGNED = _row(
+    "numSplitsAssigned",
+    _C,
+    "",
+    _COORDINATOR,
+    "Splits that readers were given, again after failures.",
+)
+NUM_SPLITS_RETURNED = _row(
+    "numSplitsReturned",
+    _C,
+    "",
+    _COORDINATOR,
+    "Splits that came back, as their reader failed before a checkpoint had them.",
+)
+UNASSIGNED_SPLITS = _row(
+    "unassignedSplits",
+    _G,
+    "",
+    _COORDINATOR,
+    "Splits that are found and that no reader has, below `enumerator`, where the connector tells: files and Kafka.",
+)
+BUFFERED_BYTES = _row(
+    "bufferedBytes",
+    _G,
+    "bytes",
+    _COORDINATOR,
+    "Collected records that the client has not fetched, and those that wait for a checkpoint.",
+)
 CLUSTER_METRIC_NAMES: Final[tuple[MetricName, ...]] = _table.rows()
 """All rows, in the order of this file."""

@@ -76,6 +76,10 @@ class MetricGroup:
             return self._group(name, {})._group(extra, {f"<{name}>": extra}, is_value=True)
         return self._group(name, {})
 
+    def remove_group(self, name: str) -> None:
+        """Forget a sub-group and all that is below it; no effect if there is none."""
+        self._groups.pop(name, None)
+
     def counter(self, name: str | MetricName) -> Counter:
         """Return the counter of that name."""
         return self._metric(name, Counter, Counter)
@@ -119,6 +123,15 @@ class MetricGroup:
             for key, value in group.snapshot().items():
                 values[f"{prefix}.{key}"] = value
         return values
+
+    def counters(self) -> Iterator[str]:
+        """Yield the names of all counters below here, as they stand in `snapshot`; callable from any thread."""
+        for name, metric in list(self._metrics.items()):
+            if metric.kind is MetricKind.COUNTER:
+                yield name
+        for name, group in list(self._groups.items()):
+            prefix = _NOT_IN_A_NAME.sub("_", name)
+            yield from (f"{prefix}.{counter}" for counter in group.counters())
 
     def samples(self) -> Iterator[MetricSample]:
         """Yield all values below here, with the sub-groups that they stand in; callable from any thread."""

@@ -184,13 +184,14 @@ class Histogram(Metric):
             "mean": mean,
             "stddev": (squares / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0,
         }
-        found |= {key: _quantile(values, share) for key, share in _QUANTILES.items()}
+        found |= {key: _quantile(values, share) for key, share in QUANTILES.items()}
         return {f"{name}_{key}": value for key, value in found.items()}
 
 
-_QUANTILES: Final = {
+QUANTILES: Final = {
     "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
 }  # fmt: skip
+"""Shares of a histogram's values that lie below its quantiles, by the ending of the quantile's name."""
 
 
 def _quantile(ordered: list[int], share: float) -> float:

@@ -22,6 +22,7 @@ class MetricScope(enum.Enum):
     TASK_MANAGER = "TaskManager"
     TASK = "task"
     OPERATOR = "operator"
+    COORDINATOR = "coordinator"
 
 
 class Combination(enum.Enum):

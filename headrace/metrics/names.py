@@ -162,12 +162,34 @@ NUM_RECORDS_AHEAD_OF_TIME = _row(
 )
 NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink was given.")
 NUM_RECORDS_SEND_PER_SECOND = _row("numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "The same.")
+NUM_BYTES_SEND = _row(
+    "numBytesSend",
+    _C,
+    "bytes",
+    _OPERATOR,
+    "Bytes that a sink has written, where the connector knows: files, and keys and values of Kafka's records.",
+)
+NUM_RECORDS_IN_ERRORS = _row(
+    "numRecordsInErrors",
+    _C,
+    "",
+    _OPERATOR,
+    "Records that a source left out: messages of Kafka of which its schema made none, as with ignore_parse_errors.",
+)
 PENDING_RECORDS = _row(
     "pendingRecords",
     _G,
     "",
     _OPERATOR,
     "Records that wait in the source's system, where the connector knows.",
+    _SUM,
+)
+PENDING_BYTES = _row(
+    "pendingBytes",
+    _G,
+    "bytes",
+    _OPERATOR,
+    "Bytes of its splits that a source has still to read, where the connector knows: files.",
     _SUM,
 )
 CURRENT_EMIT_EVENT_TIME_LAG = _row(
@@ -180,6 +202,35 @@ CURRENT_EMIT_EVENT_TIME_LAG = _row(
 )
 SOURCE_IDLE_TIME = _row(
     "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source gave its last record.", _MIN
+)
+# Of each split that the reader of a source tells apart, below `split.<id>.watermark`, beside idleTimeMsPerSecond.
+SPLIT_CURRENT_WATERMARK = _row(
+    "currentWatermark", _G, "epoch ms", _OPERATOR, "Watermark of one split of a source.", _MIN
+)
+SPLIT_ACTIVE_TIME = _row(
+    "activeTimeMsPerSecond", _G, "ms/s", _OPERATOR, "Time in which the split was read.", _AVERAGE
+)
+SPLIT_PAUSED_TIME = _row(
+    "pausedTimeMsPerSecond",
+    _G,
+    "ms/s",
+    _OPERATOR,
+    "Time in which it was not read, as it is too far ahead of others.",
+    _AVERAGE,
+)
+SPLIT_ACCUMULATED_ACTIVE_TIME = _row(
+    "accumulatedActiveTimeMs",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Time since its begin in which it was read.",
+    _SUM,
+)
+SPLIT_ACCUMULATED_IDLE_TIME = _row(
+    "accumulatedIdleTimeMs", _G, "ms", _OPERATOR, "The same of idleness.", _SUM
+)
+SPLIT_ACCUMULATED_PAUSED_TIME = _row(
+    "accumulatedPausedTimeMs", _G, "ms", _OPERATOR, "The same of pauses.", _SUM
 )
 LATENCY = _row(
     "latency",
@@ -309,6 +360,11 @@ def without_rates(values: Mapping[str, float]) -> dict[str, float]:
 
 
 _KINDS: Final = {row.name: row.kind for row in METRIC_NAMES}
+
+
+def is_of_runtime(name: str) -> bool:
+    """Return whether a metric of an operator is one of the table, and so none that a function of the user's made."""
+    return name in _KINDS
 
 
 def kind_of(sample: MetricSample) -> MetricKind:

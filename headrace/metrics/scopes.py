@@ -20,6 +20,7 @@ class GroupKind(enum.Enum):
 
     JOB_MANAGER = "jobmanager"
     JOB_MANAGER_JOB = "jobmanager.job"
+    JOB_MANAGER_OPERATOR = "jobmanager.job.operator"
     TASK_MANAGER = "taskmanager"
     TASK_MANAGER_JOB = "taskmanager.job"
     TASK = "taskmanager.job.task"
@@ -35,6 +36,11 @@ def _format_option(key: str, default: str, whose: str) -> ConfigOption[str]:
 SCOPE_JM: Final = _format_option("jm", "<host>.jobmanager", "the driver")
 SCOPE_JM_JOB: Final = _format_option(
     "jm-job", "<host>.jobmanager.<job_name>", "a job in the driver"
+)
+SCOPE_JM_OPERATOR: Final = _format_option(
+    "jm-operator",
+    "<host>.jobmanager.<job_name>.<operator_name>",
+    "an operator's coordinator in the driver",
 )
 SCOPE_TM: Final = _format_option("tm", "<host>.taskmanager.<tm_id>", "a TaskManager")
 SCOPE_TM_JOB: Final = _format_option(
@@ -54,6 +60,7 @@ SCOPE_DELIMITER: Final = ConfigOption(
 _OPTIONS: Final = {
     GroupKind.JOB_MANAGER: SCOPE_JM,
     GroupKind.JOB_MANAGER_JOB: SCOPE_JM_JOB,
+    GroupKind.JOB_MANAGER_OPERATOR: SCOPE_JM_OPERATOR,
     GroupKind.TASK_MANAGER: SCOPE_TM,
     GroupKind.TASK_MANAGER_JOB: SCOPE_TM_JOB,
     GroupKind.TASK: SCOPE_TASK,
@@ -61,6 +68,7 @@ _OPTIONS: Final = {
 }
 _ABOVE: Final = {
     GroupKind.JOB_MANAGER_JOB: GroupKind.JOB_MANAGER,
+    GroupKind.JOB_MANAGER_OPERATOR: GroupKind.JOB_MANAGER_JOB,
     GroupKind.TASK_MANAGER_JOB: GroupKind.TASK_MANAGER,
     GroupKind.TASK: GroupKind.TASK_MANAGER_JOB,
     GroupKind.OPERATOR: GroupKind.TASK,

@@ -10,7 +10,7 @@ from typing import Final
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
-from headrace.core.process.process_memory import process_memory_bytes
+from headrace.core.process.process_memory import own_memory_parts
 from headrace.core.randomness import SeededRandom
 from headrace.core.security.tls import TlsIdentity
 from headrace.core.shuffle_descriptors import (
@@ -25,7 +25,7 @@ from headrace.network.gates.single_input_gate import SingleInputGate
 from headrace.network.ingest.server import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.memory.local_buffer_pool import BlockingWait, WaitStrategy
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool
-from headrace.network.memory.sizing import network_memory_bytes, segment_bytes
+from headrace.network.memory.sizing import segment_bytes
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partitions.partition_manager import ResultPartitionManager
@@ -145,7 +145,7 @@ class CreditBasedShuffleEnvironment:
 
 
 def _create_buffer_pool(settings: Settings, metrics: MetricGroup | None) -> NetworkBufferPool:
-    memory = network_memory_bytes(settings, process_memory_bytes(settings))
+    memory = own_memory_parts(settings).network
     pool = NetworkBufferPool(memory, segment_bytes(settings, memory))
     if metrics is not None:
         register_pool_metrics(metrics, pool)

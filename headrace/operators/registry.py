@@ -22,6 +22,10 @@ from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
 from headrace.operators.columns.window_aggregate import WindowAggregateOperator
 from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
 from headrace.operators.record.async_wait_operator import AsyncWaitOperator
+from headrace.operators.record.batch_reduce import (
+    BatchReduceOperator,
+    BatchRollingAggregationOperator,
+)
 from headrace.operators.record.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -100,6 +104,13 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
 }
 
 
+_BATCH_OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
+    operator_specs.ReduceSpec.kind: BatchReduceOperator,
+    operator_specs.RollingAggregationSpec.kind: BatchRollingAggregationOperator,
+}
+"""Operators of BATCH mode in the place of others."""
+
+
 def operator_kinds() -> frozenset[str]:
     """Return the kinds of all specs that have an operator."""
     return frozenset(_OPERATORS)
@@ -114,3 +125,9 @@ def operator_class(kind: str) -> Callable[[Any], Operator]:
 def create_operator(spec: OperatorSpec) -> Operator:
     """Return a fresh operator for `spec`, not opened."""
     return operator_class(spec.kind)(spec)
+
+
+def create_batch_operator(spec: OperatorSpec) -> Operator:
+    """Return a fresh operator for `spec` in BATCH mode, not opened."""
+    special = _BATCH_OPERATORS.get(spec.kind)
+    return create_operator(spec) if special is None else special(spec)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
+    NothingCollectedError,
     UnknownJobError,
 )
 from headrace.rest.authentication import AsgiApplication, GuardedApplication, RestGuard
@@ -31,8 +33,10 @@ from headrace.rest.handler_errors import HandlerError, internal_error
 from headrace.rest.kept_answers import KeptAnswers
 from headrace.rest.messages import MESSAGE, takes_messages
 from headrace.rest.models.cluster import ErrorBody
+from headrace.rest.openapi_page import openapi_page
 from headrace.rest.operations import Operations
 from headrace.rest.options import DASHBOARD_DIRECTORY
+from headrace.rest.programs.program_service import ProgramService
 from headrace.rest.routes import ROUTES, Kept, RestRoute
 from headrace.rest.state.state_reads import StateReads
 from headrace.rest.static_files import StaticFiles
@@ -40,6 +44,9 @@ from headrace.rest.static_files import StaticFiles
 _LOG: Final = logging.getLogger(__name__)
 JSON: Final = "application/json; charset=UTF-8"
 VERSION_PREFIX: Final = "/v1"
+ROUTES_PAGE: Final = "/docs"
+"""Address of the page that describes all routes."""
+_CURL_DEFAULT: Final = "application/x-www-form-urlencoded"
 _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 
@@ -47,6 +54,7 @@ def create_app(
     cluster: ClusterView,
     guard: RestGuard,
     operations: Operations,
+    programs: ProgramService,
     routes: tuple[RestRoute, ...] = ROUTES,
 ) -> AsgiApplication:
     """Return the application of a cluster behind its guard."""
@@ -54,6 +62,7 @@ def create_app(
     state = {
         "cluster": cluster,
         "operations": operations,
+        "programs": programs,
         "flame_graphs": FlameGraphs(settings, clock, cluster.stack_samples),
         "answers": KeptAnswers(clock),
         "state_reads": StateReads(),
@@ -74,12 +83,17 @@ def guarded_app(
     files = StaticFiles(Path(settings.get_option(DASHBOARD_DIRECTORY) or _DASHBOARD))
     for path in files.paths:
         app.add_api_route(path, files.answer, methods=["GET"], include_in_schema=False)
+    app.add_api_route(ROUTES_PAGE, _routes_page, methods=["GET"], include_in_schema=False)
     return GuardedApplication(app, guard, files.has)
 
 
 def openapi() -> dict[str, Any]:
     """Return the OpenAPI description of all routes."""
     return _routed(ROUTES).openapi()
+
+
+async def _routes_page(request: Request) -> Response:
+    return HTMLResponse(openapi_page(request.app.openapi()))
 
 
 def _routed(routes: tuple[RestRoute, ...]) -> FastAPI:
@@ -154,13 +168,22 @@ class _AnsweringRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                return await write(request)
+                return await write(_with_json(request))
             except (HTTPException, RequestValidationError):
                 raise
             except Exception as error:
                 return _error_answer(error, is_message=takes_messages(request.headers))
 
         return answer
+
+
+def _with_json(request: Request) -> Request:
+    """Return the request with its body as JSON where `curl -d` calls it a form, which no route takes; as in Flink."""
+    if not request.headers.get("content-type", "").startswith(_CURL_DEFAULT):
+        return request
+    headers = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+    scope = {**request.scope, "headers": [*headers, (b"content-type", JSON.encode())]}
+    return Request(scope, request.receive)
 
 
 class _MessageRoute(_AnsweringRoute):
@@ -225,6 +248,8 @@ def _json_error(error: BaseException) -> Response:
         return _errors(error.status, *error.texts)
     if isinstance(error, UnknownJobError):
         return _errors(404, f"Job {error.job_id} not found")
+    if isinstance(error, NothingCollectedError):
+        return _errors(404, str(error))
     if isinstance(error, (JobAlreadyEndedError, DuplicateJobSubmissionError)):
         return _errors(409, str(error))
     if isinstance(error, ConfigurationError):
@@ -256,8 +281,8 @@ async def _unparsable(request: Request, error: Exception) -> Response:
                 f'"{value}": {one["msg"]}'
             )
         else:
-            place = ".".join(map(str, rest))
-            texts.append(f"Request did not match expected format: {place}: {one['msg']}")
+            place = "".join(f"{each}: " for each in rest)
+            texts.append(f"Request did not match expected format: {place}{one['msg']}")
     return _errors(400, *texts)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -70,10 +70,12 @@ Wait = Callable[[float], Any]
 
 
 class Piece(NamedTuple):
-    """Bytes of a file, and the place at which they begin."""
+    """Bytes of a file, and the place at which they begin. The file's name and id are empty where nobody tells them."""
 
     offset: int
     content: bytes
+    file_name: str = ""
+    file_id: str = ""
 
 
 def path_of(*parts: str) -> str:
@@ -185,7 +187,8 @@ class RestClient:
 
         A `begin` below zero counts from the end. A server that gives a long file in several answers is asked until it
         has given all. One that gives whole files alone is heeded: what stands before `begin` is passed over. A file
-        that has become shorter was begun anew, and is given whole.
+        that has become shorter was begun anew, and is given whole. Where the server tells which file it gives, an empty
+        piece comes first in each answer: whoever has looked for another one need read no further.
         """
         is_more = True
         while is_more:
@@ -195,16 +198,27 @@ class RestClient:
                 if not is_empty:
                     self._refuse_errors("GET", path, answer)
                 offset, size = _extent_of(answer, begin)
+                name, file_id = _file_of(answer)
+                if file_id:
+                    yield Piece(max(begin, offset), b"", name, file_id)
                 if begin > 0 and size < begin:
                     begin = 0
                     continue
                 while not is_empty and (content := self._read(answer, _CHUNK_BYTES)):
                     wanted = content[max(0, begin - offset) :]
                     if wanted:
-                        yield Piece(offset + len(content) - len(wanted), wanted)
+                        yield Piece(offset + len(content) - len(wanted), wanted, name, file_id)
                     offset += len(content)
                 is_more = not is_empty and begin < offset < size
                 begin = offset
+
+    def first_byte(self, path: str) -> Piece:
+        """Return the first byte of a file, none where it is empty: with it the server tells which file it is."""
+        with self._answer("GET", path, None, {}, {"Range": "bytes=0-0"}) as answer:
+            if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return Piece(0, b"", *_file_of(answer))
+            self._refuse_errors("GET", path, answer)
+            return Piece(0, self._read(answer, 1), *_file_of(answer))
 
     def begin(self, path: str, body: Mapping[str, Json] | None = None) -> str:
         """Begin an operation by POST and return its request id, without waiting for its end."""
@@ -336,15 +350,19 @@ class RestClient:
             _LOG.debug("%s %s: status %d", method, target, answer.status)
             return answer
         except (OSError, http.client.HTTPException) as error:
-            raise RestUnreachableError(self.address, _reason(error)) from error
+            raise RestUnreachableError(
+                self.address, _reason(error), may_have_arrived=True
+            ) from error
 
     def _read(self, answer: http.client.HTTPResponse, count: int) -> bytes:
         try:
             content = answer.read(count)
         except (OSError, http.client.HTTPException) as error:
-            raise RestUnreachableError(self.address, _reason(error)) from error
+            raise RestUnreachableError(
+                self.address, _reason(error), may_have_arrived=True
+            ) from error
         if len(content) < count and answer.length:
-            raise RestUnreachableError(self.address, "its answer broke off")
+            raise RestUnreachableError(self.address, "its answer broke off", may_have_arrived=True)
         return content
 
     def _pause(self, error: RestUnreachableError | RestRefusedError, attempt: int) -> None:
@@ -401,6 +419,11 @@ def _extent_of(answer: http.client.HTTPResponse, begin: int) -> tuple[int, int]:
     return int(first or max(0, begin)), int(size or begin)
 
 
+def _file_of(answer: http.client.HTTPResponse) -> tuple[str, str]:
+    """Return name and id of the file that is answered, empty where the server does not tell."""
+    return unquote(answer.getheader("Log-File-Name", "")), answer.getheader("Log-File-Id", "")
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
@@ -411,7 +434,9 @@ def _remote_error(content: bytes, address: str) -> Exception:
     try:
         return decode_error(msgspec.msgpack.decode(content, type=RemoteFailure), address)
     except DECODE_ERRORS as error:
-        return RestUnreachableError(address, f"its error cannot be read: {error}")
+        return RestUnreachableError(
+            address, f"its error cannot be read: {error}", may_have_arrived=True
+        )
 
 
 def _errors_of(content: bytes) -> list[str]:

@@ -28,7 +28,10 @@ class RestError(HeadraceError):
 class RestUnreachableError(RestError):
     """No connection to the cluster, or one that broke before the answer was there."""
 
-    def __init__(self, address: str, reason: str, attempts: int = 1) -> None:
+    def __init__(
+        self, address: str, reason: str, attempts: int = 1, *, may_have_arrived: bool = False
+    ) -> None:
+        """`may_have_arrived`: the request was sent, so that the cluster may have done what it asks for."""
         tried = "" if attempts == 1 else f" after {attempts} attempts"
         super().__init__(
             f"no cluster answers at {address}{tried}: {reason}; 'headrace list' without -m looks for the clusters of "
@@ -36,6 +39,7 @@ class RestUnreachableError(RestError):
         )
         self.address = address
         self.attempts = attempts
+        self.may_have_arrived = may_have_arrived
 
 
 class ClusterEndedError(RestUnreachableError):

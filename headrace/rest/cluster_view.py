@@ -84,7 +84,9 @@ class ClusterView:
         """Await a call of a gateway on the control loop; its answer is not kept. UnavailableError after `timeout_s`."""
         answer = asyncio.run_coroutine_threadsafe(call, self._control_loop)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(answer), timeout_s)
+            # Not `wait_for`, which in Python 3.11 may lose a cancellation that comes together with the answer.
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.wrap_future(answer)
         except TimeoutError as error:
             raise UnavailableError(
                 f"the cluster has not answered within {timeout_s:g} s; ask again"

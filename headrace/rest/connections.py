@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from headrace.core.config import Settings, parse_ports
 from headrace.core.errors import DECODE_ERRORS, ConfigurationError
 from headrace.core.process.process_start import start_ticks
 from headrace.core.security.tls import is_loopback
@@ -25,6 +26,7 @@ from headrace.rest.client_errors import (
     NoSuchClusterError,
     SeveralClustersError,
 )
+from headrace.rest.options import REST_ADDRESS, REST_PORT
 
 HOME_VARIABLE: Final = "HEADRACE_HOME"
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
@@ -32,6 +34,7 @@ DASHBOARD_SUFFIX: Final = ".html"
 """Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
 CERTIFICATE_SUFFIX: Final = ".pem"
 """Ending of the certificate beside a connection file; it goes with the file, too."""
+_DEFAULT_PORT: Final = 8081
 _FILE_BYTES_MAX: Final = 1 << 16
 _FILES_MAX: Final = 1_000
 _PORTS: Final = {"http": 80, "https": 443}
@@ -127,6 +130,27 @@ def _delete(file: Path, connection: ClusterConnection) -> None:
             for suffix in (DASHBOARD_SUFFIX, CERTIFICATE_SUFFIX):
                 file.with_suffix(suffix).unlink(missing_ok=True)
             file.unlink()
+
+
+def address_of(settings: Settings) -> str | None:
+    """Return `host:port` or the URL that the settings name, None where they name none; `rest.address` may be either."""
+    host = settings.get_option(REST_ADDRESS)
+    if host is not None and ("://" in host or "]:" in host or host.count(":") == 1):
+        return host
+    if host is None and not settings.is_set(REST_PORT):
+        return None
+    port = _DEFAULT_PORT
+    if settings.is_set(REST_PORT):
+        ports = list(parse_ports(REST_PORT.key, settings.get_option(REST_PORT)))
+        if len(ports) != 1:
+            raise ConfigurationError(
+                REST_PORT.key,
+                settings.get_option(REST_PORT),
+                "a client needs the one port at which the cluster listens",
+            )
+        port = ports[0]
+    name = host or "127.0.0.1"
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:
@@ -260,6 +284,16 @@ def _connection_to(
 def read_connection(file: Path) -> ClusterConnection:
     """Read a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
     try:
+        connection = msgspec.json.decode(read_private_file(file), type=ClusterConnection)
+        port_of(connection.address)
+    except (*DECODE_ERRORS, ConfigurationError) as error:
+        raise ConnectionFileError(file, f"it is damaged: {error}") from error
+    return connection
+
+
+def read_private_file(file: Path) -> bytes:
+    """Return what is in a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
+    try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         raise
@@ -276,13 +310,7 @@ def read_connection(file: Path) -> ClusterConnection:
             raise ConnectionFileError(
                 file, "others than its owner may read it: chmod 600, and start the cluster anew"
             )
-        content = opened.read(_FILE_BYTES_MAX)
-    try:
-        connection = msgspec.json.decode(content, type=ClusterConnection)
-        port_of(connection.address)
-    except (*DECODE_ERRORS, ConfigurationError) as error:
-        raise ConnectionFileError(file, f"it is damaged: {error}") from error
-    return connection
+        return opened.read(_FILE_BYTES_MAX)
 
 
 def _refuse_shared_folder(folder: Path) -> None:

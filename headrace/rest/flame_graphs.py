@@ -41,19 +41,31 @@ FLAME_GRAPH_SAMPLES: Final = ConfigOption(
     int,
     100,
     "Samples of each subtask in one flame graph.",
+    least=1,
 )
 FLAME_GRAPH_DELAY: Final = ConfigOption(
     "rest.flamegraph.delay-between-samples",
     timedelta,
     timedelta(milliseconds=50),
     "Time between two samples.",
+    least=timedelta(milliseconds=1),
 )
 FLAME_GRAPH_DEPTH: Final = ConfigOption(
     "rest.flamegraph.stack-depth",
     int,
     100,
     "Frames of a stack that are looked at.",
+    least=1,
 )
+FLAME_GRAPH_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    FLAME_GRAPH_ENABLED,
+    FLAME_GRAPH_REFRESH,
+    FLAME_GRAPH_CLEANUP,
+    FLAME_GRAPH_SAMPLES,
+    FLAME_GRAPH_DELAY,
+    FLAME_GRAPH_DEPTH,
+)
+"""All of them, which are looked at before a cluster starts."""
 _LOG: Final = logging.getLogger(__name__)
 _KEPT_MAX: Final = 100
 

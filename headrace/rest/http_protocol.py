@@ -1,31 +1,23 @@
-"""BoundedHttpProtocol: HTTP connections of which there are only so many, and none that says nothing for long.
-
-Anybody on the host can connect. Without these bounds connections that send nothing, or half a request, would use up the
-descriptors of the driver's process, and jobs would fail for want of them.
-"""
+"""BoundedHttpProtocol: HTTP connections none of which says nothing for long."""
 
 import asyncio
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HTTP_CONNECTIONS_MAX: Final = 256
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
 """Time within which a connection has to send a whole head of a request; up to twice as long."""
 
 
 class BoundedHttpProtocol(H11Protocol):
-    """One connection. Beyond HTTP_CONNECTIONS_MAX a new one is closed at once."""
+    """One connection, after its TLS handshake if it has one."""
 
     _seen: Any = None
     _watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take a connection, unless there are too many."""
+        """Take a connection, and begin to look at it."""
         super().connection_made(transport)
-        if len(self.connections) > HTTP_CONNECTIONS_MAX:
-            transport.abort()
-            return
         self._watch = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 from fastapi import Response
 
@@ -17,29 +18,36 @@ ANSWER_SIZE_MAX_BYTES: Final = 64 << 20
 """Bytes of a log file that one answer has at most."""
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _HEADERS: Final = {"Accept-Ranges": "bytes"}
+FILE_NAME_HEADER: Final = "Log-File-Name"
+FILE_ID_HEADER: Final = "Log-File-Id"
+"""Header by which whoever follows a file knows it again when it was put aside under another name."""
 
 
 async def log_answer(
-    read: ReadLogPiece, range_header: str | None, size_max_bytes: int | None = None
+    name: str, read: ReadLogPiece, range_header: str | None, size_max_bytes: int | None = None
 ) -> Response:
     """Return the end of a log file (200), or the part that `range_header` names (206; 416 where nothing is there).
+
+    All of an answer is of one file, also where it is put aside and begun anew meanwhile.
 
     No answer has more than `size_max_bytes` (unset: 64 MiB): the client of a longer part asks for the rest of it. A
     header that is no single range of bytes counts for nothing, as RFC 9110 has it.
     """
     bound = ANSWER_SIZE_MAX_BYTES if size_max_bytes is None else size_max_bytes
-    size = (await read(0, 0)).size_bytes
+    first = await read(0, 0)
+    size, file_id = first.size_bytes, first.file_id
+    headers = _HEADERS | {FILE_NAME_HEADER: quote(name), FILE_ID_HEADER: file_id}
     part = _part_of(range_header, size, bound)
     if part is None:
         begin = max(0, size - bound)
-        return _answer(HTTPStatus.OK, await _content(read, begin, size))
+        return _answer(HTTPStatus.OK, await _content(read, begin, size, file_id), headers)
     begin, end = part
-    content = await _content(read, begin, end) if begin < end else b""
+    content = await _content(read, begin, end, file_id) if begin < end else b""
     if not content:
-        return _not_satisfiable(size)
+        return _not_satisfiable(size, headers)
     last = begin + len(content) - 1
-    content_range = {"Content-Range": f"bytes {begin}-{last}/{max(size, last + 1)}"}
-    return _answer(HTTPStatus.PARTIAL_CONTENT, content, content_range)
+    headers["Content-Range"] = f"bytes {begin}-{last}/{max(size, last + 1)}"
+    return _answer(HTTPStatus.PARTIAL_CONTENT, content, headers)
 
 
 def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | None:
@@ -56,29 +64,27 @@ def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | Non
     return begin, min(end, size, begin + bound)
 
 
-async def _content(read: ReadLogPiece, begin: int, end: int) -> bytes:
-    """Return the bytes between two places; fewer where the file has become shorter meanwhile."""
+async def _content(read: ReadLogPiece, begin: int, end: int, file_id: str) -> bytes:
+    """Return the bytes between two places; fewer where the file has become shorter, or another one, meanwhile."""
     pieces = list[bytes]()
     while begin < end:
         piece = await read(begin, min(PIECE_SIZE_MAX_BYTES, end - begin))
-        if not piece.content:
+        if not piece.content or piece.file_id != file_id:
             break
         pieces.append(piece.content)
         begin += len(piece.content)
     return b"".join(pieces)
 
 
-def _answer(status: int, content: bytes, headers: dict[str, str] | None = None) -> Response:
-    return Response(
-        content, status, _HEADERS | (headers or {}), media_type="text/plain; charset=UTF-8"
-    )
+def _answer(status: int, content: bytes, headers: dict[str, str]) -> Response:
+    return Response(content, status, headers, media_type="text/plain; charset=UTF-8")
 
 
-def _not_satisfiable(size: int) -> Response:
+def _not_satisfiable(size: int, headers: dict[str, str]) -> Response:
     text = f"the file has {size} bytes, and none where the request looks for them"
     return Response(
         ErrorBody(errors=[text]).model_dump_json(),
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-        _HEADERS | {"Content-Range": f"bytes */{size}"},
+        headers | {"Content-Range": f"bytes */{size}"},
         media_type="application/json; charset=UTF-8",
     )

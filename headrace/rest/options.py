@@ -2,7 +2,7 @@
 
 import enum
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from headrace.core.config import ConfigOption, SizeBytes
 
@@ -101,3 +101,20 @@ WEB_ACCESS_CONTROL_ALLOW_ORIGIN: Final = ConfigOption(
     "",
     "Origin whose pages may read answers. Empty: none but the dashboard itself.",
 )
+OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    REST_ENABLED,
+    REST_PORT,
+    REST_BIND_PORT,
+    REST_BIND_ADDRESS,
+    REST_ADDRESS,
+    REST_AUTHENTICATION,
+    REST_ALLOWED_HOSTS,
+    REST_MAX_CONTENT_LENGTH,
+    DASHBOARD_DIRECTORY,
+    ASYNC_STORE_DURATION,
+    WEB_REFRESH_INTERVAL,
+    WEB_CANCEL_ENABLE,
+    WEB_SUBMIT_ENABLE,
+    WEB_ACCESS_CONTROL_ALLOW_ORIGIN,
+)
+"""All of them, which are looked at before a cluster starts."""

@@ -34,6 +34,7 @@ from headrace.rest.handlers import (
     cluster,
     data_sets,
     flame_graphs,
+    jars,
     jobs,
     messages,
     metrics,
@@ -48,6 +49,7 @@ from headrace.rest.messages import OperationOutcome
 from headrace.rest.models import applications as application_models
 from headrace.rest.models import checkpoints as checkpoint_models
 from headrace.rest.models import cluster as cluster_models
+from headrace.rest.models import jars as jar_models
 from headrace.rest.models import jobs as job_models
 from headrace.rest.models import metrics_history as metrics_history_models
 from headrace.rest.models import state as state_models
@@ -113,11 +115,22 @@ def _page(
     return RestRoute("GET", path, handler, answer, kept=Kept.INTERVAL, is_archived=of_job)
 
 
+def _refused(method: str, path: str, handler: Callable[..., Any], status: int) -> RestRoute:
+    """Return a route of Flink's that answers with an error, of this status, in any case."""
+    return RestRoute(method, path, handler, cluster_models.ErrorBody, status)
+
+
 _JOB: Final = "/jobs/{jobid}"
 _VERTEX: Final = f"{_JOB}/vertices/{{vertexid}}"
 _SUBTASK: Final = f"{_VERTEX}/subtasks/{{subtaskindex}}"
 _APPLICATION: Final = "/applications/{applicationid}"
+_JAR: Final = "/jars/{jarid}"
 _TASK_MANAGER: Final = "/taskmanagers/{taskmanagerid}"
+_PROFILERS: Final = tuple(
+    _refused(method, f"{process}/profiler{part}", unsupported.profiler, 404)
+    for process in ("/jobmanager", _TASK_MANAGER)
+    for method, part in (("POST", ""), ("GET", ""), ("GET", "/{filename}"))
+)
 
 _MESSAGES: Final[tuple[RestRoute, ...]] = (
     _message("POST", "/jobs", messages.take_job, Acknowledge),
@@ -258,20 +271,28 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         messages.put_blob_chunk,
         job_models.ReceivedBytes,
     ),
-    RestRoute("POST", "/jobs", unsupported.submit_java_graph, cluster_models.Empty),
-    RestRoute("PATCH", f"{_JOB}/rescaling", unsupported.rescale, cluster_models.Empty),
-    RestRoute("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, cluster_models.Empty),
+    _refused("POST", "/jobs", unsupported.submit_java_graph, 400),
+    _refused("PATCH", f"{_JOB}/rescaling", unsupported.rescale, 503),
+    _refused("GET", f"{_JOB}/rescaling/{{triggerid}}", unsupported.rescale, 503),
+    _refused("GET", f"{_JOB}/resource-requirements", unsupported.resource_requirements, 500),
+    _refused("PUT", f"{_JOB}/resource-requirements", unsupported.resource_requirements, 500),
+    RestRoute(
+        "PATCH",
+        f"{_JOB}/clientHeartbeat",
+        jobs.report_client_heartbeat,
+        cluster_models.Empty,
+        status=202,
+    ),
+    RestRoute("GET", f"{_JOB}/jobmanager/log-url", jobs.job_manager_log_url, cluster_models.LogUrl),
     RestRoute(
         "GET",
-        f"{_JOB}/resource-requirements",
-        unsupported.resource_requirements,
-        cluster_models.Empty,
+        f"{_JOB}/taskmanagers/{{taskmanagerid}}/log-url",
+        jobs.task_manager_log_url,
+        cluster_models.LogUrl,
     ),
-    RestRoute(
-        "PUT",
-        f"{_JOB}/resource-requirements",
-        unsupported.resource_requirements,
-        cluster_models.Empty,
+    *(
+        _refused("GET", f"{_JOB}/rescales/{part}", unsupported.rescales, 404)
+        for part in ("overview", "summary", "history", "details/{rescaleuuid}", "config")
     ),
     # Applications
     RestRoute(
@@ -450,6 +471,20 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         state.edit_status,
         state_models.StateEditStatus,
     ),
+    # Programs
+    RestRoute("GET", "/jars", jars.list_jars, jar_models.JarList),
+    RestRoute("POST", "/jars/upload", jars.upload_jar, jar_models.JarUploaded),
+    RestRoute("DELETE", _JAR, jars.delete_jar, cluster_models.Empty),
+    RestRoute("GET", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
+    RestRoute("POST", f"{_JAR}/plan", jars.plan_jar, jar_models.JarPlan),
+    RestRoute("POST", f"{_JAR}/run", jars.run_jar, jar_models.JarRun),
+    RestRoute(
+        "POST",
+        f"{_JAR}/run-application",
+        jars.run_jar_as_application,
+        jar_models.JarApplication,
+        status=202,
+    ),
     # TaskManagers
     RestRoute(
         "GET",
@@ -476,4 +511,5 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         task_managers.task_manager_thread_dump,
         cluster_models.ThreadDump,
     ),
+    *_PROFILERS,
 )

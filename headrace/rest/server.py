@@ -37,9 +37,11 @@ from headrace.rest.connections import (
     write_connection,
     write_private_file,
 )
+from headrace.rest.flame_graphs import FLAME_GRAPH_OPTIONS
 from headrace.rest.operations import Operations
 from headrace.rest.options import (
     ASYNC_STORE_DURATION,
+    OPTIONS,
     REST_ADDRESS,
     REST_AUTHENTICATION,
     REST_BIND_ADDRESS,
@@ -49,8 +51,11 @@ from headrace.rest.options import (
     WEB_SUBMIT_ENABLE,
     RestAuthentication,
 )
+from headrace.rest.programs.program_service import ProgramService
 
 _LOG: Final = logging.getLogger(__name__)
+_REACHABLE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all of this machine's, and one of them at which its clients reach a server."""
 _BACKLOG: Final = 128
 _STOP_TIMEOUT_S: Final = 5.0
 _TELL_TIMEOUT_S: Final = 5.0
@@ -114,7 +119,8 @@ class HttpServer:
         self._socket: Final = bind(place)
         port: int = self._socket.getsockname()[1]
         is_tls = self._context is not None
-        shown = f"[{place.host}]" if ":" in place.host else place.host
+        host = _REACHABLE.get(place.host, place.host)
+        shown = f"[{host}]" if ":" in host else host
         self.address: Final = f"{'https' if is_tls else 'http'}://{shown}:{port}"
         if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
             _LOG.warning(
@@ -187,6 +193,7 @@ class HttpServer:
             import uvicorn
 
             from headrace.rest.http_protocol import BoundedHttpProtocol
+            from headrace.rest.http_server import BoundedHttpServer
 
             # Who sends nonsense must not write to the program's terminal.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -203,7 +210,7 @@ class HttpServer:
             )
             config.load()
             config.ssl = self._context
-            self._server = uvicorn.Server(config)
+            self._server = BoundedHttpServer(config)
             if not self._is_closing:
                 await self._server.serve(sockets=[self._socket])
         except Exception:
@@ -244,16 +251,19 @@ class RestServer(HttpServer):
         def create(guard: RestGuard) -> AsgiApplication:
             from headrace.rest.app import create_app
 
-            return create_app(view, guard, operations)
+            return create_app(view, guard, operations, programs)
 
         place = place_of_cluster(settings)
         super().__init__(
             place, create, settings, clock, name=name, identity=identity, is_session=is_session
         )
         self._operations: Final = operations
+        programs = ProgramService(self.address, settings, clock)
+        self._programs: Final = programs
 
     def close(self) -> None:
-        """End it, once results that were asked for are told, or nobody comes."""
+        """End it, once results that were asked for are told, or nobody comes; and with it programs that run."""
+        self._programs.close()
         with contextlib.suppress(TimeoutError):
             self._thread.run(self._operations.all_told(), _TELL_TIMEOUT_S)
         super().close()
@@ -299,6 +309,16 @@ def start_rest_server(
     server.start()
     _LOG.info("the dashboard is at %s", server.address)
     return server
+
+
+def refuse_impossible_settings(settings: Settings) -> None:
+    """Raise ConfigurationError where options of REST ask for something impossible; before anything is started."""
+    for option in (*OPTIONS, *FLAME_GRAPH_OPTIONS):
+        settings.get_option(option)
+    if settings.get_option(REST_ENABLED):
+        place = place_of_cluster(settings)
+        parse_ports(place.port_option, place.ports)
+        guard_of(settings, "", place.address, 0, is_tls=False)
 
 
 def place_of_cluster(settings: Settings) -> ListeningPlace:

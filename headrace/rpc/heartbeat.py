@@ -2,10 +2,12 @@
 
 In each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
 request tells the receiver that the other is alive. Both run on their endpoint's main thread, so a blocked main thread
-looks like a dead peer. HeartbeatMonitor watches one peer; pure, events in, actions out:
+looks like a dead peer. A timer that comes late shows that this process stood still: the peer has a whole timeout more.
+HeartbeatMonitor watches one peer; pure, events in, actions out:
 
     RUNNING --silence for `heartbeat.timeout`--> TIMEOUT
     RUNNING --`heartbeat.rpc-failure-threshold` requests in a row found nobody--> UNREACHABLE
+    RUNNING --silence, but a witness says that it is alive--> RUNNING: the witness is asked again after an interval
     RUNNING --nobody wants to know--> CANCELED; all three are final, so a loss is told once.
 
 Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl, DefaultHeartbeatMonitor.
@@ -21,7 +23,7 @@ from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.errors import RecipientUnreachableError
+from headrace.rpc.errors import RecipientUnreachableError, SerializationError
 from headrace.rpc.options import (
     HEARTBEAT_INTERVAL,
     HEARTBEAT_RPC_FAILURE_THRESHOLD,
@@ -29,9 +31,14 @@ from headrace.rpc.options import (
 )
 
 P = TypeVar("P")
+Witness = Callable[[ResourceId], Awaitable[bool]]
+"""Says of a silent peer whether it is alive all the same. It raises nothing."""
 _LOG = logging.getLogger(__name__)
 _OUTSTANDING_MAX = 8
 """Requests that may wait for an answer of one target at a time."""
+
+_LATE_PART = 20
+"""A timer is late by more than this part of the timeout only where the process stood still."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,17 @@ class MonitoringCanceled:
     """The caller has ended the monitoring of the peer."""
 
 
-HeartbeatEvent = HeartbeatReceived | PeerUnreachable | TimerFired | MonitoringCanceled
+@dataclass(frozen=True)
+class WitnessAnswered:
+    """The witness says whether the silent peer is alive."""
+
+    now_ns: int
+    is_alive: bool
+
+
+HeartbeatEvent = (
+    HeartbeatReceived | PeerUnreachable | TimerFired | WitnessAnswered | MonitoringCanceled
+)
 
 
 @dataclass(frozen=True)
@@ -102,14 +119,24 @@ class NotifyLost:
     state: MonitorState
 
 
-HeartbeatAction = ArmTimer | NotifyLost
+@dataclass(frozen=True)
+class AskWitness:
+    """Ask whether the silent peer is alive, and send WitnessAnswered."""
+
+
+HeartbeatAction = ArmTimer | AskWitness | NotifyLost
 
 
 class HeartbeatMonitor:
     """Watches one peer, from `now_ns` on. One timer serves: when it is due it looks how old the last sign is."""
 
-    def __init__(self, timings: HeartbeatTimings, now_ns: int) -> None:
+    def __init__(
+        self, timings: HeartbeatTimings, now_ns: int, *, has_witness: bool = False
+    ) -> None:
         self._timeout_ns = int(timings.timeout_ms * 1_000_000)
+        self._interval_ns = int(timings.interval_ms * 1_000_000)
+        self._has_witness = has_witness
+        self._due_ns = now_ns + self._timeout_ns
         self._threshold = timings.rpc_failure_threshold
         self._last_sign_ns = now_ns
         self._unreachable_count = 0
@@ -139,13 +166,24 @@ class HeartbeatMonitor:
                     return self._lose(MonitorState.UNREACHABLE)
                 return []
             case TimerFired(now_ns):
-                left_ns = self._last_sign_ns + self._timeout_ns - now_ns
-                if left_ns > 0:
-                    return [ArmTimer(left_ns / 1_000_000)]
+                if self._last_sign_ns + self._timeout_ns > now_ns:
+                    return self._arm(self._last_sign_ns + self._timeout_ns, now_ns)
+                if now_ns - self._due_ns > self._timeout_ns // _LATE_PART:
+                    return self._arm(now_ns + self._timeout_ns, now_ns)
+                return [AskWitness()] if self._has_witness else self._lose(MonitorState.TIMEOUT)
+            case WitnessAnswered(now_ns, is_alive):
+                if self._last_sign_ns + self._timeout_ns > now_ns:
+                    return self._arm(self._last_sign_ns + self._timeout_ns, now_ns)
+                if is_alive:
+                    return self._arm(now_ns + self._interval_ns, now_ns)
                 return self._lose(MonitorState.TIMEOUT)
             case MonitoringCanceled():
                 self.state = MonitorState.CANCELED
                 return []
+
+    def _arm(self, due_ns: int, now_ns: int) -> list[HeartbeatAction]:
+        self._due_ns = due_ns
+        return [ArmTimer((due_ns - now_ns) / 1_000_000)]
 
     def _lose(self, state: MonitorState) -> list[HeartbeatAction]:
         self.state = state
@@ -169,12 +207,16 @@ class _Watched:
         timings: HeartbeatTimings,
         resource_id: ResourceId,
         on_lost: Callable[[ResourceId, HeartbeatLoss], None],
+        witness: Witness | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._timings = timings
+        self._witness = witness
         self._resource_id = resource_id
         self._on_lost = on_lost
-        self._monitor = HeartbeatMonitor(timings, endpoint.clock.monotonic_ns())
+        self._monitor = HeartbeatMonitor(
+            timings, endpoint.clock.monotonic_ns(), has_witness=witness is not None
+        )
         self._timer: Cancellable | None = None
         self._perform(self._monitor.start())
 
@@ -197,12 +239,20 @@ class _Watched:
             match action:
                 case ArmTimer(delay_ms):
                     self._timer = self._endpoint.schedule_run_async(delay_ms, self._timer_fired)
+                case AskWitness():
+                    self._endpoint.spawn(self._ask_witness(), f"witness of {self._resource_id}")
                 case NotifyLost(state):
                     self._cancel_timer()
                     self._on_lost(self._resource_id, HeartbeatLoss(state, self._explain(state)))
 
     def _timer_fired(self) -> None:
         self._perform(self._monitor.handle(TimerFired(self._endpoint.clock.monotonic_ns())))
+
+    async def _ask_witness(self) -> None:
+        assert self._witness is not None
+        is_alive = await self._witness(self._resource_id)
+        now_ns = self._endpoint.clock.monotonic_ns()
+        self._perform(self._monitor.handle(WitnessAnswered(now_ns, is_alive)))
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -268,7 +318,10 @@ class HeartbeatReceiver:
 
 
 class HeartbeatSender(Generic[P]):
-    """The side that asks, every `heartbeat.interval`, each monitored peer; `on_payload` gets the answers."""
+    """The side that asks, every `heartbeat.interval`, each monitored peer; `on_payload` gets the answers.
+
+    A `witness` is asked about a silent peer before that counts as lost.
+    """
 
     def __init__(
         self,
@@ -276,17 +329,19 @@ class HeartbeatSender(Generic[P]):
         on_lost: Callable[[ResourceId, HeartbeatLoss], None],
         on_payload: Callable[[ResourceId, P], None],
         timings: HeartbeatTimings | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._timings = timings or HeartbeatTimings.from_settings(endpoint.settings)
         self._on_lost = on_lost
+        self._witness = witness
         self._on_payload = on_payload
         self._targets: dict[ResourceId, _Target[P]] = {}
 
     def monitor_target(self, resource_id: ResourceId, request: Callable[[], Awaitable[P]]) -> None:
         """Ask a peer from now on, the first time at once. `request()` calls its gateway and returns the payload."""
         self.unmonitor_target(resource_id)
-        watched = _Watched(self._endpoint, self._timings, resource_id, self._lost)
+        watched = _Watched(self._endpoint, self._timings, resource_id, self._lost, self._witness)
         target = _Target(
             self._endpoint, resource_id, request, watched, self._timings.interval_ms, self._answered
         )
@@ -333,6 +388,7 @@ class _Target(Generic[P]):
         self._on_answer = on_answer
         self._next: Cancellable | None = None
         self._outstanding_count = 0
+        self._is_told = False
 
     def beat(self) -> None:
         """Send one request and plan the next."""
@@ -352,6 +408,13 @@ class _Target(Generic[P]):
         except RecipientUnreachableError as error:
             _LOG.debug("heartbeat of %s: %s", self.resource_id, error)
             self._watched.unreachable()
+        except SerializationError as error:
+            # Each answer will be like this one, and the silence that it looks like would not say why.
+            if not self._is_told:
+                self._is_told = True
+                _LOG.warning(
+                    "heartbeats of %s fail, so that it will be lost: %s", self.resource_id, error
+                )
         except Exception as error:
             # A timeout or an error of the handler is no proof of death; silence will be.
             _LOG.debug("heartbeat of %s: %s: %s", self.resource_id, type(error).__name__, error)

@@ -95,6 +95,15 @@ HEARTBEAT_TIMEOUT: Final = ConfigOption(
     timedelta(seconds=50),
     "Time without a sign of life after which a peer counts as lost, on either side.",
 )
+HELD_LOCK_TIMEOUT: Final = ConfigOption(
+    "headrace.heartbeat.held-lock-timeout",
+    timedelta,
+    timedelta(0),
+    "How long a function's C code may hold the interpreter lock of a TaskManager, which answers nobody meanwhile, "
+    "until it counts as lost, such as '5 min'. A process beside each TaskManager then tells which function it is. "
+    "0: there is none, and what is silent for 'heartbeat.timeout' is lost. Off by default, as faulthandler reads the "
+    "stacks without the lock: one that does so in a process which only got no processor for 2 s may crash it.",
+)
 HEARTBEAT_RPC_FAILURE_THRESHOLD: Final = ConfigOption(
     "heartbeat.rpc-failure-threshold",
     int,

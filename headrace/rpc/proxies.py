@@ -44,39 +44,42 @@ def parse_address(text: str) -> RpcAddress:
 class GatewayProxy:
     """Base of the proxy classes made by `create_proxy`."""
 
-    __slots__ = ("_caller", "_target", "_timeout_ms", "_token")
+    __slots__ = ("_caller", "_recipient", "_timeout_ms")
 
     def __init__(
-        self,
-        caller: "RpcService",
-        target: RpcAddress,
-        token: FencingToken | None,
-        timeout_ms: float | None = None,
+        self, caller: "RpcService", recipient: "Recipient", timeout_ms: float | None = None
     ) -> None:
         self._caller = caller
-        self._target = target
-        self._token = token
+        self._recipient = recipient
         self._timeout_ms = timeout_ms
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._target})"
+        return f"{type(self).__name__}({self._recipient.target})"
 
     @classmethod
     def copy_with_timeout(cls, proxy: "GatewayProxy", timeout_ms: float) -> "GatewayProxy":
-        """The same target with another timeout."""
-        return cls(proxy._caller, proxy._target, proxy._token, timeout_ms)
+        """The same target, now and after `redirect`, with another timeout."""
+        return cls(proxy._caller, proxy._recipient, timeout_ms)
 
     @staticmethod
-    def address_of(proxy: "GatewayProxy") -> str:
-        """Address of the target."""
-        return str(proxy._target)
+    def recipient_of(proxy: "GatewayProxy") -> "Recipient":
+        """Return the target of its calls."""
+        return proxy._recipient
+
+
+@dataclass
+class Recipient:
+    """Target of the calls of a gateway and of its copies, with the leader session that they carry."""
+
+    target: RpcAddress
+    token: FencingToken | None
 
 
 def create_proxy(
     gateway_type: type[G], caller: "RpcService", target: RpcAddress, token: FencingToken | None
 ) -> G:
     """A gateway whose calls go to `target`."""
-    return cast(G, _proxy_class(gateway_type)(caller, target, token))
+    return cast(G, _proxy_class(gateway_type)(caller, Recipient(target, token)))
 
 
 def with_timeout(gateway: G, timeout_ms: float) -> G:
@@ -87,7 +90,13 @@ def with_timeout(gateway: G, timeout_ms: float) -> G:
 
 def gateway_address(gateway: object) -> str:
     """The address that a gateway's calls go to."""
-    return GatewayProxy.address_of(_as_proxy(gateway))
+    return str(GatewayProxy.recipient_of(_as_proxy(gateway)).target)
+
+
+def redirect(gateway: object, address: str, fencing_token: FencingToken | None) -> None:
+    """Send the calls that come from now on, also of copies with other timeouts, to the next leader; on the loop."""
+    recipient = GatewayProxy.recipient_of(_as_proxy(gateway))
+    recipient.target, recipient.token = parse_address(address), fencing_token
 
 
 def _as_proxy(gateway: object) -> GatewayProxy:
@@ -105,8 +114,13 @@ def _proxy_class(gateway_type: type) -> type[GatewayProxy]:
 
 def _asking(method: MethodContract) -> Callable[..., Coroutine[Any, Any, Any]]:
     def ask(self: Any, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        recipient: Recipient = self._recipient
         return self._caller.ask(
-            self._target, method, method.bind(args, kwargs), _token_bytes(self), self._timeout_ms
+            recipient.target,
+            method,
+            method.bind(args, kwargs),
+            _token_bytes(recipient),
+            self._timeout_ms,
         )
 
     return _named(ask, method)
@@ -114,14 +128,15 @@ def _asking(method: MethodContract) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 def _telling(method: MethodContract) -> Callable[..., None]:
     def tell(self: Any, *args: Any, **kwargs: Any) -> None:
-        self._caller.tell(self._target, method, method.bind(args, kwargs), _token_bytes(self))
+        recipient: Recipient = self._recipient
+        bound = method.bind(args, kwargs)
+        self._caller.tell(recipient.target, method, bound, _token_bytes(recipient))
 
     return _named(tell, method)
 
 
-def _token_bytes(proxy: Any) -> bytes | None:
-    token: FencingToken | None = proxy._token
-    return None if token is None else token.value
+def _token_bytes(recipient: Recipient) -> bytes | None:
+    return None if recipient.token is None else recipient.token.value
 
 
 def _named(function: Any, method: MethodContract) -> Any:

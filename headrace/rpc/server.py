@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from headrace.core.threads import spawn
+from headrace.core.threads import OrderedTasks, spawn
 from headrace.rpc.contract import Handler, collect_handlers
 from headrace.rpc.errors import (
     ENDPOINT_TERMINATED,
@@ -89,7 +89,7 @@ class EndpointServer:
         self.watch = HandlerWatch(
             address, service.clock, settings.duration_ms(SLOW_HANDLER_THRESHOLD)
         )
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: Final = OrderedTasks()
         self._closing: asyncio.Task[None] | None = None
         self._handlers = collect_handlers(endpoint, endpoint.gateway_types)
 

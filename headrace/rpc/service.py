@@ -9,7 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
 from headrace.core.ids import FencingToken
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import spawn
+from headrace.core.threads import OrderedTasks, spawn
 from headrace.rpc import codec
 from headrace.rpc.connection import OutstandingAsks
 from headrace.rpc.contract import MethodContract, gateway_contract
@@ -86,7 +86,7 @@ class RpcService(ABC):
         self._servers: dict[str, EndpointServer] = {}
         self._name_counters: dict[str, int] = {}
         self._outstanding = OutstandingAsks()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: Final = OrderedTasks()
         self._ask_timeout_ms = settings.duration_ms(ASK_TIMEOUT)
         self._lookup_timeout_ms = settings.duration_ms(LOOKUP_TIMEOUT)
         self._shutdown_timeout_ms = settings.duration_ms(SERVICES_SHUTDOWN_TIMEOUT)

@@ -3,10 +3,11 @@
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,12 +21,14 @@ from headrace.cluster.high_availability.options import (
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ClusterDataSetId
+from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES
+from headrace.graph.pipeline_options import FREE_PREFIXES, PYTHON_FILES, runs_in_batch
 from headrace.rest.server import RestServer
+from headrace.spark.batch.batch_support import refuse_unsupported
 from headrace.spark.host import SparkHost
 from headrace.spark.options import SLOT_COUNT
 from headrace.spark.session.master import parse_master
@@ -34,6 +37,15 @@ from headrace.spark.session.session_configuration import embedded_slot_count
 
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
+
+
+class ExternalResourcesError(HostError):
+    """The slots of a job take more of an external resource than all executors have together."""
+
+    def __init__(self, lacking: str, master: str) -> None:
+        super().__init__(
+            f"{lacking} on {master}: lower the parallelism of the groups that ask for it, or give each executor more"
+        )
 
 
 class NotEnoughSlotsError(HostError):
@@ -86,25 +98,40 @@ class SparkExecutor:
         # Here every option is declared, which it was not yet where the program set them; Spark takes long to start.
         check_values(job_graph.settings)
         self._warn_of_idle_settings(job_graph.settings)
+        is_batch = runs_in_batch(Settings(job_graph.settings))
+        if is_batch:
+            refuse_unsupported(job_graph)
         host = self._started_host(job_graph.settings)
         host.refuse_unobeyed(job_graph.settings)
-        expanded, available = expand(job_graph), host.slot_count
-        needed, groups = expanded.slots_needed, len(expanded.slots_by_group)
-        if available is not None and needed > available and host.is_fixed:
-            raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker, groups)
-        # A program may name files after the executor was made, as it is before a program begins.
-        files = python_files(Settings(job_graph.settings))
-        host.provide(files)
-        # As absolute paths, which mean the same to a worker on this machine.
-        said = {PYTHON_FILES.key: ",".join(map(str, files))} if files else {}
-        job_graph = msgspec.structs.replace(job_graph, settings={**job_graph.settings, **said})
+        if not is_batch:
+            _refuse_too_few_slots(job_graph, host)
+        job_graph = self._with_files(job_graph, host)
+        host.job_submitted(job_graph)
         handle = host.handle
+        if is_batch:
+            _LOG.info("job '%s' (%s) runs on Spark stages", job_graph.name, job_graph.job_id)
+            if job_graph.slot_resources:
+                _LOG.warning(
+                    "resources of slot sharing groups (%s) have no effect in BATCH mode, whose tasks have no slots",
+                    ", ".join(job_graph.slot_resources),
+                )
+            return host.batch_jobs.submit(job_graph, handle)
         dispatcher: DispatcherGateway = handle.dispatcher
         handle.submit(job_graph, _SUBMIT_TIMEOUT_S)
         _LOG.info(
             "job '%s' (%s) is submitted; its TaskManagers start", job_graph.name, job_graph.job_id
         )
         return JobClient(job_graph.job_id, dispatcher, handle.loop)
+
+    def batch_dataframe(self, job_graph: JobGraph) -> Any:
+        """Return what the one collect sink of a bounded job gets as a DataFrame of Spark's, which computes it.
+
+        Nothing runs yet. ProgramError where the records have no columns, or the job has what BATCH mode has not.
+        """
+        check_values(job_graph.settings)
+        host = self._started_host(job_graph.settings)
+        host.refuse_unobeyed(job_graph.settings)
+        return host.batch_jobs.dataframe(self._with_files(job_graph, host))
 
     def default_parallelism(self) -> int:
         """Slots for TaskManagers: on this machine one per processor, on a cluster all but one of its slots."""
@@ -159,6 +186,16 @@ class SparkExecutor:
                 resume()
         self._handlers.close()
 
+    @staticmethod
+    def _with_files(job_graph: JobGraph, host: SparkHost) -> JobGraph:
+        """Ship the files that a job's functions import, and return the job with their absolute paths."""
+        # A program may name files after the executor was made, as it is before a program begins.
+        files = python_files(Settings(job_graph.settings))
+        host.provide(files)
+        # As absolute paths, which mean the same to a worker on this machine.
+        said = {PYTHON_FILES.key: ",".join(map(str, files))} if files else {}
+        return msgspec.structs.replace(job_graph, settings={**job_graph.settings, **said})
+
     def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
         """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""
         unread = unknown_settings(settings, FREE_PREFIXES) + unobeyed_settings(settings)
@@ -191,6 +228,22 @@ class SparkExecutor:
                     raise
                 self._host = host
             return self._host
+
+
+def _refuse_too_few_slots(job_graph: JobGraph, host: SparkHost) -> None:
+    expanded, available = expand(job_graph), host.slot_count
+    needed, groups = expanded.slots_needed, len(expanded.slots_by_group)
+    wanted: Counter[ResourceProfile] = Counter()
+    for group, count in expanded.slots_by_group.items():
+        wanted[job_graph.profile_of(group)] += count
+    lacking = host.sizes.lacking(wanted)
+    if lacking:
+        raise ExternalResourcesError(lacking, host.master)
+    # Slots of groups with resources are cut: how many there will be is known to the ResourceManager.
+    if job_graph.slot_resources and host.slots_per_worker > 1:
+        return
+    if available is not None and needed > available and host.is_fixed:
+        raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker, groups)
 
 
 def _refuse_high_availability(settings: Settings) -> None:

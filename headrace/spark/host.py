@@ -10,12 +10,18 @@ import threading
 from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.api.executors import default_settings
 from headrace.api.settings.python_files import python_files
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.resource_manager.workers import worker_profile
+from headrace.cluster.task_executor.external_resources import (
+    EXTERNAL_RESOURCES,
+    external_resource_amounts,
+)
+from headrace.cluster.task_executor.memory_limit import MEMORY_LIMIT
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
@@ -27,7 +33,7 @@ from headrace.core.process.log_files import JOB_MANAGER, named_log_folder, priva
 from headrace.core.process.log_options import LOG_DIR
 from headrace.core.process.logger_tap import HEADRACE_TAP
 from headrace.core.process.process_log import ProcessLog
-from headrace.core.process.process_memory import PROCESS_MEMORY
+from headrace.core.process.process_memory import PROCESS_MEMORY, is_memory_total_set
 from headrace.core.randomness import system_random
 from headrace.core.security.cluster_secret import (
     cluster_identity,
@@ -35,8 +41,9 @@ from headrace.core.security.cluster_secret import (
     given_identity,
 )
 from headrace.core.security.tls import TlsIdentity, needs_tls
-from headrace.rest.history.job_history import JobHistory
-from headrace.rest.server import ControlPlane, RestServer, start_rest_server
+from headrace.graph.job_graph import JobGraph
+from headrace.rest.server import ControlPlane, RestServer, refuse_impossible_settings
+from headrace.rest.web_monitor import WebMonitor
 from headrace.spark.dataframes.dataframes import source_coordinator_factory
 from headrace.spark.dataframes.sink_coordinator import sink_coordinator_factory
 from headrace.spark.options import EXECUTOR_TIMEOUT, MASTER, STOP_GRACE
@@ -57,9 +64,15 @@ from headrace.spark.workers.worker import WorkerSpec, run_worker
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.workers.worker_output import OutputPipe, StandardOutput
 from headrace.spark.workers.worker_process import program_log_levels, worker_memory_bytes
+from headrace.spark.workers.worker_sizes import WorkerSizes
+
+if TYPE_CHECKING:
+    from headrace.spark.batch.batch_jobs import BatchJobs
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
+_DESCRIPTION_MAX: Final = 300
+_IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 
 
 class NoExecutorError(HostError):
@@ -79,6 +92,20 @@ class SessionStoppedError(HostError):
         super().__init__(
             "the SparkSession that jobs run on was stopped: await a job's end before spark.stop()"
         )
+
+
+def worker_description(worker_id: ResourceId, cluster: str, job: str, dashboard: str) -> str:
+    """Return what Spark says of a TaskManager's job, in one line that is not too long; what is not known is empty."""
+    parts = [
+        f"TaskManager {worker_id}" + (f" of cluster '{cluster}'" if cluster else ""),
+        f"started after job {job}" if job else "",
+        f"dashboard {dashboard}" if dashboard else "",
+    ]
+    known = [part for part in parts if part]
+    cut = [
+        part if len(part) <= _DESCRIPTION_MAX else f"{part[:_DESCRIPTION_MAX]}…" for part in known
+    ]
+    return "; ".join(cut)
 
 
 class SparkHost:
@@ -109,12 +136,17 @@ class SparkHost:
         self._is_session = is_session
         self._clock = SystemClock()
         # Before Spark is started, which takes long.
+        refuse_impossible_settings(settings)
         log_folder = log_folder or named_log_folder(settings, self._clock.now_ms())
         self.session: HostSession = host_session(settings)
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
+        refuse_missing_image(conf)
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
         self._worker_settings = _worker_settings(settings, conf)
+        self.sizes: Final = WorkerSizes(self._worker_settings, conf, self._kind)
+        if not self._kind.is_single_process:
+            refuse_unknown_resources(settings, conf)
         self._addresses = driver_addresses(conf, is_local=self._kind.is_local)
         self._secret = cluster_secret(settings)
         self._tls: TlsIdentity | None = None
@@ -127,11 +159,12 @@ class SparkHost:
         self._output: OutputPipe | None = None
         self._standard_output = StandardOutput(self._log.write_printed)
         self._handle: ClusterHandle | None = None
-        self._rest: RestServer | None = None
-        self._history: JobHistory | None = None
+        self._batch_jobs: BatchJobs | None = None
+        self._web_monitor: WebMonitor | None = None
         self._driver: SparkResourceDriver | None = None
         self._stay: Callable[[], None] | None = None
         self._has_left = False
+        self._last_submitted = ""
 
     @property
     def handle(self) -> ClusterHandle:
@@ -140,9 +173,23 @@ class SparkHost:
         return self._handle
 
     @property
+    def batch_jobs(self) -> "BatchJobs":
+        """The jobs in BATCH mode."""
+        if self._batch_jobs is None:
+            # Imported late: it brings the data plane, which a driver of TaskManagers never needs.
+            from headrace.spark.batch.batch_job_master import BatchHost
+            from headrace.spark.batch.batch_jobs import BatchJobs
+
+            # Workers on other hosts have no pipe to write to.
+            output = self._output
+            pipes = ("", "") if output is None else (str(output.path), str(self._scratch))
+            self._batch_jobs = BatchJobs(BatchHost(self.session.spark, *pipes))
+        return self._batch_jobs
+
+    @property
     def rest(self) -> RestServer | None:
         """The REST endpoint of the running cluster, or None where it has none."""
-        return self._rest
+        return None if self._web_monitor is None else self._web_monitor.server
 
     @property
     def has_lost_session(self) -> bool:
@@ -175,7 +222,7 @@ class SparkHost:
         workers = self._driver.max_worker_count
         return None if workers is None else workers * self.slots_per_worker
 
-    def start(self) -> None:
+    def start(self, on_standby: OnStandby | None = None) -> None:
         """Start the control plane; TaskManagers come when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
@@ -192,17 +239,18 @@ class SparkHost:
         jobs = SparkWorkerJobs(
             self.session.context,
             self._body_of,
-            honours_profiles=not self._kind.is_single_process,
+            sizes=self.sizes,
             secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
             counted=worker_profile(self._settings),
+            description_of=self._description_of,
         )
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
-        self._history = history = JobHistory(self._settings, self._clock, system_random())
         # Whoever looks at the settings of the cluster sees the master that it really has.
         settings = self._settings.with_values({MASTER.key: self.master})
+        self._web_monitor = web_monitor = WebMonitor(settings, self._clock, system_random())
         entrypoint = ClusterEntrypoint(
-            settings,
+            self._cluster_settings(settings),
             self._driver,
             {
                 SOURCE_COORDINATOR: source_coordinator_factory(
@@ -218,34 +266,42 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
             show_output=None if self._kind.is_local else self._standard_output.show,
-            on_job_ended=history.job_ended,
+            on_job_ended=web_monitor.job_ended,
+            batch_job_masters=lambda *given: self.batch_jobs.job_master(*given),
             log_folder=self._log_folder,
         )
-        self._handle = handle = entrypoint.start()
-        history.watch(handle.dispatcher, handle.loop)
-        self._rest = start_rest_server(
+        self._handle = handle = entrypoint.start(on_standby)
+        web_monitor.start(
             ControlPlane(
                 handle.dispatcher,
                 handle.resource_manager,
                 handle.loop,
-                history.metrics_of,
-                handle.blob_server,
+                blob_server=handle.blob_server,
             ),
-            settings,
-            self._clock,
             name=self._name or Path(sys.argv[0]).stem or self.session.context.appName or "",
             identity=self._tls or given_identity(self._settings),
             log_folder=handle.log_folder,
             is_session=self._is_session,
         )
-        if self._rest is not None:
-            handle.announce(self._rest.address)
+        if self.rest is not None:
+            handle.announce(self.rest.address)
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
         self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:
             _LOG.warning(
                 "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
             )
+        if self._kind.is_single_process and external_resource_amounts(self._settings):
+            _LOG.warning(
+                "%s is ignored on %s, where functions find no addresses: Spark has no profiles there",
+                EXTERNAL_RESOURCES.key,
+                self.master,
+            )
+
+    def _cluster_settings(self, settings: Settings) -> Settings:
+        """Return the settings of the control plane, which knows the memory that Spark lets a TaskManager have."""
+        memory = self._worker_settings.get(PROCESS_MEMORY.key)
+        return settings if memory is None else settings.with_values({PROCESS_MEMORY.key: memory})
 
     def refuse_unobeyed(self, settings: Mapping[str, str]) -> None:
         """Raise UnobeyedSettingError where a job asks for a setting of Spark's that its session was not made with."""
@@ -260,6 +316,11 @@ class SparkHost:
     def provide(self, files: tuple[Path, ...]) -> None:
         """Ship the files that a job's functions import; LateFilesError where running TaskManagers lack them."""
         ship(self.session.context, self._shipped.add(files), self._scratch)
+
+    def job_submitted(self, graph: JobGraph) -> None:
+        """Have TaskManagers that start from now on name the job in Spark: it is likely to be for its sake."""
+        vertices = ", ".join(vertex.name for vertex in graph.vertices)
+        self._last_submitted = f"'{graph.name}' ({vertices})"
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
@@ -280,21 +341,17 @@ class SparkHost:
 
     def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
-        rest, self._rest = self._rest, None
-        history, self._history = self._history, None
+        web_monitor, self._web_monitor = self._web_monitor, None
         self._standard_output.close()
-        if rest is not None:
-            rest.close()
         try:
-            if history is not None:
-                history.stop_watching()
+            if web_monitor is not None:
+                web_monitor.leave()
             if handle is not None:
                 handle.close()
         finally:
             try:
-                if history is not None:
-                    # Jobs that ended with the cluster are archived too.
-                    history.close()
+                if web_monitor is not None:
+                    web_monitor.close()
                 if self._output is not None:
                     self._output.close()
             finally:
@@ -304,7 +361,7 @@ class SparkHost:
 
     def _wait_for_executors(self) -> None:
         """Wait until the application can run something; how much is asked again whenever it matters."""
-        if self._kind.is_single_process:
+        if self._kind.is_single_process or self.sizes.grows_on_demand:
             return
         wanted = self._kind.executor_count or 1
         timeout_s = self._settings.get_option(EXECUTOR_TIMEOUT).total_seconds()
@@ -314,13 +371,20 @@ class SparkHost:
                 raise NoExecutorError(self.master, timeout_s)
             threading.Event().wait(_POLL_S)
 
+    def _description_of(self, worker_id: ResourceId) -> str:
+        return worker_description(
+            worker_id,
+            self._name,
+            self._last_submitted,
+            "" if self.rest is None else self.rest.address,
+        )
+
     def _body_of(self, worker_id: ResourceId) -> WorkerBody:
         self._shipped.workers_start()
         handle = self.handle
         configuration = TaskManagerConfiguration(
             resource_id=worker_id,
-            resource_manager_address=handle.resource_manager_address,
-            resource_manager_id=handle.resource_manager_id,
+            leader_retrieval_address=handle.leader_retrieval_address,
             secret=b"",
             settings={},
             bind_host=LOOPBACK if self._kind.is_local else "",
@@ -343,9 +407,36 @@ class SparkHost:
         return str(self._log_folder) if self._kind.is_local or is_named else ""
 
 
+def refuse_missing_image(conf: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where no executor could start on Kubernetes, which Spark tells its log alone."""
+    if conf["spark.master"].startswith("k8s://") and not conf.keys() & set(_IMAGES):
+        raise ConfigurationError(
+            _IMAGES[0],
+            "",
+            "executors on Kubernetes are containers: name an image with Java, Spark, Python and Headrace",
+        )
+
+
+def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where no executor has as much of an external resource as one TaskManager takes."""
+    for name, amount in external_resource_amounts(settings):
+        key = f"spark.executor.resource.{name}.amount"
+        if int(conf.get(key, "0")) < amount:
+            raise ConfigurationError(
+                EXTERNAL_RESOURCES.key,
+                name,
+                f"a TaskManager takes {amount} of it, but an executor has {conf.get(key, 'none')}: set {key} to "
+                f"{amount} or more, and spark.executor.resource.{name}.discoveryScript to a program that finds them",
+            )
+
+
 def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:
-    """Return the settings of TaskManagers: `settings`, and the memory that Spark lets each of them have."""
-    memory_bytes = worker_memory_bytes(conf)
-    if memory_bytes is None or settings.get_option(PROCESS_MEMORY) is not None:
+    """Return the settings of TaskManagers: `settings`, and the memory that Spark or they let each of them have."""
+    memory_bytes, own = worker_memory_bytes(conf), settings.get_option(PROCESS_MEMORY)
+    if own is not None:
+        # Each has a process of its own here, which ends by name rather than by the kernel's choice.
+        limit = settings.get(MEMORY_LIMIT.key, str(own))
+        return settings.with_values({MEMORY_LIMIT.key: limit})
+    if memory_bytes is None or is_memory_total_set(settings):
         return settings
     return settings.with_values({PROCESS_MEMORY.key: str(memory_bytes)})

@@ -9,8 +9,12 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from headrace.cluster.entrypoint import ClusterHandle
+from headrace.cluster.high_availability.leader_election_service import OnStandby
 from headrace.cluster.resource_manager.options import EXCLUSIVE_TASK_MANAGERS
 from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.rest.options import REST_ENABLED
 from headrace.rest.server import RestServer
 from headrace.spark.host import SessionStoppedError, SparkHost
 
@@ -21,6 +25,9 @@ _POLL_S: Final = 1.0
 
 class SessionCluster:
     """One session. `start`, `wait` for its end, `close`."""
+
+    is_session = True
+    """Whether clients that look for a session find it."""
 
     def __init__(self, settings: Settings, name: str, log_folder: Path | None = None) -> None:
         self._settings: Final = session_settings(settings)
@@ -40,12 +47,22 @@ class SessionCluster:
         assert self._host is not None and self._host.rest is not None, "it has not been started"
         return self._host.rest
 
-    def start(self) -> None:
-        """Start Spark and the control plane; TaskManagers come when a job needs them. HostError; ConfigurationError."""
+    def start(self, on_standby: OnStandby | None = None) -> None:
+        """Start Spark and the control plane; TaskManagers come when a job needs them. HostError; ConfigurationError.
+
+        With high availability it waits for the leadership; `on_standby` hears of the leader.
+        """
         self._host = SparkHost(
-            self._settings, name=self._name, is_session=True, log_folder=self._log_folder
+            self._settings,
+            name=self._name,
+            is_session=self.is_session,
+            log_folder=self._log_folder,
         )
-        self._host.start()
+        self._host.start(on_standby)
+        if self._host.rest is None:
+            raise HostError(
+                f"the cluster takes its jobs over REST, which did not start: see its log, and {REST_ENABLED.key}"
+            )
         _LOG.info("session '%s' takes jobs at %s", self._name, self.rest.address)
 
     def wait(self) -> None:
@@ -60,6 +77,12 @@ class SessionCluster:
                 return
             if host.has_lost_session:
                 raise SessionStoppedError
+            if self.is_over(host.handle):
+                return
+
+    def is_over(self, handle: ClusterHandle) -> bool:
+        """Return whether the cluster ends by itself now; a session never does."""
+        return False
 
     def close(self) -> None:
         """Cancel its jobs, whose checkpoints stay, and end TaskManagers, control plane and Spark. Idempotent."""

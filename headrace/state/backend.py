@@ -169,6 +169,10 @@ class KeyedStateBackend(Protocol):
         """Return the queue of timers called `name`, with those restored from the backend's own files. Once per name."""
         ...
 
+    def forget_keys(self) -> None:
+        """Remove every entry of every state."""
+        ...
+
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         """Return the keys that have an entry in a state of the key scope, in no order."""
         ...

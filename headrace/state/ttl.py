@@ -107,6 +107,10 @@ class EventClock:
             if self._first_ms == MIN_TIMESTAMP:
                 self._first_ms = time_ms
 
+    def restart(self) -> None:
+        """Begin again: records of other keys follow, whose time begins anew."""
+        self._now_ms = self._first_ms = MIN_TIMESTAMP
+
     def along(self, keys: Sequence[Any], timestamps: Timestamps | None) -> Iterator[Any]:
         """Yield `keys` of the records of a batch, whose times are `timestamps`.
 

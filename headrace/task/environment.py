@@ -4,8 +4,8 @@ Nothing in it was unpickled: types, partitioners and functions are loaded by the
 `cluster/task_executor/deployment` builds it. Source: Flink Environment.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
@@ -127,6 +127,7 @@ class TaskEnvironment:
     """Surroundings of one attempt of one subtask. `ingest` is the TaskManager's door for pushed DataFrames.
 
     `restore`: what the attempt starts from. `scratch`: a directory of this process for local files of state, or None.
+    `external_resources`: those of its slot, addresses by name.
     """
 
     attempt_id: ExecutionAttemptId
@@ -144,3 +145,6 @@ class TaskEnvironment:
     snapshots: SnapshotStorage = NO_SNAPSHOTS
     run_blocking: BlockingStarter = start_thread
     scratch: Path | None = None
+    external_resources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )

@@ -217,6 +217,11 @@ class Task:
             values.update(stream_task.chain.metrics_snapshot())
         return values
 
+    def user_counters(self) -> tuple[str, ...]:
+        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        stream_task = self._stream_task
+        return () if stream_task is None else stream_task.chain.user_counters()
+
     def metric_samples(self) -> TaskSamples:
         """Return the same metrics with the operators and sub-groups that they belong to."""
         self._mailbox_latency.measure(self._mailbox_latencies)

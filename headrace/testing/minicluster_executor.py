@@ -13,10 +13,10 @@ from headrace.core.randomness import system_random
 from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.rest.history.job_history import JobHistory
 from headrace.rest.history.options import ARCHIVE_DIRECTORY
 from headrace.rest.options import REST_ENABLED
-from headrace.rest.server import ControlPlane, RestServer, start_rest_server
+from headrace.rest.server import ControlPlane
+from headrace.rest.web_monitor import WebMonitor
 
 
 class MiniClusterExecutor:
@@ -38,8 +38,7 @@ class MiniClusterExecutor:
         coordinator_factories: CoordinatorFactories | None = None,
     ) -> None:
         self._settings = dict(settings or {})
-        self._rest: RestServer | None = None
-        self._history: JobHistory | None = None
+        self._web_monitor: WebMonitor | None = None
         self.cluster = MiniCluster(
             task_manager_count=slot_count,
             settings=settings,
@@ -49,24 +48,18 @@ class MiniClusterExecutor:
 
     def __enter__(self) -> "MiniClusterExecutor":
         self.cluster.start()
-        history = None
         if not self._settings.keys().isdisjoint((REST_ENABLED.key, ARCHIVE_DIRECTORY.key)):
-            history = JobHistory(Settings(self._settings), SystemClock(), system_random())
-            history.watch(self.cluster.handle.dispatcher, self.cluster.handle.loop)
-        self._history = history
-        # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
-        if REST_ENABLED.key in self._settings:
+            # Programs are tested by the dozen: each one's port would be one more that others on the host could try.
+            settings = Settings({REST_ENABLED.key: "false"} | self._settings)
+            self._web_monitor = WebMonitor(settings, SystemClock(), system_random())
             handle = self.cluster.handle
-            self._rest = start_rest_server(
+            self._web_monitor.start(
                 ControlPlane(
                     handle.dispatcher,
                     handle.resource_manager,
                     handle.loop,
-                    None if history is None else history.metrics_of,
-                    handle.blob_server,
+                    blob_server=handle.blob_server,
                 ),
-                Settings(self._settings),
-                SystemClock(),
                 name=self.name,
             )
         set_active_executor(self)
@@ -79,7 +72,8 @@ class MiniClusterExecutor:
     @property
     def rest_address(self) -> str:
         """Return where REST is served, empty where it is not."""
-        return "" if self._rest is None else self._rest.address
+        server = None if self._web_monitor is None else self._web_monitor.server
+        return "" if server is None else server.address
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         handle = self.cluster.submit(job_graph)
@@ -99,20 +93,16 @@ class MiniClusterExecutor:
         self.cluster.handle.release_data_set(data_set)
 
     def close(self) -> None:
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            rest.close()
-        history = self._history
-        if history is not None:
-            history.stop_watching()
+        web_monitor = self._web_monitor
         try:
+            if web_monitor is not None:
+                web_monitor.leave()
             self.cluster.close()
         finally:
-            # Jobs that ended with the cluster are archived too.
-            self._history = None
-            if history is not None:
-                history.close()
+            self._web_monitor = None
+            if web_monitor is not None:
+                web_monitor.close()
 
     def _job_ended(self, job: EndedJob) -> None:
-        if self._history is not None:
-            self._history.job_ended(job)
+        if self._web_monitor is not None:
+            self._web_monitor.job_ended(job)

@@ -28,7 +28,8 @@ error, a delay, a crash). Recovery is from a disturbance until every task ran ag
 
 What is committed is committed by the driver, and no run of this page kills it. In *published, before the commit*,
 *inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment, while the
-driver goes on with its commit. The driver's death is shown elsewhere: on real Spark by
+driver goes on with its commit. The driver's death is shown elsewhere: at each step of a job, with a standby that goes
+on, in [leader_kills.md](leader_kills.md); on real Spark by
 `tests/spark/test_driver_restarts.py`, which kills it inside a commit and at no chosen moment, before a successor
 goes on from the last checkpoint; at each moment between two operations on the storage of checkpoints by a model in
 one process, `test_driver_failures.py`; and that a driver which goes on behind its successor commits nothing twice by

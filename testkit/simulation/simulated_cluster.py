@@ -12,6 +12,10 @@ from typing import Final, TypeVar
 
 from headrace.cluster.blob.blob_client import prepare, submit_job
 from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
+from headrace.cluster.high_availability.high_availability_services import (
+    HighAvailabilityServices,
+)
+from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
@@ -24,10 +28,10 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
+from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError
-from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
@@ -88,8 +92,7 @@ class SimulatedTaskManager:
         setup = TaskManagerServices(
             resource_id=worker_id,
             location=location,
-            resource_manager_address=simulation.cluster.resource_manager.address,
-            resource_manager_id=simulation.cluster.resource_manager.fencing_token,
+            leader_retrieval_address=simulation.cluster.leaders.address,
             slot_count=settings.get_option(NUMBER_OF_TASK_SLOTS),
             slot_profile=ResourceProfile(),
             versions=software_versions(),
@@ -149,6 +152,9 @@ class SimulatedDriver:
         """Number of workers that the simulated host has room for."""
         return self._max_worker_count
 
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return "all TaskManagers are alike here"
+
     def describe_shortage(self) -> str:
         return f"the simulated host has room for {self._max_worker_count}"
 
@@ -198,6 +204,7 @@ class SimulatedCluster:
     """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records.
 
     `clock_of` gives each TaskManager, by name, a clock that runs as the simulation's does and may show other times.
+    With `high_availability`, whose leadership was granted on `clock`, it is the next leader of a cluster.
     """
 
     def __init__(
@@ -210,11 +217,13 @@ class SimulatedCluster:
         faults: LinkFaults | None = None,
         max_data_delay_ms: float = 5.0,
         clock_of: Callable[[str, ManualClock], Clock] = lambda name, clock: clock,
+        clock: ManualClock | None = None,
+        high_availability: HighAvailabilityServices | None = None,
     ) -> None:
         self.clock_of: Final = clock_of
         self.seed: Final = seed
         self.random: Final = SeededRandom(seed)
-        self.clock: Final = ManualClock(_START_MS)
+        self.clock: Final = ManualClock(_START_MS) if clock is None else clock
         self.loop: Final = VirtualLoop(self.clock)
         self.trace: Final = Trace()
         slots = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
@@ -241,6 +250,7 @@ class SimulatedCluster:
             worker_name=worker_names("sim"),
             on_shut_down=lambda: None,
             run_blocking=_run_at_once,
+            high_availability=high_availability,
         )
         self.dispatcher: Final = with_timeout(
             self.cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
@@ -311,6 +321,7 @@ class SimulatedCluster:
         job = self.cluster.dispatcher._jobs.get(job_id)  # pyright: ignore[reportPrivateUsage]
         return (
             job is not None
+            and isinstance(job.job_master, JobMaster)
             and job.job_master.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
             and job.job_master.task_managers.is_registered(ResourceId(name))
             and self.driver.workers[ResourceId(name)].executor.follows(job_id)

@@ -24,6 +24,7 @@ PARTIAL_FACADES: Final = frozenset({"metrics", "testing", "spark.session"})
 
 _BELOW_HOSTS: Final = frozenset(
     {"api", "client", "connectors", "rest", "cluster", "cluster.task_executor", "gateways", "rpc"}
+    | {"cluster.high_availability"}
 )
 
 ARROWS: Final[dict[str, frozenset[str]]] = {
@@ -42,16 +43,19 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     # control plane
     "rpc": GROUND,
     "gateways": GROUND | {"rpc"},
-    "cluster": GROUND | {"gateways", "rpc", "cluster.task_executor"},
+    "cluster": GROUND | {"gateways", "rpc", "cluster.task_executor", "cluster.high_availability"},
+    # clients look for the leader, too
+    "cluster.high_availability": GROUND | {"gateways"},
     "cluster.task_executor": GROUND | DATA_PLANE | {"gateways", "rpc", "cluster"},
     # edges
     "api": GROUND | {"gateways", "state_processor"},
     "connectors": GROUND,
     "rest": GROUND | {"gateways", "state_processor"},
-    "client": GROUND | {"api", "gateways", "rest"},
+    "client": GROUND | {"api", "gateways", "rest", "cluster.high_availability"},
     "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
-    "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},
+    # in BATCH mode a Spark task runs a chain without a TaskManager: a second door
+    "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor", "task"},
     "cli": GROUND
     | {
         "spark",
@@ -62,6 +66,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
         "network",
         "shuffle_service",
         "state_processor",
+        "cluster.high_availability",
     },
     # headrace/__main__.py
     "__main__": frozenset({"cli"}),
@@ -90,6 +95,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "rocksdict": frozenset({"state"}),
     "psycopg": frozenset({"connectors"}),
     "confluent_kafka": frozenset({"connectors"}),
+    "kazoo": frozenset({"cluster.high_availability"}),
+    "kubernetes": frozenset({"cluster.high_availability"}),
     "prometheus_client": frozenset({"metrics"}),
     "opentelemetry": frozenset({"metrics"}),
 }

@@ -40,6 +40,8 @@ ROOMS: Final[dict[str, Layers]] = {
         ("environment", "mailbox", "metrics", "paced_rows"),
         ("chain", "input"),
         ("checkpointing",),
+        ("user_payloads",),
+        ("batch",),
     ),
     "operators": (
         ("runtime",),
@@ -72,9 +74,10 @@ ROOMS: Final[dict[str, Layers]] = {
         ("workers",),
         ("dataframes",),
         ("state_tables",),
+        ("batch",),
     ),
     "api": (
-        ("transformations",),
+        ("transformations", "html_text"),
         ("executors+client+settings", "function_checks"),
         ("streams+columns+environment+stream_graph_generator",),
     ),

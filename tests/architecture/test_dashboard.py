@@ -9,10 +9,11 @@ from tests.architecture.floor_plan import ROOT
 from tools.dashboard_sources import (
     BUILT,
     GZIPPED_BYTES_MAX,
+    RECORD,
     SOURCES,
+    build_record,
     gzipped_bytes,
     problems,
-    sources_hash,
 )
 
 
@@ -22,6 +23,11 @@ def copy_of(folder: Path, **files: str) -> Path:
     for name, text in files.items():
         (folder / name.replace("_", ".")).write_text(text)
     return folder
+
+
+def recorded(sources: Path, built: Path) -> Path:
+    (built / RECORD).write_text(build_record(sources, built))
+    return built
 
 
 def test_the_built_dashboard_is_of_its_sources() -> None:
@@ -34,7 +40,7 @@ def test_the_dashboard_is_small() -> None:
 
 def test_a_source_that_changed_after_the_build_is_told(tmp_path: Path) -> None:
     sources = copy_of(tmp_path / "sources", main_ts="a")
-    built = copy_of(tmp_path / "built", index_html="<p>", sources_sha256=sources_hash(sources))
+    built = recorded(sources, copy_of(tmp_path / "built", index_html="<p>"))
     assert problems(sources, built) == []
     (sources / "main.ts").write_text("b")
     assert [problem.partition(": ")[2] for problem in problems(sources, built)] == [
@@ -42,17 +48,27 @@ def test_a_source_that_changed_after_the_build_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_a_built_file_that_was_changed_by_hand_is_told(tmp_path: Path) -> None:
+    sources = copy_of(tmp_path / "sources", main_ts="a")
+    built = recorded(sources, copy_of(tmp_path / "built", index_html="<p>", main_js="a"))
+    assert problems(sources, built) == []
+    (built / "main.js").write_text("a // x")
+    assert [problem.partition(": ")[2] for problem in problems(sources, built)] == [
+        "run make dashboard"
+    ]
+
+
 def test_a_test_of_the_sources_may_change_without_a_build(tmp_path: Path) -> None:
     sources = copy_of(tmp_path / "sources", main_ts="a")
-    before = sources_hash(sources)
+    built = recorded(sources, copy_of(tmp_path / "built", index_html="<p>"))
     (sources / "main.test.ts").write_text("a test")
-    assert sources_hash(sources) == before
+    assert problems(sources, built) == []
 
 
 def test_a_page_that_loads_from_another_host_is_told(tmp_path: Path) -> None:
     sources = copy_of(tmp_path / "sources", main_ts="a")
     page = '<link href="https://fonts.example/a.css">'
-    built = copy_of(tmp_path / "built", index_html=page, sources_sha256=sources_hash(sources))
+    built = recorded(sources, copy_of(tmp_path / "built", index_html=page))
     assert ["another host" in problem for problem in problems(sources, built)] == [True]
 
 

@@ -20,8 +20,8 @@ SERVICES = {
     "testkit.simulation.simulated_cluster",
 }
 # Real Spark: its processes are started by the programs under test, and only those call each other. The dashboard's
-# tests need a browser, and look at what pages show.
-EXEMPT = {"tests/spark", "tests/dashboard"}
+# tests need a browser, and look at what pages show; those of Flink's faces need its distribution.
+EXEMPT = {"tests/spark", "tests/dashboard", "tests/flink"}
 
 
 def imports(file: Path) -> Iterator[str]:

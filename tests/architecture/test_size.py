@@ -10,35 +10,35 @@ import pytest
 from tools.pages.size import Size, code_line_count, interfaces, sizes, thin_interfaces
 
 CEILINGS: Final = {
-    "api": (42, 4_650),
+    "api": (45, 4_950),
     "checkpoint": (21, 2_550),
-    "cli": (55, 4_250),
+    "cli": (62, 5_300),
     "client": (8, 900),
-    "cluster": (135, 12_900),
+    "cluster": (164, 15_300),
     "common": (21, 150),
-    "connectors": (57, 5_750),
-    "core": (60, 5_200),
+    "connectors": (57, 5_950),
+    "core": (60, 5_600),
     "datastream": (40, 400),
-    "functions": (26, 2_850),
-    "gateways": (13, 1_050),
-    "graph": (11, 1_400),
+    "functions": (29, 3_010),
+    "gateways": (14, 1_070),
+    "graph": (11, 1_450),
     "headrace": (3, 60),
-    "metrics": (26, 1_950),
+    "metrics": (26, 2_100),
     "network": (87, 9_500),
-    "operators": (47, 5_150),
-    "rest": (70, 6_800),
+    "operators": (48, 5_350),
+    "rest": (79, 7_450),
     "rpc": (20, 2_700),
     "shuffle_service": (14, 1_500),
-    "spark": (36, 3_600),
+    "spark": (51, 6_000),
     "state": (29, 3_600),
-    "state_processor": (15, 2_150),
+    "state_processor": (16, 2_200),
     "table": (8, 50),
-    "task": (28, 3_400),
+    "task": (33, 4_200),
     "testing": (11, 1_550),
     "util": (4, 50),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (860, 83_500)
+WHEEL_CEILING: Final = (945, 92_500)
 THIN_PROTOCOLS_MAX: Final = 24
 """Protocols with at most one production implementation."""
 

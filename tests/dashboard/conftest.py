@@ -5,10 +5,14 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.watched_page import WatchedPage
+
+PATIENCE_MS = 60_000
+"""Time until something must be there, on a machine that others use too."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def chromium() -> str:
@@ -49,7 +53,7 @@ def page(browser: Browser) -> Iterator[Page]:
         locale="en-US",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE_MS)
     yield context.new_page()
     context.close()
 

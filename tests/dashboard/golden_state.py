@@ -153,18 +153,14 @@ def _figures(
             {"subtask": index, "rows": size // 80, "size": size} for index, size in enumerate(sizes)
         ],
         "subtask-skew": 3.47,
-        "key-group-count": None if is_stored else 128,
-        "key-group-skew": None if is_stored else 103.9,
-        "key-groups": []
-        if is_stored
-        else [
+        "key-group-count": 128,
+        "key-group-skew": 103.9,
+        "key-groups": [
             {"key-group": group, "subtask": subtask, "rows": size // 80, "size": size}
             for group, subtask, size in groups
         ],
-        "keys": []
-        if is_stored
-        else [{"key": key, "rows": rows, "size": size} for key, rows, size in keys],
+        "keys": [{"key": key, "rows": rows, "size": size} for key, rows, size in keys],
         "are-keys-exact": True,
         "timers": [],
-        "is-partial": False,
+        "is-partial": is_stored,
     }

@@ -139,7 +139,7 @@ def test_an_error_is_shown_once_by_name_and_goes_when_it_is_over(
     cluster.broken = None
     page.get_by_role("button", name="Try again").click()
     expect(notice).to_have_count(0)
-    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    expect(page.get_by_role("heading", name="Last checkpoints")).to_be_visible()
 
 
 def test_a_cluster_that_is_gone_is_told_once_and_its_last_answers_stay(page: Page) -> None:
@@ -180,9 +180,9 @@ def test_the_first_key_offers_the_content_and_the_next_ones_the_pages(
     page.get_by_role("link", name="Skip to the content").focus()
     for _ in range(3):
         page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="History")).to_be_focused()
+    expect(page.get_by_role("link", name="Ended jobs")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    expect(page.get_by_role("heading", name="Ended jobs")).to_be_visible()
 
 
 @pytest.mark.parametrize(

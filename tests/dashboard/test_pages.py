@@ -7,24 +7,13 @@ from playwright.sync_api import expect
 
 from tests.dashboard.fake_cluster import FakeCluster
 from tests.dashboard.golden_jobs import JOBS, TASK_MANAGERS
-from tests.dashboard.watched_page import WatchedPage
+from tests.dashboard.watched_page import JOB_PAGES, WatchedPage
 
 pytestmark = pytest.mark.browser
 
-JOB_PAGES = {
-    "overview": "Vertices",
-    "slow": "Why is it slow?",
-    "no-output": "Why is there no output?",
-    "checkpoints": "History",
-    "state": "State",
-    "exceptions": "Exceptions",
-    "metrics": "Metrics",
-    "flame-graph": "Flame graphs",
-    "configuration": "Settings of the program",
-}
 PROCESS_PAGES = {
     "/overview": "Running",
-    "/history": "Ended jobs",
+    "/ended-jobs": "Find a job",
     "/task-manager": "TaskManagers",
     f"/task-manager/{TASK_MANAGERS[0]}": "Memory by part",
     f"/task-manager/{TASK_MANAGERS[0]}/metrics": "Metrics",
@@ -112,6 +101,29 @@ def test_why_is_it_slow_names_the_bottleneck_and_its_hot_subtask(
     expect(evidence).to_contain_text("its barriers came 12.4 s late, it aligned for 6.1 s")
 
 
+def test_why_is_it_slow_says_since_when_and_names_the_largest_keys_when_asked(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['back-pressured'].id}/slow")
+    page = watched.page
+    expect(page.locator(".evidence")).to_contain_text("It has been so since")
+    assert cluster.count("/state") == 0, "state is read when somebody asks"
+    page.get_by_role("button", name="Count them").click()
+    table = page.get_by_role("table", name="Keys with the most bytes")
+    expect(table.get_by_role("row").nth(1)).to_contain_text("'everyone'")
+    table.get_by_role("link", name="enrich, customer").first.click()
+    expect(page.get_by_role("heading", name="Sizes of customer")).to_be_visible()
+    assert watched.problems == []
+
+
+def test_why_is_it_slow_finds_no_fault_with_a_job_that_has_finished(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['finished'].id}/slow")
+    expect(watched.page.locator(".headline")).to_contain_text("The job has ended (FINISHED)")
+    expect(watched.page.locator(".verdict.ended")).to_be_visible()
+
+
 def test_why_is_there_no_output_names_the_split_that_holds_the_watermark_back(
     cluster: FakeCluster, watched: WatchedPage
 ) -> None:
@@ -160,12 +172,39 @@ def test_a_search_in_a_log_leaves_the_lines_that_match(
 def test_a_picked_metric_gets_a_chart(cluster: FakeCluster, watched: WatchedPage) -> None:
     watched.open(cluster.address, f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}")
     page = watched.page
-    expect(page.locator(".chart")).to_have_count(4)
+    expect(page.locator(".metrics .chart")).to_have_count(4)
     page.get_by_role("checkbox", name="numRecordsIn", exact=True).check()
-    expect(page.locator(".chart canvas")).to_have_count(5)
+    expect(page.locator(".metrics .chart canvas")).to_have_count(5)
     page.reload()
-    expect(page.locator(".chart canvas")).to_have_count(5)
+    expect(page.locator(".metrics .chart canvas")).to_have_count(5)
     assert watched.problems == []
+
+
+@pytest.mark.parametrize("is_history", [False, True])
+@pytest.mark.parametrize("place", ["overview", "metrics"])
+def test_an_ended_job_shows_its_metrics_from_start_to_end(
+    watched: WatchedPage, place: str, is_history: bool
+) -> None:
+    with FakeCluster(is_history=is_history) as cluster:
+        watched.open(cluster.address, f"/job/{JOBS['finished'].id}/{place}")
+        charts = watched.page.locator(".chart")
+        expect(charts.locator("canvas")).to_have_count(6)
+        expect(charts.nth(0)).to_contain_text("Records received per second")
+        expect(charts.nth(1)).to_contain_text("Source: lines -> FlatMap: words at most 1.36 k/s")
+        expect(charts.nth(2)).to_contain_text("Reduce: count at most 480 ms/s")
+        expect(charts.nth(3)).to_contain_text("Back-pressured")
+        expect(charts.nth(4)).to_contain_text("Watermark behind the clock")
+        expect(charts.nth(5)).to_contain_text("Duration of the last checkpoints")
+        assert watched.problems == []
+
+
+def test_a_running_job_shows_its_metrics_since_the_start(
+    cluster: FakeCluster, watched: WatchedPage
+) -> None:
+    watched.open(cluster.address, f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}")
+    panel = watched.page.get_by_role("region", name="Since the start")
+    expect(panel.locator(".chart").first).to_contain_text("Window: delays per hour")
+    expect(panel.locator(".chart").first).not_to_contain_text("Sink: departures")
 
 
 def test_a_click_on_a_frame_of_the_flame_graph_widens_it(
@@ -182,7 +221,7 @@ def test_a_click_on_a_frame_of_the_flame_graph_widens_it(
 
 
 def test_ended_jobs_are_found_by_name_and_state(cluster: FakeCluster, watched: WatchedPage) -> None:
-    watched.open(cluster.address, "/history")
+    watched.open(cluster.address, "/ended-jobs")
     page = watched.page
     expect(page.get_by_role("link", name="words_of_the_day")).to_be_visible()
     page.get_by_role("combobox", name="State").select_option("FAILED")
@@ -196,6 +235,6 @@ def test_ended_jobs_are_found_by_name_and_state(cluster: FakeCluster, watched: W
 def test_a_history_server_shows_no_pages_of_processes(watched: WatchedPage) -> None:
     with FakeCluster(is_history=True) as history:
         watched.open(history.address, "/task-manager")
-        expect(watched.page.get_by_role("heading", name="History")).to_be_visible()
+        expect(watched.page.get_by_role("heading", name="Ended jobs")).to_be_visible()
         expect(watched.page.get_by_role("link", name="TaskManagers")).to_have_count(0)
         assert watched.problems == []

@@ -31,6 +31,7 @@ PICTURES = {
     "exceptions": f"/job/{JOBS['failing'].id}/exceptions",
     "flame_graph": f"/job/{JOBS['running'].id}/flame-graph?type=FULL",
     "metrics": f"/job/{JOBS['running'].id}/metrics?vertex={'2' * 32}",
+    "metrics_over_time": f"/job/{JOBS['finished'].id}/metrics",
     "finished_job": f"/job/{JOBS['finished'].id}/overview",
     "task_manager": f"/task-manager/{TASK_MANAGERS[0]}",
     "logs": "/job-manager/logs",
@@ -50,7 +51,7 @@ def test_a_picture_of_the_page_is_small(
     expect(page.locator(".panel h2").first).to_be_visible()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     if name == "metrics":
-        expect(page.locator(".chart canvas")).to_have_count(4)
+        expect(page.locator(".metrics .chart canvas")).to_have_count(4)
         for _ in range(8):
             with page.expect_response(re.compile("subtasks/metrics")):
                 pass  # Each answer is one more point of the charts.

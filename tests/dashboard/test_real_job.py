@@ -1,7 +1,11 @@
 """The dashboard before jobs that really run, in a cluster of this process."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -73,8 +77,25 @@ def test_the_slow_vertex_of_a_job_is_named(
     expect(watched.page.locator(".evidence")).to_contain_text("“Source: orders")
     watched.page.get_by_role("link", name="Graph", exact=True).click()
     expect(watched.page.locator("g.edge.high, g.edge.low").first).to_contain_text("waits")
+    rest, history = (
+        RestClient(executor.rest_address, ""),
+        f"/jobs/{client.get_job_id()}/metrics-history",
+    )
+    # The first point comes after some seconds, and rates need two.
+    wait_until(lambda: len(rest.get(history)["timestamps"]) >= 2, what="two points of metrics")
     client.cancel().result(30)
     expect(watched.page.locator(".job-head .state")).to_have_text("CANCELED")
+    over_time = watched.page.get_by_role("region", name="Metrics over time")
+    expect(over_time.locator(".chart canvas").first).to_be_visible(timeout=FIGURES_MS)
+    expect(over_time).to_contain_text("Busy, mean of the subtasks")
+
+
+def shown_state(address: str, *arguments: str) -> dict[str, Any]:
+    """Return what `headrace state` prints as JSON."""
+    command = [sys.executable, "-m", "headrace", "state", "-m", address, "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def snapshots_of(rest: RestClient, program: Program) -> list[int]:
@@ -100,6 +121,13 @@ def test_state_of_a_running_job_is_read_and_a_snapshot_is_edited(
     states.get_by_role("link", name="count", exact=True).click(timeout=FIGURES_MS)
     page.get_by_role("button", name="Read rows").click()
     expect(page.get_by_role("table", name="Rows, 4")).to_be_visible(timeout=FIGURES_MS)
+    job_id = str(program.client.get_job_id())
+    live = shown_state(executor.rest_address, job_id, "count", "count")
+    stored = shown_state(executor.rest_address, "--snapshot", str(number), job_id, "count", "count")
+    assert len(live["rows"]["rows"]) == len(stored["rows"]["rows"]) == 4
+    for figures in (live["figures"], stored["figures"]):
+        assert len(figures["keys"]) == 4
+        assert sum(one["rows"] for one in figures["key-groups"]) == 4
     page.get_by_role("combobox", name="As of").select_option(str(number))
     page.get_by_role("button", name="Read rows").click()
     rows = page.get_by_role("table", name="Rows, 4")
@@ -128,6 +156,7 @@ def test_the_source_that_holds_the_watermark_back_is_named(
     client = env.execute_async("late")
     watched.open(executor.rest_address, f"/job/{client.get_job_id()}/no-output")
     expect(watched.page.locator(".findings > li.cause").first).to_contain_text(
-        "The watermark is held back by subtask 0 of “Source: late", timeout=FIGURES_MS
+        "The watermark is held back by subtask 0, split records_0_of_1 of “Source: late",
+        timeout=FIGURES_MS,
     )
     client.cancel().result(30)

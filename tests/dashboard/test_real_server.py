@@ -18,7 +18,7 @@ JOB_PAGES = (
 PROCESS_PAGES = ("metrics", "logs", "stdout", "thread-dump")
 PAGES = [
     "/overview",
-    "/history",
+    "/ended-jobs",
     "/task-manager",
     "/job-manager/configuration",
     *(f"/job/{job.hex()}/{page}" for job in (RUNNING_JOB, FAILED_JOB) for page in JOB_PAGES),

@@ -5,6 +5,19 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import ConsoleMessage, Page, Request, Response
 
+JOB_PAGES = {
+    "overview": "Vertices",
+    "slow": "Why is it slow?",
+    "no-output": "Why is there no output?",
+    "checkpoints": "Last checkpoints",
+    "state": "State",
+    "exceptions": "Exceptions",
+    "metrics": "Metrics",
+    "flame-graph": "Flame graphs",
+    "configuration": "Global job parameters",
+}
+"""Pages of a job, each with a heading on it."""
+
 
 class WatchedPage:
     """Wraps a page of the browser. `problems` is empty where nothing went wrong."""

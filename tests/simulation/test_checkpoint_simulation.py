@@ -67,13 +67,13 @@ def test_slices_that_restart_alone_bring_out_every_row_once(seed: int) -> None:
 def test_some_runs_go_on_from_checkpoints_and_some_checkpoints_come_to_nothing() -> None:
     counts = [
         run_scenario(seed, takes_checkpoints=True).details.checkpoints.counts
-        for seed in (15, 17, 32)
+        for seed in (11, 15, 21)
     ]
     assert all(each.restored and each.failed and each.completed for each in counts)
 
 
 def test_a_slice_restarts_alone() -> None:
-    outcome = run_scenario(10, takes_checkpoints=True, is_sliced=True)
+    outcome = run_scenario(3, takes_checkpoints=True, is_sliced=True)
     attempts = {
         subtask.attempt_number for vertex in outcome.details.vertices for subtask in vertex.subtasks
     }

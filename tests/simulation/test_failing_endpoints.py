@@ -1,4 +1,7 @@
-"""A part of the control plane that fails from within, at a moment drawn from the seed: its jobs end with the cause."""
+"""A part of the control plane that fails from within, at a moment drawn from the seed.
+
+Jobs end with the cause; but a ResourceManager is followed by another one, and no task notices.
+"""
 
 import random
 from collections.abc import Callable
@@ -7,10 +10,19 @@ from typing import Final
 import pytest
 
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
+from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.core.lifecycle import JobStatus
 from headrace.rpc.endpoint import RpcEndpoint
-from testkit.simulation.simulated_cluster import SimulatedCluster
-from testkit.simulation.simulated_job import counting_job
+from testkit.simulation.lossy_network import LinkFaults
+from testkit.simulation.simulated_cluster import SimulatedCluster, failure_note
+from testkit.simulation.simulated_job import (
+    counting_job,
+    expected_output,
+    forget_output,
+    output_of,
+)
+from tests.simulation.scenario import SETTINGS
 from tests.simulation.seeds import seeds
 
 ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {
@@ -43,9 +55,11 @@ WAYS: Final[dict[str, Callable[[RpcEndpoint], object]]] = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per seed, or only the seed that was asked for."""
+    seed = metafunc.config.getoption("--seed")
     if "failing_seed" in metafunc.fixturenames:
-        seed = metafunc.config.getoption("--seed")
         metafunc.parametrize("failing_seed", seeds(8) if seed is None else [seed])
+    if "followed_seed" in metafunc.fixturenames:
+        metafunc.parametrize("followed_seed", seeds(60, quick_step=20) if seed is None else [seed])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -54,7 +68,7 @@ def test_a_job_ends_with_what_killed_a_part_of_the_control_plane(
     name: str, way: str, failing_seed: int
 ) -> None:
     drawn = random.Random(failing_seed)
-    sim = SimulatedCluster(failing_seed)
+    sim = SimulatedCluster(failing_seed, settings={REPLACEMENTS_MAX.key: "0"})
     job_id = sim.new_job_id()
     graph = counting_job(
         job_id, "long", count=10**6, interval_ms=100, parallelism=2, settings=RESTARTS
@@ -86,3 +100,69 @@ def test_a_cluster_that_its_owner_closes_has_not_failed() -> None:
     sim.run_for(1_000)
     sim.close()
     assert sim.cluster.failure is None
+
+
+COUNT: Final = 400
+CHECKPOINTS: Final = {
+    "execution.checkpointing.interval": "1 s",
+    "execution.checkpointing.timeout": "4 s",
+    "execution.checkpointing.tolerable-failed-checkpoints": "1000",
+}
+
+
+def fail_resource_manager(sim: SimulatedCluster, way: str) -> None:
+    """Let the one that leads now fail; without effect on one that has just failed."""
+    WAYS[way](sim.cluster.resource_manager)
+
+
+@pytest.mark.parametrize("is_sound", [True, False], ids=["sound", "faulty"])
+def test_resource_managers_follow_one_another_and_jobs_have_their_output_exactly_once(
+    is_sound: bool, followed_seed: int
+) -> None:
+    """On a sound network no task restarts and no TaskManager more is asked for; else they may, and nothing is lost."""
+    drawn = random.Random(followed_seed)
+    note = failure_note(followed_seed)
+    loss = 0.0 if is_sound else drawn.choice([0.0, 0.01, 0.05])
+    sim = SimulatedCluster(
+        followed_seed,
+        settings=SETTINGS,
+        slots_per_task_manager=drawn.choice([1, 2]),
+        faults=LinkFaults(loss=loss, delay_min_ms=0.1, delay_max_ms=drawn.choice([1.0, 20.0])),
+    )
+    name = f"followed-{followed_seed}"
+    forget_output(name)
+    job_id, late_id = sim.new_job_id(), sim.new_job_id()
+    parallelism = drawn.choice([1, 2, 3])
+    graph = counting_job(
+        job_id,
+        name,
+        count=COUNT,
+        interval_ms=300,
+        parallelism=parallelism,
+        settings=RESTARTS | CHECKPOINTS,
+    )
+    for _ in range(drawn.choice([1, 1, 2, 3])):
+        way = drawn.choice(list(WAYS))
+        sim.later(drawn.uniform(0, 12_000), lambda way=way: fail_resource_manager(sim, way))
+    if not is_sound:
+        sim.later(drawn.uniform(0, 12_000), sim.kill_some_worker)
+    sim.submit(graph)
+    result = sim.await_result(job_id)
+    assert result.status is JobStatus.FINISHED, note(str(result.failure))
+    assert output_of(name) == expected_output(COUNT), note("the output is not exact")
+    if is_sound:
+        details = sim.loop.run_until(sim.dispatcher.request_job_details(job_id))
+        assert details.restart_count == 0, note("tasks were restarted")
+        needed = -(-parallelism // sim.settings.get_option(NUMBER_OF_TASK_SLOTS))
+        assert len(sim.driver.workers) == needed, note("TaskManagers that are there were asked for")
+    sim.faults.set_faults(LinkFaults(delay_min_ms=0.1, delay_max_ms=5))
+    sim.submit(
+        counting_job(late_id, "late", count=50, interval_ms=10, parallelism=4, settings=RESTARTS)
+    )
+    late = sim.await_result(late_id)
+    assert late.status is JobStatus.FINISHED, note(str(late.failure))
+    assert sim.cluster.failure is None
+    sim.run_for(20_000)
+    assert sim.leaks() == [], note("something is left")
+    sim.close()
+    assert sim.driver.live_workers() == []

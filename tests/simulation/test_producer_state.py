@@ -53,7 +53,7 @@ def job_of_late_producers(
 
 # In these, some request comes before its partition.
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5])
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5])
 def test_a_producer_that_is_deployed_late_is_waited_for(seed: int) -> None:
     with job_of_late_producers(seed) as (result, sim):
         assert any("request_partition_state" in line for line in sim.trace.lines)

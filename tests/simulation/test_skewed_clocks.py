@@ -90,7 +90,7 @@ def test_the_same_messages_are_sent_at_the_same_moments_as_with_clocks_that_agre
     skewed = run(monkeypatch, seed, is_skewed=True)
     assert skewed.faults == (), failure_note(seed)("not as it must be")
     # Heartbeats, time-outs, checkpoints and their ends, restarts: line by line.
-    assert len(agreed.trace_lines) > 50
+    assert len(agreed.trace_lines) > 10
     traces = zip(agreed.trace_lines, skewed.trace_lines, strict=True)
     for number, (one, other) in enumerate(traces):
         assert are_alike(one, other), failure_note(seed)(f"line {number}: {one} | {other}")

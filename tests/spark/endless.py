@@ -52,6 +52,16 @@ def bug():
     raise LookupError("a bug in the control plane")
 active_executor()._host.handle._cluster.resource_manager.run_async(bug)
 """
+_FOLLOWED = """
+handle = active_executor()._host.handle
+while handle._cluster.resource_manager.endpoint_name == "resourcemanager_0":
+    time.sleep(0.05)
+late = StreamExecutionEnvironment.get_execution_environment()
+late.set_parallelism(1)
+numbers = late.from_collection([1, 2, 3], type_info=Types.LONG())
+with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as squares:
+    print("LATE", sorted(squares))
+"""
 _RESTARTS = (
     "-D", "restart-strategy.type=fixed-delay",
     "-D", "restart-strategy.fixed-delay.attempts=3",
@@ -84,3 +94,8 @@ def progress(program: Program) -> tuple[int, int]:
 def start_breaking(directory: Path, *options: str) -> Program:
     """The same with a restart strategy; once it runs, the ResourceManager of its cluster fails from within."""
     return headrace_run(directory, ENDLESS + _BROKEN + _UNTIL_IT_ENDS, *_RESTARTS, *options)
+
+
+def start_followed(directory: Path, *options: str) -> Program:
+    """The same without restarts; another ResourceManager follows, serves a job that says LATE, and progress is told."""
+    return headrace_run(directory, ENDLESS + _BROKEN + _FOLLOWED + _WHILE_IT_RUNS, *options)

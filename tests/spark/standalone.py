@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.core.randomness import secret_token
 from testkit.waiting import wait_until
-from tests.spark.processes import MARK_VARIABLE, SPARK_HOME
+from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, Process, children_of
 
 HOST = "127.0.0.1"
 
@@ -19,7 +19,7 @@ class StandaloneCluster:
         self._directory = directory
         (directory / "local").mkdir(parents=True)
         secret = secret_token().hex()
-        self._properties = _private_file(
+        self.properties_file = _private_file(
             directory / "spark.properties",
             "spark.authenticate true\nspark.network.crypto.enabled true\n"
             f"spark.authenticate.secret {secret}\n",
@@ -69,6 +69,16 @@ class StandaloneCluster:
         secret = f"headrace.spark.authenticate-secret-file={self.secret_file}"
         return ("--master", self.url, "-D", secret)
 
+    def executors(self) -> list[Process]:
+        """The executors of all applications, which the workers have started."""
+        workers = {process.pid for process in self._processes}
+        return [
+            child
+            for pid in workers
+            for child in children_of(pid)
+            if "CoarseGrainedExecutorBackend" in child.command
+        ]
+
     def kill_workers(self) -> None:
         """Kill the workers; their executors live on until somebody ends them."""
         master, *workers = self._processes
@@ -87,7 +97,7 @@ class StandaloneCluster:
                         str(SPARK_HOME / "bin" / "spark-class"),
                         f"org.apache.spark.deploy.{class_name}",
                         "--properties-file",
-                        str(self._properties),
+                        str(self.properties_file),
                         *arguments,
                     ],
                     env=self._environment,

@@ -1,5 +1,6 @@
 """Wrong programs on real Spark: the first line names cause, operator, file and line; nothing is left running."""
 
+import ast
 import re
 import socket
 import venv
@@ -98,79 +99,75 @@ numbers.map(locked, output_type=Types.LONG()).name("locked").print()
     assert f"program.py, line {line_of(body, '# here')}" in line
 
 
-def test_a_module_that_workers_do_not_have(runs: Runs) -> None:
-    # Not in the working directory: workers on this machine would find it there.
-    (runs.directory / "elsewhere").mkdir()
-    (runs.directory / "elsewhere" / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
-    body = """
+SEVERAL = """
 import sys
+from headrace.core.error_text import describe
+
+def fail():
+    # As the command line tells of an error that ends a program.
+    try:
+        env.execute("wrong")
+    except Exception as error:
+        print("TOLD", repr(describe(error, wants_details=False)))
+
 sys.path.insert(0, "elsewhere")
 import only_here
 numbers.map(lambda n: only_here.double(n), output_type=Types.LONG()).name("double").print()
+fail()
+numbers.map(lambda n: f"number {n}", output_type=Types.LONG()).name("texts").print()
+fail()
+numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
 """
-    line = runs.failing(body)
-    assert line.startswith("ModuleNotFoundError: No module named 'only_here'")
-    assert "cannot be loaded on the worker, ship its modules with --python-files" in line
-    assert "operator 'double'" in line
-    assert f"program.py, line {line_of(body, 'only_here.double')}" in line
 
 
-def test_the_same_module_shipped_with_python_files(runs: Runs, tmp_path: Path) -> None:
-    library = tmp_path / "lib"
-    library.mkdir()
-    (library / "shipped.py").write_text("def double(n):\n    return 2 * n\n")
-    body = """
-import shipped
-numbers.map(lambda n: shipped.double(n), output_type=Types.LONG()).print()
-"""
-    program = headrace_run(
-        runs.directory, HEAD + body + TAIL, "--master", "local[3]", "--python-files", str(library)
-    )
-    runs.made.append(program)
-    assert program.wait() == 0, program.report()
-    assert [line.strip() for line in program.out] == ["2", "4", "6"]
-    program.assert_nothing_is_left()
-
-
-def test_modules_that_a_program_adds_for_its_first_job_and_for_a_later_one(runs: Runs) -> None:
+def test_what_workers_refuse_is_told_by_operator_and_line_job_after_job(runs: Runs) -> None:
+    # Not in the working directory: workers on this machine would find it there.
     (runs.directory / "elsewhere").mkdir()
-    for name in ("early", "late"):
+    (runs.directory / "elsewhere" / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
+    wrong_return = runs.failing(SEVERAL)
+    told = [ast.literal_eval(line.removeprefix("TOLD ")) for line in runs.made[-1].out]
+    assert all(any(FAILED.search(line) for line in lines) for lines in told)
+    missing_module, unfit_record = (lines[0] for lines in told)
+
+    assert missing_module.startswith("ModuleNotFoundError: No module named 'only_here'")
+    assert "cannot be loaded on the worker, ship its modules with --python-files" in missing_module
+    assert "operator 'double'" in missing_module
+    assert f"program.py, line {line_of(SEVERAL, 'only_here.double')}" in missing_module
+
+    assert "does not fit its declared type" in unfit_record
+    assert "operator 'texts'" in unfit_record
+    assert f"program.py, line {line_of(SEVERAL, 'texts')}" in unfit_record
+
+    assert wrong_return.startswith("TypeError")
+    assert "operator 'flat'" in wrong_return
+    assert f"program.py, line {line_of(SEVERAL, 'flat_map')}" in wrong_return
+
+
+def test_modules_of_the_command_line_and_those_that_a_program_adds_for_a_first_and_a_later_job(
+    runs: Runs,
+) -> None:
+    (runs.directory / "elsewhere").mkdir()
+    for name in ("shipped", "early", "late"):
         (runs.directory / "elsewhere" / name).mkdir()
         (runs.directory / "elsewhere" / name / f"{name}.py").write_text(
             "def double(n):\n    return 2 * n\n"
         )
     body = """
+import shipped
 env.add_python_file("elsewhere/early/early.py")
 import early
-print(numbers.map(lambda n: early.double(n), output_type=Types.LONG()).execute_and_collect(limit=9))
+quadruple = lambda n: early.double(shipped.double(n))
+print(numbers.map(quadruple, output_type=Types.LONG()).execute_and_collect(limit=9))
 env.add_python_file("elsewhere/late/late.py")
 import late
 numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
 """
-    program = headrace_run(runs.directory, HEAD + body + TAIL, "--master", "local[3]")
+    shipped = ("--python-files", str(runs.directory / "elsewhere" / "shipped"))
+    program = headrace_run(runs.directory, HEAD + body + TAIL, "--master", "local[3]", *shipped)
     runs.made.append(program)
     assert program.wait() == 0, program.report()
-    assert [line.strip() for line in program.out] == ["[2, 4, 6]", "2", "4", "6"]
-
-
-def test_a_record_that_does_not_fit_its_type(runs: Runs) -> None:
-    body = """
-numbers.map(lambda n: f"number {n}", output_type=Types.LONG()).name("texts").print()
-"""
-    line = runs.failing(body)
-    assert "does not fit its declared type" in line
-    assert "operator 'texts'" in line
-    assert f"program.py, line {line_of(body, 'texts')}" in line
-
-
-def test_a_wrong_return_type(runs: Runs) -> None:
-    body = """
-numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
-"""
-    line = runs.failing(body)
-    assert line.startswith("TypeError")
-    assert "operator 'flat'" in line
-    assert f"program.py, line {line_of(body, 'flat_map')}" in line
+    assert [line.strip() for line in program.out] == ["[4, 8, 12]", "2", "4", "6"]
+    program.assert_nothing_is_left()
 
 
 def test_more_slots_than_the_machine_gives(runs: Runs) -> None:

@@ -32,8 +32,13 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.spark.dataframes.dataframes import dataframe_source, source_coordinator_factory
+from headrace.spark.dataframes.dataframes import (
+    dataframe_source,
+    source_coordinator_factory,
+    spark_watermark,
+)
 from headrace.spark.dataframes.push import plan_identity, unrepeatable_part
+from headrace.spark.dataframes.streaming_dataframe_coordinator import computes_row_by_row
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.session import HostSession
 from testkit.waiting import wait_until
@@ -100,7 +105,7 @@ class Pipe:
         settings: dict[str, str] | None = None,
         snapshot: tuple[bytes, list[bytes]] | None = None,
     ) -> None:
-        source, row_type = dataframe_source(df, event_time_column=event_time)
+        source, row_type, _ = dataframe_source(df, event_time_column=event_time)
         self.source: DataFrameSource = source
         self.types = OperatorTypes((), BatchType(row_type))
         self.shuffle = CreditBasedShuffleEnvironment(
@@ -436,3 +441,29 @@ def test_without_pandas_the_push_is_planned_all_the_same(
     pipes.append(pipe)
     pipe.run()
     assert sum(len(pipe.rows(index)) for index in (0, 1)) == 1000
+
+
+def test_the_watermark_of_a_streaming_dataframe_is_taken_over_while_its_column_is_there(
+    spark: SparkSession,
+) -> None:
+    rate = spark.readStream.format("rate").load().withWatermark("timestamp", "10 seconds")
+    source, _, delay_ms = dataframe_source(rate.filter("value > 3"))
+    assert (source.event_time_column, delay_ms) == ("timestamp", 10_000)
+    assert spark_watermark(rate.select("value")) == (None, None)
+    _, _, delay_ms = dataframe_source(rate, event_time_column="value")
+    assert delay_ms is None
+
+
+def test_micro_batches_are_copied_unless_each_row_comes_out_of_its_input_again(
+    spark: SparkSession,
+) -> None:
+    rate = spark.readStream.format("rate").load()
+    same = rate.filter("value > 3").select("value").union(rate.select("value"))
+    assert computes_row_by_row(same)
+    assert not computes_row_by_row(rate.withColumn("draw", F.rand()))
+    assert not computes_row_by_row(rate.groupBy("value").count())
+
+
+def test_a_trigger_for_a_bounded_dataframe_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ProgramError, match="this one is bounded"):
+        dataframe_source(spark.range(3), trigger={"availableNow": True})

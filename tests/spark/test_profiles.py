@@ -8,11 +8,13 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets
 from headrace.spark.session.jvm import ApplicationSlots
+from headrace.spark.session.master import parse_master
 from headrace.spark.session.session import HostSession, host_session
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, WorkerBody
+from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
 from tests.spark.programs import headrace_run
 
@@ -20,6 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 NO_SECRETS = TaskSecrets(b"", None)
 TWO_CORES = ResourceProfile(cpu_cores=2.0)
+MASTER = "local-cluster[1,2,1024]"
+SIZES = WorkerSizes(Settings({}), {"spark.master": MASTER}, parse_master(MASTER, 1))
 
 PROGRAM = """
 import os
@@ -33,10 +37,32 @@ numbers.map(lambda _: "THREADS " + os.environ.get("OMP_NUM_THREADS", ""), output
 env.execute()
 """
 
+GPU_PROGRAM = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.functions import MapFunction
+
+
+class FindGpus(MapFunction):
+    def open(self, runtime_context):
+        infos = runtime_context.get_external_resource_infos("gpu")
+        self.addresses = sorted(info.get_property("index") for info in infos)
+
+    def map(self, value):
+        return f"GPUS {self.addresses}"
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print("PARALLELISM", env.get_parallelism())
+numbers = env.from_collection([0, 1], type_info=Types.LONG()).rebalance()
+numbers.map(FindGpus(), output_type=Types.STRING()).print()
+env.execute()
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[HostSession]:
-    made = host_session(Settings({"headrace.spark.master": "local-cluster[1,2,1024]"}))
+    made = host_session(Settings({"headrace.spark.master": MASTER}))
     yield made
     made.stop()
 
@@ -58,7 +84,7 @@ def test_a_profile_of_two_cores_takes_both(cluster: HostSession, tmp_path: Path)
     jobs = SparkWorkerJobs(
         cluster.context,
         lambda _: threads_body(tmp_path / "threads"),
-        honours_profiles=True,
+        sizes=SIZES,
         secrets=NO_SECRETS,
     )
     job = jobs.submit(ResourceId("tm-1"), TWO_CORES)
@@ -81,6 +107,121 @@ def test_task_managers_of_a_program_take_the_cores_that_it_asks_for(tmp_path: Pa
         program.end()
 
 
+def test_each_task_manager_has_a_gpu_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "find_gpus.sh"
+    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["g0", "g1"]}'\n""")
+    script.chmod(0o755)
+    settings = ["external-resources=gpu", "external-resource.gpu.amount=1"]
+    for kind in ("worker", "executor"):
+        settings.append(f"spark.{kind}.resource.gpu.amount=2")
+        settings.append(f"spark.{kind}.resource.gpu.discoveryScript={script}")
+    arguments = [part for setting in settings for part in ("-D", setting)]
+    program = headrace_run(tmp_path, GPU_PROGRAM, "--master", "local-cluster[1,3,1024]", *arguments)
+    try:
+        assert program.wait(120) == 0, program.report()
+        # Three cores, but two addresses.
+        assert "PARALLELISM 2\n" in program.out, program.report()
+        found = sorted(line.split("GPUS ")[1].strip() for line in program.out if "GPUS " in line)
+        assert found == ["['g0']", "['g1']"], program.report()
+        program.assert_nothing_is_left()
+    finally:
+        program.end()
+
+
+SIZED_PROGRAM = """
+import os
+import sys
+from headrace.common import Types
+from headrace.datastream import SlotSharingGroup, StreamExecutionEnvironment
+from headrace.datastream.functions import MapFunction
+
+
+class Tell(MapFunction):
+    def open(self, runtime_context):
+        infos = runtime_context.get_external_resource_infos("gpu")
+        self.gpus = sorted(info.get_property("index") for info in infos)
+
+    def map(self, value):
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        return f"{value} GPUS {self.gpus} THREADS {threads}"
+
+
+cores, heap_mb, gpus, parallelism = (int(text) for text in sys.argv[1:])
+builder = SlotSharingGroup.builder("models").set_cpu_cores(cores).set_task_heap_memory_mb(heap_mb)
+models = builder.set_external_resource("gpu", gpus).build()
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+numbers = env.from_collection([0, 1], type_info=Types.LONG())
+plain = numbers.map(Tell(), output_type=Types.STRING())
+told = plain.rebalance().map(Tell(), output_type=Types.STRING())
+told.set_parallelism(parallelism).slot_sharing_group(models).print()
+env.execute()
+"""
+
+
+def gpu_settings(script: Path, *kinds: str) -> list[str]:
+    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["g0", "g1"]}'\n""")
+    script.chmod(0o755)
+    found: list[str] = []
+    for kind in kinds:
+        found += ["-D", f"spark.{kind}.resource.gpu.amount=2"]
+        found += ["-D", f"spark.{kind}.resource.gpu.discoveryScript={script}"]
+    return found
+
+
+def test_only_the_slots_of_a_group_that_asks_for_gpus_take_some(tmp_path: Path) -> None:
+    program = headrace_run(
+        tmp_path,
+        SIZED_PROGRAM,
+        "--master",
+        "local-cluster[1,4,1024]",
+        *gpu_settings(tmp_path / "find_gpus.sh", "worker", "executor"),
+        arguments=("1", "10", "1", "2"),
+    )
+    try:
+        assert program.wait(120) == 0, program.report()
+        found = sorted(line for line in program.out if "GPUS" in line)
+        # The functions before have none; each subtask of the group has one of its own.
+        assert all(line.count("GPUS []") == 1 for line in found), program.report()
+        assert {line.split("GPUS ")[2].split(" THREADS")[0] for line in found} == {
+            "['g0']",
+            "['g1']",
+        }, program.report()
+        program.assert_nothing_is_left()
+    finally:
+        program.end()
+
+
+@pytest.mark.parametrize(
+    ("master", "reason"),
+    [
+        ("local-cluster[1,3,1024]", "an executor has 2: set spark.executor.resource.gpu.amount"),
+        ("local[3]", "on local[3] all TaskManagers are alike, as Spark has no resource profiles"),
+    ],
+)
+def test_more_gpus_than_any_executor_has_are_refused_at_once_by_name(
+    tmp_path: Path, master: str, reason: str
+) -> None:
+    settings = [] if master == "local[3]" else gpu_settings(tmp_path / "f.sh", "worker", "executor")
+    program = headrace_run(
+        tmp_path,
+        SIZED_PROGRAM,
+        "--master",
+        master,
+        *settings,
+        arguments=("1", "10", "4", "1"),
+    )
+    try:
+        assert program.wait(120) != 0, program.report()
+        error = "".join(program.err)
+        wanted = (
+            "slot sharing group 'models' asks for 1 core(s), 10 mb of task heap memory and 4 gpu"
+        )
+        assert wanted in error and reason in error, program.report()
+        assert "slot.request.timeout" not in error, program.report()
+    finally:
+        program.end()
+
+
 def test_the_host_s_retry_of_a_worker_is_refused(cluster: HostSession, tmp_path: Path) -> None:
     attempts = tmp_path / "attempts"
     text = str(attempts)
@@ -96,9 +237,7 @@ def test_the_host_s_retry_of_a_worker_is_refused(cluster: HostSession, tmp_path:
             os.kill(os.getpid(), 9)
         return iter(["rerun refused"])
 
-    jobs = SparkWorkerJobs(
-        cluster.context, lambda _: dies_once, honours_profiles=True, secrets=NO_SECRETS
-    )
+    jobs = SparkWorkerJobs(cluster.context, lambda _: dies_once, sizes=SIZES, secrets=NO_SECRETS)
     job = jobs.submit(ResourceId("tm-2"), ResourceProfile())
     wait_until(job.is_done, 60, "the job ended")
     # Spark runs the body again by itself; only the guard in it keeps a second TaskManager from appearing.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testkit.waiting import wait_until
-from tests.spark.endless import start_breaking, start_restarting
+from tests.spark.endless import progress, start_breaking, start_followed, start_restarting
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -32,8 +32,31 @@ def test_a_killed_worker_is_replaced_and_the_job_runs_again(
 def test_a_control_plane_that_fails_from_within_ends_the_program_with_the_cause(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    program = start_breaking(tmp_path, "--master", "local[4]")
+    program = start_breaking(
+        tmp_path, "--master", "local[4]", "-D", "headrace.resourcemanager.replacements=0"
+    )
     started.append(program)
     assert program.wait() == 1
     assert "the control plane of the cluster has failed: LookupError: a bug" in program.error_line()
+    program.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])
+def test_tasks_go_on_in_their_task_managers_when_another_resource_manager_follows(
+    tmp_path: Path, started: list[Program], master: str
+) -> None:
+    program = start_followed(tmp_path, "--master", master)
+    started.append(program)
+    program.wait_for_line("RUNNING")
+    before = {one.pid for one in program.task_managers()}
+    program.wait_for_line("LATE [1, 4, 9]")
+    wait_until(lambda: progress(program)[1] > 0, 30, "the program tells the progress of its job")
+    _, count = progress(program)
+    wait_until(lambda: progress(program)[1] > count, 30, "records go on")
+    assert progress(program)[0] == 0, "the job was restarted"
+    assert len(before) == 2 and before <= {one.pid for one in program.task_managers()}
+    (told,) = [line for line in program.err if "another one follows it" in line]
+    assert "LookupError: a bug in the control plane" in told
+    program.interrupt()
+    assert program.wait() == 130
     program.assert_nothing_is_left()

@@ -1,70 +1,24 @@
 """Clusters that stay, on real Spark: a session with jobs of several processes, and a program that was left running."""
 
 import json
-import sys
+import os
+import signal
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from testkit.waiting import wait_until
-from tests.spark.programs import Program, start
+from tests.spark.commands import NO_UI, SQUARES, Commands
+from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-SQUARES = """
-from headrace.common import Types
-from headrace.datastream import StreamExecutionEnvironment
-
-env = StreamExecutionEnvironment.get_execution_environment()
-numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
-with numbers.map(lambda n: n * n, output_type=Types.LONG()).execute_and_collect() as rows:
-    print("COLLECTED", sorted(rows))
-"""
-ENDLESS = """
-import sys
-from headrace.common import Types, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.datastream import StreamExecutionEnvironment
-
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(1)
-numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
-    WatermarkStrategy.no_watermarks(),
-    "numbers",
-)
-numbers.map(lambda n: f"number {n}", output_type=Types.STRING()).print()
-env.execute(sys.argv[1])
-"""
-NO_UI = ("-D", "spark.ui.enabled=false")
-
-
-class Commands:
-    """The command line of one user, whose programs lie in `folder`."""
-
-    def __init__(self, folder: Path, started: list[Program]) -> None:
-        self._folder = folder
-        self._started = started
-        for name, text in (("squares.py", SQUARES), ("endless.py", ENDLESS)):
-            (folder / name).write_text(text)
-
-    def daemon(self, *arguments: str) -> Program:
-        """Run a command that leaves a daemon behind, whose processes carry the mark of what is returned."""
-        command = [str(Path(sys.executable).parent / "headrace"), *arguments]
-        program = start(command, self._folder, {"HEADRACE_HOME": str(self._folder / "home")})
-        self._started.append(program)
-        assert program.wait(150) == 0, program.report()
-        return program
-
-    def __call__(self, *arguments: str) -> str:
-        program = self.daemon(*arguments)
-        for reader in program.readers:
-            reader.join(10)
-        return "".join(program.out)
-
-    def answer(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json"))
+FAILOVER_S: Final = 12.0
+WORKERS_END_S: Final = 15.0
+SLACK_S: Final = 30.0
+"""For a machine that does much else."""
 
 
 @pytest.fixture
@@ -84,12 +38,10 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
         told = commands("run", "-d", "--target", "session", "endless.py", name)
         assert "Job has been submitted with JobID" in told
     assert "COLLECTED [1, 4, 9]" in commands("run", "--cluster", "nightly", "squares.py")
+    # A client of Spark Connect, whose own server computes what the stream reads.
+    assert "COLLECTED [3, 6, 9]" in commands("run", "--target", "session", "connect.py")
 
-    def running() -> dict[str, str]:
-        jobs = commands.answer("list")["jobs"]
-        return {job["name"]: job["jid"] for job in jobs if job["state"] == "RUNNING"}
-
-    assert running().keys() == {"first", "second"}
+    assert commands.running_jobs().keys() == {"first", "second"}
     wait_until(
         lambda: commands.answer("cluster", "info")["slots-total"] == 2, what="a TaskManager each"
     )
@@ -97,8 +49,10 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     assert info["master"].startswith("local[")
     # Attached to from processes that did not submit them.
     assert "session 'nightly' takes jobs" in commands("logs")
-    commands("cancel", running()["first"])
-    wait_until(lambda: running().keys() == {"second"}, what="the end of the cancelled job")
+    commands("cancel", commands.running_jobs()["first"])
+    wait_until(
+        lambda: commands.running_jobs().keys() == {"second"}, what="the end of the cancelled job"
+    )
 
     commands("cluster", "stop")
     assert commands.answer("cluster", "list") == {"clusters": []}
@@ -107,15 +61,67 @@ def test_a_session_runs_programs_of_several_processes_until_it_is_stopped(
     assert "number" not in (logs / "jobmanager.log").read_text()
 
 
+def test_a_standby_goes_on_when_the_driver_dies_which_its_supervisor_starts_again(
+    commands: Commands, tmp_path: Path
+) -> None:
+    settings = {
+        "high-availability.type": "file",
+        "high-availability.storageDir": str(tmp_path / "ha"),
+        "headrace.checkpoint.key-file": str(tmp_path / "key"),
+    }
+    definitions = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+
+    def clusters() -> dict[str, dict[str, Any]]:
+        listed = commands.answer("cluster", "list")["clusters"]
+        return {one["name"]: one for one in listed}
+
+    def running() -> list[str]:
+        place = clusters()["second"]["address"].removeprefix("http://")
+        jobs = commands.answer("list", "-m", place)["jobs"]
+        return [job["name"] for job in jobs if job["state"] == "RUNNING"]
+
+    first = commands.daemon(
+        "cluster", "start", "--supervise", "--name", "first", *definitions, *NO_UI
+    )
+    second = commands.daemon(
+        "cluster", "start", "--standby", "--name", "second", *definitions, *NO_UI
+    )
+    assert clusters()["second"]["leader-address"] == clusters()["first"]["address"]
+    checkpoints = ("-D", "execution.checkpointing.interval=500 ms")
+    commands("run", "-d", "--cluster", "first", *checkpoints, "endless.py", "lasting")
+    wait_until(lambda: any(tmp_path.glob("ha/**/_metadata")), 60, "a checkpoint")
+
+    workers = {one.pid for one in first.task_managers()}
+    driver = clusters()["first"]["pid"]
+    os.kill(driver, signal.SIGKILL)
+    killed_s = time.monotonic()
+    wait_until(
+        lambda: not workers & {one.pid for one in first.task_managers()}, 60, "the end of workers"
+    )
+    assert time.monotonic() - killed_s < WORKERS_END_S + SLACK_S
+    wait_until(lambda: clusters().get("second", {}).get("kind") == "session", 60, "a takeover")
+    wait_until(lambda: running() == ["lasting"], 60, "the job, under its next leader")
+    assert time.monotonic() - killed_s < FAILOVER_S + SLACK_S
+    wait_until(lambda: clusters().get("first", {}).get("kind") == "standby", 60, "a new standby")
+    assert clusters()["first"]["pid"] != driver
+
+    commands("cluster", "stop", "first")
+    commands("cluster", "stop", "second")
+    for program in (first, second):
+        wait_until(lambda program=program: not program.processes(), 60, "the end of all processes")
+
+
 def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(
     commands: Commands, tmp_path: Path
 ) -> None:
-    left = commands.daemon("run", "-d", *NO_UI, "endless.py", "mine")
-    assert any("runs in process" in line for line in left.out)
+    left = commands.daemon("run", "-d", "--json", *NO_UI, "endless.py", "mine")
+    told = json.loads("".join(left.out))
     [job] = commands.answer("list")["jobs"]
     assert (job["name"], job["state"]) == ("mine", "RUNNING")
     [cluster] = commands.answer("cluster", "list")["clusters"]
     assert (cluster["name"], cluster["kind"]) == ("endless", "application")
+    assert told["jobs"] == [{"job-id": job["jid"]}]
+    assert (told["exit-code"], told["address"]) == (0, cluster["address"])
     command_line = Path(f"/proc/{cluster['pid']}/cmdline").read_bytes()
     assert b"spark.ui.enabled" not in command_line
 
@@ -127,5 +133,27 @@ def test_a_program_that_was_left_running_is_followed_and_stopped_from_outside(
     # A program ends with its jobs, and its cluster with it.
     wait_until(
         lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end of the daemon"
+    )
+    left.assert_nothing_is_left()
+
+
+def test_a_job_has_a_cluster_of_its_own_that_its_client_starts_and_that_ends_with_it(
+    commands: Commands, tmp_path: Path
+) -> None:
+    (tmp_path / "client.py").write_text(
+        SQUARES + "import sys\nprint('LOADED', {'pyspark', 'py4j'} & set(sys.modules))\n"
+    )
+    told = commands.daemon("run", "--target", "per-job", *NO_UI, "client.py")
+    assert any("COLLECTED [1, 4, 9]" in line for line in told.out)
+    assert any("LOADED set()" in line for line in told.out)
+    wait_until(lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end of it")
+    told.assert_nothing_is_left()
+
+    left = commands.daemon("run", "-d", "--target", "per-job", *NO_UI, "endless.py", "mine")
+    assert any("Job has been submitted with JobID" in line for line in left.out)
+    [job] = commands.answer("list")["jobs"]
+    commands("cancel", job["jid"])
+    wait_until(
+        lambda: commands.answer("cluster", "list") == {"clusters": []}, what="the end with the job"
     )
     left.assert_nothing_is_left()

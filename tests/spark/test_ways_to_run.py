@@ -1,5 +1,6 @@
 """One program, run in every way that there is: plainly, by spark-submit, in a session of its own; and interrupted."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def test_a_program_runs_by_the_command_line(tmp_path: Path, started: list[Progra
     started.append(program)
     assert program.wait() == 0, program.report()
     assert [line.strip() for line in program.out] == ["(JFK,12)", "(EWR,3)", "(JFK,53)", "(LGA,7)"]
+    [told] = [line for line in program.err if "the dashboard is at " in line]
+    assert re.fullmatch(r".*the dashboard is at http://127\.0\.0\.1:\d+\n", told), told
     program.assert_nothing_is_left()
 
 

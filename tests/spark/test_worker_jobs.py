@@ -6,23 +6,29 @@ import queue
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import SparkContext
 
 from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets
+from headrace.spark.session.jvm import jvm_context
+from headrace.spark.session.master import parse_master
 from headrace.spark.session.session import HostSession
 from headrace.spark.workers.resource_driver import SparkResourceDriver
 from headrace.spark.workers.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
+from headrace.spark.workers.worker_sizes import WorkerSizes
 from testkit.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 NO_SECRETS = TaskSecrets(b"", None)
 ANY = ResourceProfile()
+LOCAL = WorkerSizes(Settings({}), {"spark.master": "local[2]"}, parse_master("local[2]", 2))
 
 
 class Reports:
@@ -65,8 +71,9 @@ def driver(context: SparkContext, tmp_path: Path) -> Iterator[tuple[SparkResourc
     jobs = SparkWorkerJobs(
         context,
         lambda worker_id: waiting_body(tmp_path, worker_id),
-        honours_profiles=False,
+        sizes=LOCAL,
         secrets=NO_SECRETS,
+        description_of=lambda worker_id: f"host of {worker_id}",
     )
     made = SparkResourceDriver(jobs, SystemClock(), stop_grace_ms=500)
     reports = Reports()
@@ -84,8 +91,14 @@ def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_workers_start_one_by_one_and_a_graceful_end_is_reported(
-    driver: tuple[SparkResourceDriver, Reports], tmp_path: Path
+def descriptions(context: SparkContext) -> set[str]:
+    """What Spark says of its jobs, on its web page too."""
+    jobs: Any = jvm_context(context).statusStore().jobsList(None)
+    return {jobs.apply(index).description().get() for index in range(jobs.size())}
+
+
+def test_workers_start_one_by_one_are_described_and_a_graceful_end_is_reported(
+    driver: tuple[SparkResourceDriver, Reports], tmp_path: Path, context: SparkContext
 ) -> None:
     made, reports = driver
     assert made.max_worker_count == 3
@@ -94,6 +107,7 @@ def test_workers_start_one_by_one_and_a_graceful_end_is_reported(
     made.request_worker(second, ANY)
     assert {reports.next()[:2], reports.next()[:2]} == {("started", "tm-1"), ("started", "tm-2")}
     other = pid_of(tmp_path, second)
+    assert descriptions(context) >= {"host of tm-1", "host of tm-2"}
     (tmp_path / "tm-1.stop").touch()
     assert reports.next() == ("terminated", "tm-1", "its Spark task returned")
     assert is_running(other)
@@ -146,7 +160,7 @@ def test_a_body_that_raises_names_its_error_first(context: SparkContext) -> None
     def body(_: Iterable[int]) -> Iterator[str]:
         raise ModuleNotFoundError("No module named 'airports'")
 
-    jobs = SparkWorkerJobs(context, lambda _: body, honours_profiles=False, secrets=NO_SECRETS)
+    jobs = SparkWorkerJobs(context, lambda _: body, sizes=LOCAL, secrets=NO_SECRETS)
     job = jobs.submit(ResourceId("tm-20"), ANY)
     wait_until(job.is_done, 30, "the job ended")
     assert (job.error() or "").startswith("ModuleNotFoundError: No module named 'airports'")

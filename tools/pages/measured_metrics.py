@@ -10,18 +10,25 @@ from typing import Final
 import msgspec
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.api.transformations import batch_type_of
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinators,
+)
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.task_executor.task_manager_runner import (
     LocalTaskManager,
     TaskManagerConfiguration,
 )
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.barriers import SnapshotKind
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId, ResourceId, ResourceManagerId
+from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
+from headrace.functions.specs.operator_specs import CollectSinkSpec
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.functions.windowing.assigners import TumblingEventTimeWindows
 from headrace.gateways.dispatcher import DispatcherGateway
@@ -29,6 +36,7 @@ from headrace.gateways.job_master import CheckpointInfo, CheckpointOverview, Job
 from headrace.gateways.job_metrics import cluster_metrics, job_metrics
 from headrace.gateways.resource_manager import ResourceOverview
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.graph.stream_graph import NodeRole
 from headrace.metrics import names
 from headrace.metrics.cluster_names import CONTROL_THREAD_LAG
 from headrace.metrics.latency import LATENCY_INTERVAL
@@ -71,6 +79,7 @@ def measured_metrics() -> MeasuredMetrics:
         _names(_of_task_manager())
         | _of_task_manager().keys()
         | cluster_metrics(ResourceOverview((), 0), 0).keys()
+        | _names(_of_coordinators())
         | job_metrics(msgspec.structs.replace(details, checkpoints=_CHECKPOINTS), 0).keys(),
     )
 
@@ -125,11 +134,30 @@ async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> Jo
         await asyncio.sleep(_POLL_S)
 
 
+def _of_coordinators() -> list[str]:
+    """Return the metrics of the coordinators of a program that reads files and collects their lines."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), ".").build()
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "Lines").transformation
+    env.add_operator(CollectSinkSpec(), (lines,), batch_type_of(lines), role=NodeRole.SINK)
+    settings, random = Settings(), SeededRandom(_JOB_NAME)
+    stream_graph = env.get_stream_graph(_JOB_NAME)
+    graph = generate_job_graph(stream_graph, JobId.generate(random), settings)
+    coordinators = OperatorCoordinators(
+        graph,
+        {},
+        settings=settings,
+        send_event=lambda subtask, operator_id, payload: None,
+        run_async=lambda call: call(),
+        fail_job=lambda error: None,
+    )
+    return [name for vertex in graph.vertices for name in coordinators.metrics_of(vertex.vertex_id)]
+
+
 def _of_task_manager() -> dict[str, float]:
     configuration = TaskManagerConfiguration(
         resource_id=ResourceId("metrics"),
-        resource_manager_address="",
-        resource_manager_id=ResourceManagerId.generate(SeededRandom(_JOB_NAME)),
+        leader_retrieval_address="",
         secret=bytes(32),
         settings={},
     )

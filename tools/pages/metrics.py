@@ -2,11 +2,14 @@
 
 from typing import Final
 
+from headrace.metrics import names
 from headrace.metrics.metric_name import MetricName, MetricScope
 from headrace.metrics.names import (
     METRIC_NAMES,
+    NUM_BYTES_SEND,
     NUM_LATE_RECORDS_DIVERTED,
     NUM_RECORDS_AHEAD_OF_TIME,
+    PENDING_BYTES,
     PENDING_RECORDS,
 )
 from tools.pages.markdown import table
@@ -20,8 +23,8 @@ The tables of `headrace/metrics/names.py` and `headrace/metrics/cluster_names.py
 runs, when this page is made, with debloating, a latency target, latency markers and detailed metrics on: "yes" is what
 clients can read of a job's details, under the plain name for a task and as `<operator>.<metric>` for an operator;
 "where asked for" is there too, in jobs with the side output, the option or the connector that it needs; "of its own"
-belongs to a process, the cluster or a job and is no part of a job's details. [Reporters](../metrics_reporters.md) send
-all of them. Metrics that user functions register come beside these, as `<operator>.<metric>`.
+belongs to a process, the cluster, a job or a coordinator and not to a task. [Reporters](../metrics_reporters.md)
+send all of them. Metrics that user functions register come beside these, as `<operator>.<metric>`.
 """
 
 _TITLES: Final = {
@@ -30,10 +33,23 @@ _TITLES: Final = {
     MetricScope.TASK_MANAGER: "Of a TaskManager, below `Status.Shuffle.Netty`",
     MetricScope.PROCESS: "Of a process: a TaskManager or the driver",
     MetricScope.JOB: "Of a job",
+    MetricScope.COORDINATOR: "Of the coordinator of an operator, below `coordinator`",
     MetricScope.CLUSTER: "Of the cluster",
 }
 
-_WHERE_ASKED_FOR: Final = (NUM_LATE_RECORDS_DIVERTED, NUM_RECORDS_AHEAD_OF_TIME, PENDING_RECORDS)
+_WHERE_ASKED_FOR: Final = (
+    NUM_LATE_RECORDS_DIVERTED,
+    NUM_RECORDS_AHEAD_OF_TIME,
+    NUM_BYTES_SEND,
+    PENDING_BYTES,
+    PENDING_RECORDS,
+    names.SPLIT_CURRENT_WATERMARK,
+    names.SPLIT_ACTIVE_TIME,
+    names.SPLIT_PAUSED_TIME,
+    names.SPLIT_ACCUMULATED_ACTIVE_TIME,
+    names.SPLIT_ACCUMULATED_IDLE_TIME,
+    names.SPLIT_ACCUMULATED_PAUSED_TIME,
+)
 """These need a side output for late records, a limit for how far event time runs ahead, or a connector that knows."""
 
 

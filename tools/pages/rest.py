@@ -16,7 +16,8 @@ file that `headrace run` names. Answers that are "kept" are written once for eac
 ask. "archived" ones are answered for ended jobs too. Routes with a "message" are for clients that send
 `Accept: application/msgpack`, such as Headrace's own: they answer with the gateways' messages as msgpack, and to such
 clients an error of any route is a `RemoteFailure`, from which its class is made again. All others are answered with
-Flink's JSON, and with `errors`. [openapi.json](openapi.json) has all fields of all answers.
+Flink's JSON, and with `errors`. [openapi.json](openapi.json) has all fields of all answers;
+a cluster shows the same at `/docs`, to who has signed in, as a page that loads nothing from elsewhere.
 """
 
 

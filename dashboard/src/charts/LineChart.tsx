@@ -1,11 +1,11 @@
-/** A chart of values over time, drawn by uPlot; the newest values stand below it in words. */
+/** A chart of values over time, drawn by uPlot; the newest or the greatest values stand below it in words. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
-import { clock } from "../model/format";
+import { clock, time } from "../model/format";
 import { color, onThemeChange } from "../model/theme";
 
 export interface Line {
@@ -14,12 +14,17 @@ export interface Line {
 }
 
 const HEIGHT = 150;
+/** As many points are drawn as points: a line of so few may be too short to be seen. */
+const POINTS_DRAWN = 30;
+const DAY_S = 86_400;
 
 export function LineChart(props: {
   title: string;
   /** Epoch milliseconds. */
   times: readonly number[];
   lines: readonly Line[];
+  /** What the legend tells of each line: its last value, or the greatest one where all is over. */
+  tells?: "last" | "greatest";
   format(value: number | null): string;
 }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
@@ -42,9 +47,11 @@ export function LineChart(props: {
         {
           width: Math.max(200, element.clientWidth),
           height: HEIGHT,
+          // Room for the half of the last time that is written below the axis.
+          padding: [null, 26, null, null],
           legend: { show: false },
           cursor: { show: true, y: false },
-          axes: [{ ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
+          axes: [{ ...axis, size: 30, space: 90, values: (_, ticks) => timesOf(ticks) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => format.current(tick)) }],
           scales: { y: { range: (_, least, greatest) => yRange(least, greatest) } },
           series: [
             {},
@@ -52,7 +59,7 @@ export function LineChart(props: {
               label: line.label,
               stroke: color(`--series-${index % 8}`),
               width: 2,
-              points: { show: false },
+              points: { show: (chart: uPlot) => chart.data[0].length <= POINTS_DRAWN, size: 5 },
             })),
           ],
         },
@@ -85,12 +92,23 @@ export function LineChart(props: {
         {props.lines.map((line, index) => (
           <li key={line.label}>
             <span class={`swatch series-${index % 8}`} aria-hidden="true" />
-            {line.label} <strong>{props.format(line.values.at(-1) ?? null)}</strong>
+            {line.label} {props.tells === "greatest" ? "at most " : ""}
+            <strong>{props.format(props.tells === "greatest" ? greatest(line.values) : (line.values.at(-1) ?? null))}</strong>
           </li>
         ))}
       </ul>
     </figure>
   );
+}
+
+function greatest(values: readonly (number | null)[]): number | null {
+  return values.reduce((most, value) => (most === null || (value !== null && value > most) ? value : most), null);
+}
+
+/** Times of day, with the day where there are several. */
+function timesOf(ticks: readonly number[]): string[] {
+  const hasDays = (ticks.at(-1) ?? 0) - (ticks[0] ?? 0) >= DAY_S;
+  return ticks.map((tick) => (hasDays ? time(tick * 1000).slice(5, 16) : clock(tick * 1000)));
 }
 
 function yRange(least: number | null, greatest: number | null): [number, number] {

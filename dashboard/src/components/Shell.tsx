@@ -24,11 +24,11 @@ export function Shell(props: {
   const pages: readonly (readonly [string, string])[] = isHistory
     ? [
         ["overview", "Overview"],
-        ["history", "History"],
+        ["ended-jobs", "Ended jobs"],
       ]
     : [
         ["overview", "Overview"],
-        ["history", "History"],
+        ["ended-jobs", "Ended jobs"],
         ["task-manager", "TaskManagers"],
         ["job-manager", "JobManager"],
       ];

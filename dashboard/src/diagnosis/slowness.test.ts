@@ -6,7 +6,7 @@ import { aJob, aSubtask, aVertex, spread } from "./testing";
 const source = aVertex("source", { inputs: [] });
 const map = aVertex("map", { inputs: ["source"] });
 const sink = aVertex("sink", { inputs: ["map"] });
-const around = { gcMsPerSecond: {}, checkpointPhases: [] };
+const around = { gcMsPerSecond: {}, checkpointPhases: [], history: null };
 
 describe("findSlowness", () => {
   it("names the vertex behind the last one that waits for room", () => {
@@ -110,6 +110,7 @@ describe("findSlowness", () => {
         { checkpointId: 7, vertexId: "map", startDelayMs: 12_000, alignmentMs: 10, syncMs: 5, asyncMs: 9 },
         { checkpointId: 7, vertexId: "source", startDelayMs: 90_000, alignmentMs: 0, syncMs: 0, asyncMs: 0 },
       ],
+      history: null,
     };
     const texts = findSlowness(facts).evidence.filter((each) => each.kind === "checkpoint" || each.kind === "gc");
     expect(texts.map((each) => each.text)).toEqual([
@@ -128,6 +129,29 @@ describe("findSlowness", () => {
     });
     expect([found.verdict, found.vertexId]).toEqual(["not-running", null]);
     expect(found.evidence[0]?.text).toBe("It entered this state 6 s ago.");
+  });
+
+  it("tells since when those in front wait, by the metrics over time", () => {
+    const none = [null, null, null];
+    const waits = [0, 700, 800];
+    const history = {
+      jid: "a",
+      interval: 5_000,
+      timestamps: [400_000, 700_000, 1_000_000],
+      vertices: [
+        { id: "source", name: "source", "records-in-per-second": none, "records-out-per-second": none, busy: none, "back-pressured": waits, "watermark-lag": none },
+      ],
+    };
+    const job = aJob([{ ...source, backPressured: spread(800), busy: spread(50) }, { ...map, busy: spread(990) }]);
+    const found = findSlowness({ ...job, ...around, history });
+    expect(found.evidence.map((each) => each.kind)).toEqual(["busy", "upstream", "since"]);
+    expect(found.evidence[2]?.text).toMatch(/5 min ago\.$/);
+  });
+
+  it("finds no fault with a job that has finished", () => {
+    const found = findSlowness({ ...aJob([map]), ...around, state: "FINISHED", now: 10_000, timestamps: { FINISHED: 4_000 } });
+    expect(found.verdict).toBe("ended");
+    expect(found.evidence[0]?.text).toBe("It ended 6 s ago.");
   });
 
   it("says that it does not know yet while no metric has come", () => {

@@ -6,18 +6,22 @@
  */
 
 import { duration, percent, plural } from "../model/format";
+import type { MetricsHistory } from "../types";
 import { isSource, shortName, successors, type CheckpointPhases, type JobFacts, type VertexFacts } from "./facts";
+import { sinceSentence, sinceWhen } from "./since";
 
 export interface SlownessFacts extends JobFacts {
   /** Milliseconds of garbage collection per second, by TaskManager. */
   gcMsPerSecond: Readonly<Record<string, number>>;
   checkpointPhases: readonly CheckpointPhases[];
+  /** Null where it could not be had. */
+  history: MetricsHistory | null;
 }
 
-export type Verdict = "bottleneck" | "source" | "waits-outside" | "keeps-up" | "not-running" | "unknown";
+export type Verdict = "bottleneck" | "source" | "waits-outside" | "keeps-up" | "not-running" | "ended" | "unknown";
 
 export interface Evidence {
-  kind: "busy" | "upstream" | "subtask" | "skew" | "checkpoint" | "gc" | "state";
+  kind: "busy" | "upstream" | "since" | "subtask" | "skew" | "checkpoint" | "gc" | "state";
   text: string;
 }
 
@@ -42,6 +46,12 @@ export const LONG_PHASE_MS = 1_000;
 export const GC_MS = 100;
 
 export function findSlowness(facts: SlownessFacts): Slowness {
+  if (facts.state === "FINISHED" || facts.state === "CANCELED") {
+    return result("ended", `The job has ended (${facts.state}): it processes nothing any more`, {
+      evidence: [{ kind: "state", text: `It ended ${since(facts)}.` }],
+      advice: ["How it did from its start to its end is drawn below its graph, and on Metrics."],
+    });
+  }
   if (facts.state !== "RUNNING") {
     return result("not-running", `The job is ${facts.state}: it processes nothing now`, {
       evidence: [{ kind: "state", text: `It entered this state ${since(facts)}.` }],
@@ -80,6 +90,7 @@ function withoutBackPressure(facts: SlownessFacts, known: readonly VertexFacts[]
     subtask,
     evidence: [
       ...busyEvidence(busiest),
+      ...sinceEvidence(facts, [busiest.id], "busy", BUSY_MS),
       { kind: "upstream", text: "No vertex waits for room in its output: nothing behind it is slower." },
       ...evidenceOfSubtasks(busiest, subtask),
       ...evidenceAround(facts, busiest),
@@ -120,6 +131,12 @@ function behindTheWaiting(facts: SlownessFacts, waiting: readonly VertexFacts[])
       evidence: [
         ...busyEvidence(found),
         ...upstream.map((vertex) => ({ kind: "upstream" as const, text: waitsText(vertex) })),
+        ...sinceEvidence(
+          facts,
+          upstream.map((vertex) => vertex.id),
+          "back-pressured",
+          BACK_PRESSURED_MS,
+        ),
         ...evidenceOfSubtasks(found, subtask),
         ...evidenceAround(facts, found),
       ],
@@ -131,6 +148,11 @@ function behindTheWaiting(facts: SlownessFacts, waiting: readonly VertexFacts[])
           ],
     },
   );
+}
+
+function sinceEvidence(facts: SlownessFacts, vertexIds: readonly string[], column: "busy" | "back-pressured", limit: number): Evidence[] {
+  const found = sinceWhen(facts.history, vertexIds, column, limit);
+  return found === null ? [] : [{ kind: "since", text: sinceSentence(found, facts.now) }];
 }
 
 function isBackPressured(vertex: VertexFacts): boolean {

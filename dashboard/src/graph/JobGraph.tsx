@@ -105,11 +105,11 @@ export function JobGraph(props: {
                     <span>parallelism {vertex.parallelism}</span>
                   </span>
                   <TimeBar
-                    busy={share(vertex.busy.max)}
-                    backPressured={share(vertex.backPressured.max)}
+                    busy={share(vertex.busy.avg)}
+                    backPressured={share(vertex.backPressured.avg)}
                     idle={share(vertex.idle.avg)}
                   />
-                  <span class="vertex-line quiet-text">
+                  <span class="vertex-line quiet-text" title="of the busiest subtask, and of the one that waits most">
                     <span>busy {percentOf(vertex.busy.max)}</span>
                     <span>waits {percentOf(vertex.backPressured.max)}</span>
                   </span>

@@ -11,7 +11,7 @@ describe("router", () => {
 
   it("leads addresses of Flink's dashboard to the same pages", () => {
     expect(parseRoute("#/job/running/ab/overview").parts).toEqual(["job", "ab", "overview"]);
-    expect(parseRoute("#/job/completed").parts).toEqual(["history"]);
+    expect(parseRoute("#/job/completed").parts).toEqual(["ended-jobs"]);
   });
 
   it("takes an address that is no proper encoding as it stands", () => {

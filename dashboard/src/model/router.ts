@@ -22,7 +22,7 @@ export function parseRoute(hash: string): Route {
     });
   if (parts[0] === "job" && (parts[1] === "running" || parts[1] === "completed")) {
     if (parts.length === 2) {
-      return { parts: [parts[1] === "running" ? "overview" : "history"], query: new URLSearchParams(search) };
+      return { parts: [parts[1] === "running" ? "overview" : "ended-jobs"], query: new URLSearchParams(search) };
     }
     parts.splice(1, 1);
   }

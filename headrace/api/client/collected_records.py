@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from headrace.api.client.job_client import JobClient
 from headrace.api.client.program_end import end_interrupted_job
+from headrace.core.clock import SystemClock
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.gateways.job_master import CollectedResults
 
 _PIECES_PER_FETCH: Final = 64
+_CLOCK: Final = SystemClock()
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.1
 
@@ -33,9 +35,11 @@ class CloseableIterator:
         self._batch_type = batch_type
         self._offset = 0
         self._rows: deque[Any] = deque()
+        # Batches that came and of which no record was given yet.
+        self._batches: deque[RecordBatch] = deque()
         # Pieces of batches whose last one has not come, by subtask and attempt.
         self._incomplete: dict[tuple[int, int], list[bytes]] = {}
-        self._has_all = False  # the cluster has nothing that is not in _rows
+        self._has_all = False  # the cluster has nothing that is not here
         self._has_ended = False
         self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
 
@@ -57,12 +61,36 @@ class CloseableIterator:
                 break
         return taken
 
+    def take_batches(
+        self, limit: int | None = None, timeout_s: float | None = None
+    ) -> list[RecordBatch]:
+        """Return the next records in the batches in which they came: at most `limit`, or all.
+
+        After `timeout_s` those that have come until then. Not after `next`, which may have begun a batch.
+        """
+        assert not self._rows
+        deadline_ns = None if timeout_s is None else _CLOCK.monotonic_ns() + int(timeout_s * 1e9)
+        taken: list[RecordBatch] = []
+        missing = limit
+        while missing is None or missing > 0:
+            batch = self._next_batch(deadline_ns)
+            if batch is None:
+                break
+            if missing is not None:
+                if batch.num_rows > missing:
+                    self._batches.appendleft(batch.slice(missing))
+                    batch = batch.slice(0, missing)
+                missing -= batch.num_rows
+            taken.append(batch)
+        return taken
+
     def close(self) -> None:
         """End the job if it is still running, and wait until it has ended. Idempotent."""
         if self._has_ended:
             return
         self._has_ended = True
         self._rows.clear()
+        self._batches.clear()
         try:
             if not self._client.get_job_status().result().is_terminal_state():
                 self._client.cancel().result()
@@ -75,15 +103,11 @@ class CloseableIterator:
         return self
 
     def __next__(self) -> Any:
-        pause_s = _FIRST_PAUSE_S
         while not self._rows:
-            if self._has_ended:
+            batch = self._next_batch()
+            if batch is None:
                 raise StopIteration
-            if self._has_all:
-                self._end()
-            elif not self._fetch():
-                self._pause.wait(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            self._rows.extend(batch.rows())
         return self._rows.popleft()
 
     def __enter__(self) -> Self:
@@ -99,6 +123,21 @@ class CloseableIterator:
             # A function that does not return must not hold the program up for minutes.
             end_interrupted_job(self._client)
         self.close()
+
+    def _next_batch(self, deadline_ns: int | None = None) -> RecordBatch | None:
+        """Wait for the next batch; None after the last, or where the deadline has passed."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._batches:
+            if self._has_ended:
+                return None
+            if self._has_all:
+                self._end()
+            elif not self._fetch():
+                if deadline_ns is not None and _CLOCK.monotonic_ns() > deadline_ns:
+                    return None
+                self._pause.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return self._batches.popleft()
 
     def _fetch(self) -> bool:
         """Ask for more; whether something came, records or the end."""
@@ -128,14 +167,11 @@ class CloseableIterator:
             content.append(piece.content)
             if piece.is_last:
                 del self._incomplete[attempt]
-                self._rows.extend(decode_collected(b"".join(content), self._batch_type))
+                self._batches.extend(decode_collected(b"".join(content), self._batch_type))
         self._offset = max(self._offset, results.offset + len(results.pieces))
 
 
-def decode_collected(batch: bytes, batch_type: BatchType) -> list[Any]:
-    """Return the records of one collected batch, an Arrow IPC stream in the batch's wire form."""
-    rows: list[Any] = []
+def decode_collected(batch: bytes, batch_type: BatchType) -> list[RecordBatch]:
+    """Return what was collected at once, an Arrow IPC stream in the wire form of batches."""
     with pa.ipc.open_stream(io.BytesIO(batch)) as reader:
-        for arrow in reader:
-            rows.extend(RecordBatch.from_arrow(batch_type, arrow).rows())
-    return rows
+        return [RecordBatch.from_arrow(batch_type, arrow) for arrow in reader]

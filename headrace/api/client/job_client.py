@@ -346,6 +346,17 @@ class JobClient:
         self._has_told_end = True
         return dict(result.accumulators)
 
+    def _repr_html_(self) -> str:
+        # Imported late, as in `_ipython_display_`: only notebooks show jobs.
+        from headrace.api.client.job_display import job_page
+
+        return job_page(self)[0]
+
+    def _ipython_display_(self) -> None:
+        from headrace.api.client.job_display import JobDisplay
+
+        JobDisplay(self).show()
+
     def __repr__(self) -> str:
         return f"JobClient({self._job_id})"
 

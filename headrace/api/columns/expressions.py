@@ -393,12 +393,18 @@ def _schema_of(
         return pads.dataset(columns.empty_table()).scanner(columns=projection).projected_schema
     except (pa.ArrowException, KeyError) as error:
         first_line = str(error).partition("\n")[0]
-        missing = _MISSING_FIELD.search(first_line)
-        reason = first_line if missing is None else f"there is no column '{missing.group(1)}'"
+        missing = missing_column(first_line)
+        reason = first_line if missing is None else f"there is no column '{missing}'"
         raise ProgramError(
             f"{purpose}({', '.join(str(expression) for _, expression in expressions)}) does not fit the "
             f"columns {', '.join(f'{field.name}: {field.type}' for field in columns)}: {reason}"
         ) from None
+
+
+def missing_column(text: str) -> str | None:
+    """Return the column of which Arrow says in the text of an error that it is not there; None in other errors."""
+    found = _MISSING_FIELD.search(text)
+    return None if found is None else found.group(1)
 
 
 def _arrow_of(value: Any) -> Any:

@@ -14,17 +14,22 @@ from headrace.api.settings.program_settings import (
     configuration_values,
 )
 from headrace.api.settings.pyflink_refusals import GoneEnvironmentMethods
-from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
+from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.checkpoint.options import CHANGELOG, SAVEPOINT_DIRECTORY
 from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.resource_profile import ResourceProfile
 from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
-from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.graph.pipeline_options import (
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
     CACHED_FILES,
     MAX_PARALLELISM,
     PARALLELISM,
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_REQUIREMENTS,
+    RUNTIME_MODE,
+    RuntimeExecutionMode,
     cached_files,
 )
 
@@ -37,6 +42,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     def __init__(self, configuration: object = None) -> None:
         given = {} if configuration is None else configuration_values(configuration)
         self._settings = ProgramSettings(given, command_line=default_settings())
+        self._slot_resources: dict[str, ResourceProfile | None] = {}
 
     def get_config(self) -> ExecutionConfig:
         """Return a live view of the execution settings."""
@@ -141,12 +147,15 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self._settings.get(CHANGELOG) if self._settings.is_set(CHANGELOG) else None
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Declare a group with its resources, for operators that name it; see `slot_sharing_group` of streams."""
-        name_of_group(slot_sharing_group)
+        """Declare a group with its resources, for operators that name it; see `slot_sharing_group` of streams.
+
+        The last declaration of a name holds.
+        """
+        self._slot_resources[slot_sharing_group.name] = slot_sharing_group.profile
         return self
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Set `pipeline.cached-files`, which has no effect: Python functions open files by their paths.
+        """Have a file travel with the job; functions find it with `get_distributed_cache` of their runtime context.
 
         ValueError for a name that another file has.
         """
@@ -181,27 +190,23 @@ class EnvironmentSettings(GoneEnvironmentMethods):
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
-    ) -> NoReturn:
-        """Nothing is installed on workers: ProgramError."""
-        raise ProgramError(
-            "set_python_requirements: nothing is installed on the workers; install the packages where their "
-            "interpreter finds them, which is this one unless PYSPARK_PYTHON names another, or bring pure Python "
-            "modules with add_python_file"
-        )
+    ) -> None:
+        """Install packages for the job's functions, once on each host; where a cache folder is given, from it alone."""
+        cache = "" if requirements_cache_dir is None else f"#{requirements_cache_dir}"
+        self._settings.set(PYTHON_REQUIREMENTS, f"{requirements_file_path}{cache}")
 
-    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> NoReturn:
-        """Nothing is unpacked for workers: ProgramError."""
-        raise ProgramError(
-            "add_python_archive: nothing is unpacked for the workers; give the archive to Spark with the setting "
-            "spark.archives, or bring Python modules with add_python_file"
-        )
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Have an archive travel with the job and unpack it once on each host.
 
-    def set_python_executable(self, python_exec: str) -> NoReturn:
-        """Spark chooses the workers' interpreter: ProgramError."""
-        raise ProgramError(
-            "set_python_executable: the workers are Spark's Python workers; choose their interpreter with "
-            "PYSPARK_PYTHON, or with the setting spark.pyspark.python, before the session starts"
-        )
+        Functions find its folder with `get_distributed_cache` of their runtime context.
+        """
+        kept = self._settings.get(PYTHON_ARCHIVES)
+        said = archive_path if target_dir is None else f"{archive_path}#{target_dir}"
+        self._settings.set(PYTHON_ARCHIVES, f"{kept},{said}" if kept else said)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Choose the workers' interpreter, where the job has a cluster of its own; a session refuses the job."""
+        self._settings.set(PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""

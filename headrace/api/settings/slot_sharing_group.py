@@ -3,14 +3,12 @@
 Source: Flink SlotSharingGroup (FLIP-169), MemorySize.
 """
 
-import logging
 from dataclasses import dataclass, field, replace
 from functools import total_ordering
 from typing import ClassVar, Final
 
-_LOG: Final = logging.getLogger(__name__)
-_TOLD: Final[set["SlotSharingGroup"]] = set()
-"""Groups of which a warning has said that their resources have no effect."""
+from headrace.core.resource_profile import ResourceProfile
+
 _UNITS: Final = (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10))
 
 
@@ -75,8 +73,8 @@ class MemorySize:
 class SlotSharingGroup:
     """A name and resources; equal where both are.
 
-    Operators of different groups never share a slot. Resources can be set and read, but have no effect, because all
-    slots are alike: a warning says so when a group with resources is used.
+    Operators of different groups never share a slot. The slots of a group with resources are cut from TaskManagers in
+    that size; a group without any has slots of the default size, which is a TaskManager's by its number of slots.
 
     Example:
         >>> group = SlotSharingGroup.builder("models").set_cpu_cores(2.0).set_task_heap_memory_mb(100).build()
@@ -103,6 +101,23 @@ class SlotSharingGroup:
     def has_resources(self) -> bool:
         """Return whether it sets resources of its slots."""
         return self != SlotSharingGroup(self.name)
+
+    @property
+    def profile(self) -> ResourceProfile | None:
+        """Return the resources of each of its slots, or None where it sets none. Memory that is not set is 0."""
+        if not self.has_resources:
+            return None
+        memory = (self.task_heap_memory, self.task_off_heap_memory, self.managed_memory)
+        heap, off_heap, managed = (0 if each is None else each.get_bytes() for each in memory)
+        return ResourceProfile(
+            cpu_cores=self.cpu_cores or 0.0,
+            task_heap_bytes=heap,
+            task_off_heap_bytes=off_heap,
+            managed_bytes=managed,
+            external_resources=tuple(
+                sorted((name, int(value)) for name, value in self.external_resources if value)
+            ),
+        )
 
     def get_name(self) -> str:
         return self.name
@@ -166,7 +181,12 @@ class SlotSharingGroupBuilder:
         return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
     def set_external_resource(self, name: str, value: float) -> "SlotSharingGroupBuilder":
-        """Name another resource, such as a GPU; the last value of a name holds."""
+        """Name another resource, such as a GPU, and how many a slot takes; the last value of a name holds.
+
+        ValueError for a part of one: a resource has an address, which one slot has for itself.
+        """
+        if value < 0 or value != int(value):
+            raise ValueError(f"a slot takes a whole number of '{name}', not {value}")
         others = tuple(one for one in self._group.external_resources if one[0] != name)
         self._group = replace(self._group, external_resources=(*others, (name, float(value))))
         return self
@@ -182,17 +202,3 @@ class SlotSharingGroupBuilder:
 
 
 SlotSharingGroup.Builder = SlotSharingGroupBuilder
-
-
-def name_of_group(group: "str | SlotSharingGroup") -> str:
-    """Return the name; warn once for each group with resources that they have no effect."""
-    if not isinstance(group, SlotSharingGroup):
-        return group
-    if group.has_resources and group not in _TOLD:
-        _TOLD.add(group)
-        _LOG.warning(
-            "the resources of the slot sharing group '%s' have no effect: all slots have the resources that the "
-            "taskmanager.* settings give them",
-            group.name,
-        )
-    return group.name

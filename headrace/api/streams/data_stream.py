@@ -23,6 +23,17 @@ from headrace.api.function_checks import (
     resolve_type,
 )
 from headrace.api.streams.stream_properties import OperatorProperties, StreamProperties
+from headrace.api.streams.stream_results import (
+    RESULT_MEMORY_BYTES,
+    StreamPreview,
+    collect_arrow,
+    collect_pandas,
+    collect_polars,
+    dataframe_output,
+    preview,
+    spark_dataframe,
+    stream_html,
+)
 from headrace.api.transformations import (
     OperatorTransformation,
     PartitionTransformation,
@@ -371,6 +382,29 @@ class DataStream(StreamProperties):
             raise TypeError(f"add_sink needs a Sink, not {sink_func!r}: {NO_SINK_FUNCTIONS}")
         return self.sink_to(sink_func)
 
+    def foreach_batch(
+        self, function: Callable[[Any, int], None], *, staging_path: str | None = None
+    ) -> DataStreamSink:
+        """Call `function(df, checkpoint_id)` in the driver with the records of each checkpoint, as a Spark DataFrame.
+
+        As Spark's `foreachBatch`: whatever Spark writes to can take them. Ids grow, with gaps; a checkpoint without
+        records is passed over, and the last call comes before the job has FINISHED. After a failure the function may be
+        called again with the same id and the same records, never with others: write so that this changes nothing. An
+        error of the function fails the job, unless its attribute `recoverable` is True: then it is called again. A job
+        without checkpoints calls it once, with id 1, when all of it has finished.
+
+        `staging_path`: a folder in which records wait, shared by driver and TaskManagers; by default one below
+        `execution.checkpointing.dir`. ProgramError where the records have no declared type.
+
+        Example:
+            >>> from headrace import StreamExecutionEnvironment, Types
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> def write(df, checkpoint_id):
+            ...     df.write.mode("overwrite").parquet(f"out/checkpoint={checkpoint_id}")
+            >>> sink = env.from_collection([1, 2], Types.LONG()).foreach_batch(write).name("results")
+        """
+        return self.sink_to(dataframe_output("foreach-batch")(function, staging_path or ""))
+
     @overload
     def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...
     @overload
@@ -389,6 +423,49 @@ class DataStream(StreamProperties):
             return iterator
         with iterator:
             return iterator.take(limit)
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """Run the job and return this stream's records as a table, whose columns are those of its type.
+
+        At most `limit` records, after which the job is cancelled; a stream without an end needs one. ProgramError where
+        the records have no declared type.
+        """
+        return collect_arrow(self, limit)
+
+    def to_pandas(self, limit: int | None = None) -> Any:
+        """Do the same as `to_arrow` and return a DataFrame of pandas, which must be installed."""
+        return collect_pandas(self, limit)
+
+    def to_polars(self, limit: int | None = None) -> Any:
+        """Do the same as `to_arrow` and return a DataFrame of polars, which must be installed."""
+        return collect_polars(self, limit)
+
+    def to_dataframe(
+        self,
+        *,
+        streaming: bool = False,
+        path: str | None = None,
+        memory_bytes: int = RESULT_MEMORY_BYTES,
+    ) -> Any:
+        """Run the job and return this stream's records as a DataFrame of the program's Spark session.
+
+        Of a bounded program an ordinary one: the job has FINISHED. Records up to `memory_bytes` go through memory, more
+        of them into Parquet files that are deleted when the program ends.
+
+        `streaming`: the job runs on, and the DataFrame streams what its checkpoints commit, each record once; queries
+        start it with `writeStream`. `path`: the folder of the log of batches between the two, in which a program that
+        is started again finds the batches that its query has not had; by default a folder that ends with the program.
+        ProgramError where the records have no declared type, or have no end and neither `streaming`.
+        """
+        return spark_dataframe(self, streaming, path, memory_bytes)
+
+    def preview(self, n: int = 10, timeout_s: float = 30) -> StreamPreview:
+        """Run what makes this stream until it has given `n` records, and return these; the job is then cancelled.
+
+        No other sink of the program runs, and the program stays as it is. Where `timeout_s` passes first, those are
+        returned that have come until then.
+        """
+        return preview(self, n, timeout_s)
 
     def _operator(self) -> OperatorTransformation:
         operator = operator_behind(self.transformation)
@@ -430,6 +507,9 @@ class DataStream(StreamProperties):
             role=NodeRole.SINK,
         )
         return DataStreamSink(operator)
+
+    def _repr_html_(self) -> str:
+        return stream_html(self)
 
     def __repr__(self) -> str:
         operator = operator_behind(self.transformation)

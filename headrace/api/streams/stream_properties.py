@@ -12,7 +12,7 @@ from headrace.api.function_checks import (
     guarded_spec,
 )
 from headrace.api.settings.program_settings import check_buffer_timeout, check_max_parallelism
-from headrace.api.settings.slot_sharing_group import SlotSharingGroup, name_of_group
+from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.api.transformations import OperatorTransformation, batch_type_of
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
@@ -67,11 +67,14 @@ class OperatorProperties(ABC):
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         """Put the operator into a group, by its name; operators of different groups never share a slot.
 
-        Later operators inherit the group of their inputs. The first group is `default`. Resources of a group have no
-        effect, and a warning says so once for each group.
+        Later operators inherit the group of their inputs. The first group is `default`. The slots of a group with
+        resources have these, wherever else the program names it.
         """
-        name = name_of_group(slot_sharing_group)
-        self._operator().slot_sharing_group = check_name(name, "a slot sharing group")
+        is_named = isinstance(slot_sharing_group, str)
+        name = slot_sharing_group if is_named else slot_sharing_group.name
+        operator = self._operator()
+        operator.slot_sharing_group = check_name(name, "a slot sharing group")
+        operator.slot_resources = None if is_named else slot_sharing_group.profile
         return self
 
 

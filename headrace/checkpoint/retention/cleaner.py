@@ -30,6 +30,7 @@ from headrace.checkpoint.storage.file_systems import (
 from headrace.checkpoint.storage.metadata_format import METADATA_NAME
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.core.threads import start_thread
 
 _LOG: Final = logging.getLogger(__name__)
@@ -188,6 +189,7 @@ def perform_deletion(deletion: Deletion) -> None:
     # The metadata goes first: a folder without it is no checkpoint, however much of it is left.
     if deletion.folder_uri:
         _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)))
+        reach(Failpoint.DELETING)
         _attempt(lambda: remove_folder(deletion.folder_uri))
     for uri in deletion.file_uris:
         _attempt(lambda uri=uri: remove_file(uri))

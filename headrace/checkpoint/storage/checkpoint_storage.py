@@ -249,7 +249,7 @@ def publish_metadata(
     except CheckpointStorageError as error:
         if not _was_published_after_all(uri, content, metadata.epoch, token):
             raise error
-    return CompletedCheckpoint(metadata, folder)
+    return CompletedCheckpoint(metadata, folder, len(content))
 
 
 def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -> bool:
@@ -302,7 +302,7 @@ def load_completed(folder: str, key: MetadataKey) -> CompletedCheckpoint | None:
         return None
     if is_abandonment(content):
         return None
-    return CompletedCheckpoint(decode_metadata(content, key, uri), folder)
+    return CompletedCheckpoint(decode_metadata(content, key, uri), folder, len(content))
 
 
 def load_snapshot(path: str, settings: Settings) -> CompletedCheckpoint:

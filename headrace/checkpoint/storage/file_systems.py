@@ -29,6 +29,7 @@ ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
 """By scheme of URIs, functions from a folder's URI to a pyarrow file system and the path on it."""
 STREAM_BYTES: Final = 1 << 20
 _REMOVAL_ATTEMPTS: Final = 16
+_LISTING_ATTEMPTS: Final = 16
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _OWNER_ONLY: Final = 0o700
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
@@ -61,6 +62,11 @@ def absolute_uri(path: str) -> str:
 def is_uri(path: str) -> bool:
     """Whether a text names its file system."""
     return "://" in path or path.startswith("file:")
+
+
+def is_whole(path: str) -> bool:
+    """Whether a path means the same in every folder: it is a URI, or absolute once `~` is resolved."""
+    return is_uri(path) or path.startswith(("/", "~"))
 
 
 def child_uri(uri: str, *names: str) -> str:
@@ -196,8 +202,8 @@ def files_below(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
     """Return every file below a folder, by path; none if the folder does not exist."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
-        selector = fs.FileSelector(path, allow_not_found=True, recursive=is_recursive)
-        found = [one for one in system.get_file_info(selector) if one.type == fs.FileType.File]
+        infos = folder_entries(system, path, is_recursive=is_recursive)
+        found = [one for one in infos if one.type == fs.FileType.File]
     entries: list[FileEntry] = []
     for info in found:
         relative = info.path[len(path) :].lstrip("/")
@@ -210,11 +216,21 @@ def folders_in(uri: str) -> list[str]:
     """Return the names of the folders in a folder, sorted; none if the folder does not exist."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
-        try:
-            infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        except FileNotFoundError:
-            return []  # It was made while Arrow looked whether it is really not there.
+        infos = folder_entries(system, path)
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+
+
+def folder_entries(system: Any, path: str, *, is_recursive: bool = False) -> list[Any]:
+    """Return the FileInfo of all that a folder of a pyarrow file system holds; nothing if it does not exist. OSError.
+
+    Arrow lists a local folder first and looks whether it exists only after that has failed: a folder that somebody else
+    makes in between is reported as not found, in spite of `allow_not_found`, and is listed once more here.
+    """
+    selector = fs.FileSelector(path, allow_not_found=True, recursive=is_recursive)
+    for _ in range(_LISTING_ATTEMPTS - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return system.get_file_info(selector)
+    return system.get_file_info(selector)
 
 
 def make_folder(uri: str, *, is_shared: bool = False) -> None:

@@ -5,7 +5,8 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
-from headrace.cli.cluster.list_clusters import cluster_kind, since
+from headrace.cli.cluster.list_clusters import cluster_kind, since, standby_facts
+from headrace.cli.cluster.standby import Standby, find_standby, live_standbys
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 
 _MASTER: Final = "headrace.spark.master"
@@ -25,6 +26,9 @@ Try it:
 @click.pass_obj
 def cluster_info(session: ClusterSession, name: str | None) -> int:
     """Show a cluster; the help text is `_HELP`."""
+    standby = None if name is None else find_standby(name)
+    if standby is not None:
+        return _tell_standby(session, standby)
     choose_cluster(session, name)
     overview = session.client.get_object("/overview")
     settings: list[dict[str, str]] = session.client.get("/jobmanager/config")
@@ -46,6 +50,8 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
         "jobs-cancelled": overview["jobs-cancelled"],
         "jobs-failed": overview["jobs-failed"],
     }
+    standbys = [one for one in live_standbys() if one.leader_address == connection.address]
+    facts["standbys"] = [standby_facts(one) for one in standbys]
     session.answer(facts)
     if session.is_json:
         return 0
@@ -62,6 +68,25 @@ def cluster_info(session: ClusterSession, name: str | None) -> int:
         "jobs": f"{facts['jobs-running']} running, {facts['jobs-finished']} finished, "
         f"{facts['jobs-cancelled']} cancelled, {facts['jobs-failed']} failed",
     }
+    if standbys:
+        lines["standbys"] = ", ".join(f"{one.name} (process {one.pid})" for one in standbys)
+    return _say_lines(session, lines)
+
+
+def _tell_standby(session: ClusterSession, standby: Standby) -> int:
+    session.answer(standby_facts(standby))
+    lines = {
+        "name": standby.name,
+        "kind": "standby",
+        "leader": standby.leader,
+        "leads at": standby.leader_address or "-",
+        "process": str(standby.pid),
+        "since": since(standby),
+    }
+    return 0 if session.is_json else _say_lines(session, lines)
+
+
+def _say_lines(session: ClusterSession, lines: dict[str, str]) -> int:
     for title, text in lines.items():
         session.say(f"{title + ':':<14}{text}")
     return 0

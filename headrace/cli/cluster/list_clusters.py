@@ -5,12 +5,13 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.jobs.cluster_command import print_json
+from headrace.cli.cluster.standby import Standby, live_standbys
+from headrace.cli.options import json_option, print_json
 from headrace.core.error_text import without_controls
 from headrace.rest.connections import ClusterConnection, live_connections
 
 _HELP: Final = """\
-List your clusters of this machine: sessions, programs that run, and history servers.
+List your clusters of this machine: sessions and their standbys, programs that run, and history servers.
 
 Files of clusters that have ended are removed.
 
@@ -23,25 +24,26 @@ _TITLES: Final = ("NAME", "KIND", "ADDRESS", "PROCESS", "SINCE")
 
 
 @click.command("list", help=_HELP)
-@click.option(
-    "--json",
-    "is_json",
-    is_flag=True,
-    help="Print one JSON document; messages go to standard error.",
-)
+@json_option
 def list_clusters(is_json: bool) -> int:
     """List clusters; the help text is `_HELP`."""
     found, refused = live_connections(lambda text: click.echo(text, err=True))
     for error in refused:
         click.echo(str(error), err=True)
     connections = sorted((one.connection for one in found), key=lambda one: one.started)
+    standbys = live_standbys()
     if is_json:
-        print_json({"clusters": [_facts_of(one) for one in connections]})
+        facts = [_facts_of(one) for one in connections]
+        print_json({"clusters": [*facts, *(standby_facts(one) for one in standbys)]})
         return 0
-    if not connections:
+    if not connections and not standbys:
         click.echo("No cluster runs: 'headrace cluster start' starts one.")
         return 0
-    rows = [_TITLES, *(_row_of(one) for one in connections)]
+    rows = [
+        _TITLES,
+        *(_row_of(one) for one in connections),
+        *(_standby_row(one) for one in standbys),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -56,11 +58,29 @@ def cluster_kind(connection: ClusterConnection) -> str:
     return "session" if connection.is_session else "application"
 
 
-def since(connection: ClusterConnection) -> str:
+def since(cluster: ClusterConnection | Standby) -> str:
     """Return the local time at which it began, or a dash."""
-    if not connection.started:
+    if not cluster.started:
         return "-"
-    return datetime.fromtimestamp(connection.started / 1000).astimezone().strftime("%F %T")
+    return datetime.fromtimestamp(cluster.started / 1000).astimezone().strftime("%F %T")
+
+
+def standby_facts(standby: Standby) -> dict[str, Any]:
+    """Return what is told of a standby to programs."""
+    return {
+        "name": standby.name,
+        "kind": "standby",
+        "address": "",
+        "pid": standby.pid,
+        "started": standby.started,
+        "leader": standby.leader,
+        "leader-address": standby.leader_address,
+    }
+
+
+def _standby_row(standby: Standby) -> tuple[str, ...]:
+    behind = f"behind {without_controls(standby.behind)}"
+    return without_controls(standby.name), "standby", behind, str(standby.pid), since(standby)
 
 
 def _facts_of(connection: ClusterConnection) -> dict[str, Any]:

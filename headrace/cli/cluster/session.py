@@ -8,6 +8,9 @@ from headrace.api.client.program_end import (
     end_in_order_when_terminated,
     ignore_termination,
 )
+from headrace.cli.cluster.standby import StandbyFile
+from headrace.cluster.high_availability.leader_election_service import OnStandby
+from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.spark.session_cluster import SessionCluster
 
@@ -17,15 +20,26 @@ def serve_session(
     name: str,
     log_folder: Path | None,
     on_ready: Callable[[SessionCluster], None],
+    create: Callable[[Settings, str, Path | None], SessionCluster] = SessionCluster,
+    on_standby: OnStandby | None = None,
 ) -> int:
     """Be a session until a client stops it, or SIGTERM or Ctrl-C comes; return the exit code, which is 0 then.
 
-    Whatever else ends it is raised. In the main thread.
+    `create` makes another kind of cluster, which may end by itself. `on_standby` hears of the leader while this process
+    waits to lead. Whatever else ends it is raised. In the main thread.
     """
     take_back = end_in_order_when_terminated()
-    cluster = SessionCluster(settings, name, log_folder)
+    cluster = create(settings, name, log_folder)
+    file = StandbyFile(name)
+
+    def stands_by(leader: LeaderRecord) -> None:
+        file.write(leader)
+        if on_standby is not None:
+            on_standby(leader)
+
     try:
-        cluster.start()
+        cluster.start(stands_by)
+        file.remove()
         on_ready(cluster)
         cluster.wait()
         return 0
@@ -34,6 +48,7 @@ def serve_session(
     finally:
         ignore_termination()
         try:
+            file.remove()
             _close(cluster)
         finally:
             take_back()

@@ -8,15 +8,19 @@ from typing import Any, Final
 import click
 
 from headrace.cli.cluster.session import serve_session
+from headrace.cli.cluster.standby import live_standbys
 from headrace.cli.daemon.daemon_process import (
     DaemonFailedError,
     DaemonProcess,
     report_daemon_failure,
 )
 from headrace.cli.daemon.messages import Report, RunSession
-from headrace.cli.jobs.cluster_command import print_json
 from headrace.cli.logs import configure_logs
-from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.options import KeyValue, json_option, print_json, refuse_unusable
+from headrace.cluster.high_availability.options import (
+    HIGH_AVAILABILITY_TYPE,
+    is_highly_available,
+)
 from headrace.core.config import Settings
 from headrace.rest.client import RestClient
 from headrace.rest.connections import FoundConnection, live_connections, read_connection
@@ -39,6 +43,8 @@ Try it:
   headrace cluster start --name nightly --master spark://host:7077 -D spark.executor.memory=4g
   headrace cluster start -D headrace.spark.slots=8       room for eight TaskManagers on this machine
   headrace cluster start --foreground                    for systemd and containers: SIGTERM ends it in order
+  headrace cluster start --supervise                     started again, after a pause, when it ends by itself
+  headrace cluster start --standby -D high-availability.type=file …       takes over when the leader is gone
 """
 
 
@@ -73,18 +79,27 @@ class ClusterName(click.ParamType[str]):
     help="A setting. Keys that begin with spark. go to Spark; any other must be listed by 'headrace options'.",
 )
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; logs go to the terminal.")
-@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
 @click.option(
-    "--json",
-    "is_json",
+    "--standby",
+    "is_standby",
     is_flag=True,
-    help="Print one JSON document; messages go to standard error.",
+    help="Return as soon as it waits behind the cluster's leader (needs high-availability.type).",
 )
+@click.option(
+    "--supervise",
+    "is_supervised",
+    is_flag=True,
+    help="Have a small process start it again whenever it ends by other than 'headrace cluster stop'.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
+@json_option
 def start_cluster(
     master: str | None,
     wanted_name: str | None,
     definitions: tuple[tuple[str, str], ...],
     foreground: bool,
+    is_standby: bool,
+    is_supervised: bool,
     verbose: bool,
     is_json: bool,
 ) -> int:
@@ -94,6 +109,15 @@ def start_cluster(
     if master is not None:
         settings[MASTER.key] = master
     refuse_unusable(settings)
+    if is_standby and not is_highly_available(Settings(settings)):
+        raise click.UsageError(
+            f"a standby needs the settings of the cluster that it is to lead: -D {HIGH_AVAILABILITY_TYPE.key}=… and "
+            "its neighbours: 'headrace options high-availability' lists them"
+        )
+    if foreground and is_supervised:
+        raise click.UsageError(
+            "--supervise is for daemons: what starts a session in the foreground sees how it ends, and starts it again"
+        )
     name = _name_of(wanted_name)
     if foreground:
         return serve_session(
@@ -101,15 +125,20 @@ def start_cluster(
             name,
             None,
             lambda cluster: _say(_facts_of(cluster, name), is_json=is_json),
+            on_standby=lambda leader: click.echo(
+                _standby_text(name, leader.holder, leader.address), err=True
+            ),
         )
-    daemon = DaemonProcess(RunSession(name), settings, is_verbose=verbose)
+    duty = RunSession(name, is_standby=is_standby, is_supervised=is_supervised)
+    daemon = DaemonProcess(duty, settings, is_verbose=verbose)
     try:
         report = daemon.report()
     except DaemonFailedError as error:
         return report_daemon_failure(error)
     try:
         # Its answer shows that clients reach it.
-        _client_of(report).get_object("/overview")
+        if not report.leader:
+            _client_of(report).get_object("/overview")
     except BaseException:
         daemon.end()
         raise
@@ -117,11 +146,15 @@ def start_cluster(
     facts = {
         "name": name,
         "address": report.address,
-        "pid": daemon.pid,
+        "pid": report.pid,
         "master": report.master,
         "connection-file": report.connection_file,
-        "log-folder": str(daemon.log_folder),
+        "log-folder": report.log_folder,
     }
+    if report.leader:
+        facts["leader"] = report.leader
+    if is_supervised:
+        facts |= {"supervisor-pid": daemon.pid, "supervisor-log-folder": str(daemon.log_folder)}
     _say(facts, is_json=is_json)
     return 0
 
@@ -146,6 +179,27 @@ def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
         print_json(facts)
         return
     name = facts["name"]
+    if "leader" in facts:
+        click.echo(_standby_text(name, facts["leader"], facts["address"]))
+        click.echo(f"end it with 'headrace cluster stop {name}'")
+    else:
+        _say_running(facts)
+    if "log-folder" in facts:
+        click.echo(f"its logs are in {facts['log-folder']}")
+    if "supervisor-pid" in facts:
+        click.echo(
+            f"process {facts['supervisor-pid']} starts it again when it ends by itself, and says why in "
+            f"{facts['supervisor-log-folder']}"
+        )
+
+
+def _standby_text(name: str, leader: str, address: str) -> str:
+    where = f" at {address}" if address else ""
+    return f"standby '{name}' takes over when {leader}, which leads the cluster{where}, is gone"
+
+
+def _say_running(facts: Mapping[str, Any]) -> None:
+    name = facts["name"]
     click.echo(
         f"session '{name}' runs at {facts['address']} (process {facts['pid']}, Spark master {facts['master']})"
     )
@@ -153,14 +207,13 @@ def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
         f"run programs there with 'headrace run --target session --cluster {name} program.py', "
         f"stop it with 'headrace cluster stop {name}'"
     )
-    if "log-folder" in facts:
-        click.echo(f"its logs are in {facts['log-folder']}")
 
 
 def _name_of(wanted: str | None) -> str:
     """Return the wanted name, or the first that is free. UsageError where a live cluster has the wanted one."""
     found, _ = live_connections(lambda text: click.echo(text, err=True))
     taken = {one.connection.name: one.connection.address for one in found}
+    taken |= {one.name: f"process {one.pid}, as a standby" for one in live_standbys()}
     if wanted is None:
         names = (_FIRST_NAME, *(f"{_FIRST_NAME}-{number}" for number in range(2, _NAMES_MAX)))
         return next(name for name in names if name not in taken)

@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.cluster.cluster_argument import CLUSTER_NAME, choose_cluster
+from headrace.cli.cluster.standby import Standby, find_standby
+from headrace.cli.daemon.daemon_process import is_daemon
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain
-from headrace.core.process.process_start import start_ticks
+from headrace.core.process.process_start import parent_pid, start_ticks
 from headrace.core.security.tls import is_loopback
 from headrace.rest.client import CLIENT_TIMEOUT, RETRY_MAX_ATTEMPTS, RestClient
 from headrace.rest.client_errors import ClusterEndedError, RestError, RestUnreachableError
@@ -65,6 +67,9 @@ class StillRunningError(RestError):
 @click.pass_obj
 def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: str | None) -> int:
     """Stop a cluster; the help text is `_HELP`."""
+    standby = None if name is None else find_standby(name)
+    if standby is not None:
+        return _stop_standby(session, standby, timeout_s, is_forced=force)
     choose_cluster(session, name)
     connection = session.found.connection
     process = _LocalProcess.of(connection)
@@ -78,6 +83,22 @@ def stop_cluster(session: ClusterSession, force: bool, timeout_s: float, name: s
         _end(process, connection, session)
     session.answer({"name": connection.name, "address": connection.address})
     session.say(f"Cluster {connection.name or connection.address} has ended.")
+    return 0
+
+
+def _stop_standby(
+    session: ClusterSession, standby: Standby, timeout_s: float, *, is_forced: bool
+) -> int:
+    """End a standby, which serves nobody and hears signals alone."""
+    process = _LocalProcess(standby.pid, standby.start_ticks)
+    place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
+    process.send(signal.SIGTERM)
+    if not _comes(process.is_gone, timeout_s):
+        if not is_forced:
+            raise StillRunningError(place, timeout_s, "wait longer, or end it with --force")
+        _end(process, place, session)
+    session.answer({"name": standby.name, "address": ""})
+    session.say(f"Standby {standby.name} has ended.")
     return 0
 
 
@@ -144,12 +165,26 @@ def _is_unreachable(session: ClusterSession) -> Callable[[], bool]:
 
 
 def _end(process: _LocalProcess, connection: ClusterConnection, session: ClusterSession) -> None:
+    supervisor = _supervisor_of(process)
+    if supervisor is not None:
+        # It ends the session in order, then by force, and does not start it again.
+        session.note(f"its supervisor, process {supervisor.pid}, is told to end")
+        supervisor.send(signal.SIGTERM)
     for number in (signal.SIGTERM, signal.SIGKILL):
         session.note(f"process {process.pid} does not end: {number.name}")
         process.send(number)
         if _comes(process.is_gone, _FORCE_TIMEOUT_S):
             return
     raise StillRunningError(connection, _FORCE_TIMEOUT_S, "the kernel does not end it")
+
+
+def _supervisor_of(process: _LocalProcess) -> _LocalProcess | None:
+    """Return the parent of a process, if that is a daemon of ours: those that nobody supervises have left theirs."""
+    parent = parent_pid(process.pid)
+    begun = start_ticks(parent)
+    if not begun or not is_daemon(parent):
+        return None
+    return _LocalProcess(parent, begun)
 
 
 def _comes(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -10,13 +10,22 @@ import msgspec
 
 from headrace.cli.cluster.session import serve_session
 from headrace.cli.daemon.console_file import ConsoleFile
-from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
+from headrace.cli.daemon.messages import (
+    Instructions,
+    Report,
+    RunJobCluster,
+    RunProgram,
+    RunSession,
+)
 from headrace.cli.daemon.program import run_program
 from headrace.cli.daemon.reporter import Reporter
+from headrace.cli.daemon.supervisor import Supervisor
 from headrace.cli.logs import configure_logs, report_failure
+from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.config import Settings
 from headrace.core.error_text import describe, wants_details
 from headrace.core.process.log_options import LOG_MAX_SIZE
+from headrace.spark.job_cluster import JobCluster
 from headrace.spark.session_cluster import SessionCluster
 
 _STANDARD_INPUT: Final = 0
@@ -31,12 +40,30 @@ def main() -> int:
     settings = Settings(instructions.settings)
     reporter = Reporter(instructions.report_descriptor)
     folder = Path(instructions.log_folder)
+    place = Report(pid=os.getpid(), log_folder=instructions.log_folder)
     console = ConsoleFile(folder, settings.get_option(LOG_MAX_SIZE))
     try:
         match instructions.duty:
-            case RunSession(name):
+            case RunSession(is_supervised=True) as session:
+                supervisor = Supervisor(session, instructions.settings, instructions.is_verbose)
+                return supervisor.run(reporter)
+            case RunSession(name, is_standby):
                 return serve_session(
-                    settings, name, folder, lambda cluster: reporter.tell(_ready(cluster))
+                    settings,
+                    name,
+                    folder,
+                    lambda cluster: reporter.tell(_ready(cluster, place)),
+                    on_standby=(lambda leader: reporter.tell(_waiting(leader, place)))
+                    if is_standby
+                    else None,
+                )
+            case RunJobCluster(name):
+                return serve_session(
+                    settings,
+                    name,
+                    folder,
+                    lambda cluster: reporter.tell(_ready(cluster, place)),
+                    create=JobCluster,
                 )
             case RunProgram() as program:
                 return run_program(program, settings, folder, reporter)
@@ -48,11 +75,18 @@ def main() -> int:
         console.close()
 
 
-def _ready(cluster: SessionCluster) -> Report:
+def _ready(cluster: SessionCluster, place: Report) -> Report:
     rest = cluster.rest
-    return Report(
-        address=rest.address, connection_file=str(rest.connection_file), master=cluster.master
+    return msgspec.structs.replace(
+        place,
+        address=rest.address,
+        connection_file=str(rest.connection_file),
+        master=cluster.master,
     )
+
+
+def _waiting(leader: LeaderRecord, place: Report) -> Report:
+    return msgspec.structs.replace(place, leader=leader.holder, address=leader.address)
 
 
 def _have_no_input() -> None:

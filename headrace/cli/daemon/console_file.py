@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from headrace.core.process.log_folders import FolderInUse
 from headrace.core.threads import start_thread
 
 NAME: Final = "jobmanager.console.out"
@@ -37,10 +38,14 @@ def last_lines(folder: Path, count: int, bytes_max: int = 1 << 16) -> list[str]:
 
 
 class ConsoleFile:
-    """The console of this process, which is open already; `close` stops the thread that looks after its size."""
+    """The console of this process, which is open already, so that its folder is in use.
+
+    `close` stops the thread that looks after its size.
+    """
 
     def __init__(self, folder: Path, size_max_bytes: int, check_s: float = _CHECK_S) -> None:
         self._file: Final = folder / NAME
+        self._use: Final = FolderInUse(folder)
         self._size_max_bytes: Final = size_max_bytes
         self._check_s: Final = check_s
         self._is_closing: Final = threading.Event()
@@ -50,6 +55,7 @@ class ConsoleFile:
         """Look after it no longer."""
         self._is_closing.set()
         self._thread.join()
+        self._use.close()
 
     def _watch(self) -> None:
         while not self._is_closing.wait(self._check_s):

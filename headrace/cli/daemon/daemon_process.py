@@ -19,7 +19,13 @@ import click
 import msgspec
 
 from headrace.cli.daemon.console_file import last_lines, open_console
-from headrace.cli.daemon.messages import Instructions, Report, RunProgram, RunSession
+from headrace.cli.daemon.messages import (
+    Instructions,
+    Report,
+    RunJobCluster,
+    RunProgram,
+    RunSession,
+)
 from headrace.cli.logs import EXIT_FAILED
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -52,7 +58,7 @@ class DaemonProcess:
 
     def __init__(
         self,
-        duty: RunProgram | RunSession,
+        duty: RunProgram | RunSession | RunJobCluster,
         settings: Mapping[str, str],
         *,
         is_verbose: bool = False,
@@ -97,8 +103,18 @@ class DaemonProcess:
         # Who started it does not wait for it: its parent is the first process of the machine from now on.
         self._process.returncode = 0
 
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code: minus the number of the signal that ended it."""
+        self._close_report()
+        return self._process.wait()
+
     def end(self) -> None:
         """End it, in order if it can, and remove its log folder."""
+        self.terminate()
+        self._forget()
+
+    def terminate(self) -> None:
+        """End it, in order if it can; its log stays. Nothing happens where it has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -108,7 +124,6 @@ class DaemonProcess:
                 # Its children with it: it leads a group of its own.
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        self._forget()
 
     def _start(self, writing: int) -> subprocess.Popen[bytes]:
         environment = {key: value for key, value in os.environ.items() if key != TOKEN_VARIABLE}
@@ -181,6 +196,15 @@ class DaemonProcess:
     def _forget(self) -> None:
         self._close_report()
         shutil.rmtree(self.log_folder, ignore_errors=True)
+
+
+def is_daemon(pid: int) -> bool:
+    """Return whether a process of this machine is a daemon of Headrace."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return _MODULE.encode() in words
 
 
 def report_daemon_failure(error: DaemonFailedError) -> int:

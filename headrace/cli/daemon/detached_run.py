@@ -13,27 +13,46 @@ from headrace.cli.daemon.daemon_process import (
     report_daemon_failure,
 )
 from headrace.cli.daemon.messages import Report, RunProgram
+from headrace.cli.options import print_json
 
 _PRINTED_LINES: Final = 1_000
 
 
 def run_detached(
-    program: Path, arguments: tuple[str, ...], settings: dict[str, str], *, is_verbose: bool
+    program: Path,
+    arguments: tuple[str, ...],
+    settings: dict[str, str],
+    *,
+    is_verbose: bool,
+    is_json: bool = False,
 ) -> int:
-    """Start it, and return 0 once its first job runs; else the exit code with which it has ended."""
+    """Start it, and return 0 once its first job runs; else the exit code with which it has ended.
+
+    `is_json`: standard output has one document and nothing else.
+    """
     daemon = DaemonProcess(RunProgram(str(program), arguments), settings, is_verbose=is_verbose)
     try:
         report = daemon.report()
     except DaemonFailedError as error:
-        return report_daemon_failure(error)
+        code = report_daemon_failure(error)
+        if is_json:
+            print_json({"exit-code": code, "jobs": [], "errors": [error.lines[0]]})
+        return code
     if report.exit_code is not None:
         for line in last_lines(daemon.log_folder, _PRINTED_LINES):
-            click.echo(line)
+            click.echo(line, err=is_json)
         click.echo(f"the program has ended without a job, with code {report.exit_code}", err=True)
+        if is_json:
+            print_json({"exit-code": report.exit_code, "jobs": [], "errors": []})
         daemon.end()
         return report.exit_code
     daemon.leave()
-    _say(report, daemon)
+    if is_json:
+        facts = {"address": report.address, "pid": daemon.pid, "log-folder": str(daemon.log_folder)}
+        jobs = [{"job-id": report.job_id}]
+        print_json({"exit-code": 0, "jobs": jobs, "errors": [], **facts})
+    else:
+        _say(report, daemon)
     return 0
 
 

@@ -11,7 +11,16 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunSession(msgspec.Struct, frozen=True, tag=True):
-    """Be a session of this name."""
+    """Be a session of this name. A standby has started when it has seen who leads; others when they lead."""
+
+    name: str
+    is_standby: bool = False
+    is_supervised: bool = False
+    """Whether the daemon watches over the session, which is a daemon of its own, and starts it again."""
+
+
+class RunJobCluster(msgspec.Struct, frozen=True, tag=True):
+    """Be a cluster of this name for one job, which the starter brings over REST."""
 
     name: str
 
@@ -23,7 +32,7 @@ class Instructions(msgspec.Struct, frozen=True):
     standard output and error go.
     """
 
-    duty: RunProgram | RunSession
+    duty: RunProgram | RunSession | RunJobCluster
     settings: dict[str, str]
     report_descriptor: int
     log_folder: str
@@ -42,3 +51,8 @@ class Report(msgspec.Struct, frozen=True):
     """The first job of a program; empty where it has ended without one."""
     exit_code: int | None = None
     """Exit code of a program that has ended already."""
+    leader: str = ""
+    """The leader behind which a standby waits, at `address` if that is known; else empty."""
+    pid: int = 0
+    """Process of a session."""
+    log_folder: str = ""

@@ -5,9 +5,8 @@ messages on standard error, and ends with 1 whatever went wrong, wrong usage too
 """
 
 import functools
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,9 +15,10 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli.command_table import ActionUsageError
 from headrace.cli.logs import configure_logs, report_failure
-from headrace.cli.options import KeyValue, refuse_unusable
+from headrace.cli.options import KeyValue, print_json, refuse_unusable
+from headrace.cluster.high_availability.options import is_highly_available
 from headrace.core.config import Settings, check_values, unknown_settings
-from headrace.core.error_text import without_controls
+from headrace.core.error_text import on_one_line, without_controls
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.security.tls import is_loopback
 from headrace.graph.pipeline_options import FREE_PREFIXES
@@ -31,17 +31,22 @@ from headrace.rest.client import (
 )
 from headrace.rest.client_errors import (
     OperationFailedError,
+    OperationLateError,
     RestError,
     RestRefusedError,
     RestUnreachableError,
 )
-from headrace.rest.connections import FoundConnection, find_connection, live_addresses
-from headrace.rest.options import REST_ADDRESS, REST_PORT
+from headrace.rest.connections import (
+    FoundConnection,
+    address_of,
+    find_connection,
+    live_addresses,
+)
 
 _TARGETS: Final = ("remote",)
 _RULE: Final = "-" * 60
 _JOB_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
-_PORT: Final = 8081
+_SAVEPOINT_PATH: Final = re.compile(r"/jobs/([0-9a-f]{32})/savepoints/[0-9a-f]{32}")
 _TOLD_EACH_S: Final = 10.0
 _COMPLETION: Final = {
     RETRY_MAX_ATTEMPTS.key: "1",
@@ -65,6 +70,9 @@ class ClusterSession:
     @functools.cached_property
     def found(self) -> FoundConnection:
         """The connection of the cluster. NoClusterError; SeveralClustersError; ConnectionFileError."""
+        settings = Settings(self.definitions)
+        if self.address is None and is_highly_available(settings):
+            return _leader_of(settings, self.note)
         return find_connection(self.address, self.note)
 
     @functools.cached_property
@@ -117,8 +125,14 @@ class ClusterSession:
         results_path = f"{results or path}/{request_id}"
         try:
             return self.client.result_of(results_path, request_id, tell)
-        except KeyboardInterrupt:
-            self.note(f"the cluster goes on with it: ask {results_path} for the result")
+        except (KeyboardInterrupt, OperationLateError) as error:
+            found = _SAVEPOINT_PATH.fullmatch(results_path)
+            if found is not None:
+                self.note(
+                    f"what becomes of it: headrace savepoint --result {request_id} {found[1]}"
+                )
+            elif isinstance(error, KeyboardInterrupt):
+                self.note(f"the cluster goes on with it: ask {results_path} for the result")
             raise
 
     def job_named(self, job_id: str | None) -> str:
@@ -130,7 +144,8 @@ class ClusterSession:
         if len(running) == 1:
             return str(running[0]["jid"])
         told = "".join(
-            f"\n  {job['jid']}  {job['name']} ({job['state']})" for job in running or jobs
+            f"\n  {job['jid']}  {on_one_line(job['name'])} ({job['state']})"
+            for job in running or jobs
         )
         if running:
             raise click.UsageError(f"{len(running)} jobs run: name one of them{told}")
@@ -142,12 +157,8 @@ class ClusterSession:
         vertices: list[dict[str, Any]] = self.client.get_object(path_of("jobs", job_id)).get(
             "vertices", []
         )
-        found, similar_count = _found(named, [(one["id"], one["name"]) for one in vertices])
-        if found is not None:
-            return vertices[found]
-        what = "several vertices have" if similar_count else "no vertex has"
-        listed = _numbered(f"{one['id']}  {one['name']}" for one in vertices)
-        raise click.UsageError(f"{what} '{named}' in the name; the job has{listed}")
+        entries = [(str(one["id"]), str(one["name"])) for one in vertices]
+        return vertices[one_named(named, entries, "vertex", "vertices")]
 
     def task_manager_named(self, named: str) -> str:
         """Return the id of the TaskManager with this id, number (from 1) or part of its id. UsageError lists all."""
@@ -155,15 +166,11 @@ class ClusterSession:
             "taskmanagers", []
         )
         ids = [str(one["id"]) for one in managers]
-        found, similar_count = _found(named, [(one, one) for one in ids])
-        if found is not None:
-            return ids[found]
-        what = "several TaskManagers have" if similar_count else "no TaskManager has"
-        raise click.UsageError(f"{what} '{named}' in the id; there are{_numbered(ids) or ' none'}")
+        return ids[one_named(named, [(one, one) for one in ids], "TaskManager", "TaskManagers")]
 
 
-def _found(named: str, entries: Sequence[tuple[str, str]]) -> tuple[int | None, int]:
-    """Return the place of the only entry, id and name, that is meant, and the number of those with `named` in the name.
+def one_named(named: str, entries: Sequence[tuple[str, str]], noun: str, nouns: str) -> int:
+    """Return the place of the only entry, id and name, that is meant. UsageError lists what there is.
 
     The id, or the whole name, counts before the number from 1, and that before a part of the name.
     """
@@ -173,12 +180,14 @@ def _found(named: str, entries: Sequence[tuple[str, str]]) -> tuple[int | None, 
     numbered = [at for at in places if named == str(at + 1)]
     for found in (exact, numbered, similar):
         if len(found) == 1:
-            return found[0], len(similar)
-    return None, len(similar)
-
-
-def _numbered(lines: Iterable[str]) -> str:
-    return "".join(f"\n  {number}  {line}" for number, line in enumerate(lines, 1))
+            return found[0]
+    what = f"several {nouns} have" if similar else f"no {noun} has"
+    where = "id" if all(id_ == name for id_, name in entries) else "name"
+    listed = "".join(
+        f"\n  {number}  {id_ if id_ == name else f'{id_}  {on_one_line(name)}'}"
+        for number, (id_, name) in enumerate(entries, 1)
+    )
+    raise click.UsageError(f"{what} '{named}' in the {where}; there are{listed or ' none'}")
 
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
@@ -188,11 +197,6 @@ ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 def is_ended(state: str) -> bool:
     """Return whether a job in this state is over."""
     return state in ENDED
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 class JobIdType(click.ParamType[str]):
@@ -213,9 +217,7 @@ class JobIdType(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         try:
-            found = find_connection(ctx.params.get("address"), lambda _: None)
-            client = RestClient.of(found, settings=Settings(_COMPLETION))
-            jobs = client.get_object("/jobs/overview")["jobs"]
+            jobs = completing_client(ctx).get_object("/jobs/overview")["jobs"]
             return [
                 CompletionItem(job["jid"], help=f"{job['name']} ({job['state']})")
                 for job in jobs
@@ -223,6 +225,12 @@ class JobIdType(click.ParamType[str]):
             ]
         except (HeadraceError, OSError, LookupError, TypeError):
             return []  # a shell's line is no place for errors
+
+
+def completing_client(ctx: click.Context) -> RestClient:
+    """Return the client of the cluster that a line names so far; it waits for nothing. NoClusterError and its like."""
+    found = find_connection(ctx.params.get("address"), lambda _: None)
+    return RestClient.of(found, settings=Settings(_COMPLETION))
 
 
 class _AddressType(click.ParamType[str]):
@@ -255,11 +263,12 @@ class ClusterCommand(click.Command):
         address, definitions = ctx.params.pop("address"), dict(ctx.params.pop("definitions"))
         ctx.params.pop("target")
         configure_logs(verbose=ctx.params.pop("verbose"))
-        address = address or _address_in(definitions)
         session = ClusterSession(address, definitions, is_json=ctx.params.pop("is_json"))
         ctx.obj = session
         try:
             _check(definitions)
+            if session.address is None:
+                session.address = address_of(Settings(definitions))
             return super().invoke(ctx)
         except click.UsageError as error:
             raise ActionUsageError(error.format_message(), error.ctx or ctx) from error
@@ -299,12 +308,19 @@ def _general_options() -> Sequence[click.Parameter]:
     )
 
 
-def _address_in(definitions: dict[str, str]) -> str | None:
-    """Return the address that settings name, if any, and take it out of them; -m wins over it."""
-    host, port = definitions.pop(REST_ADDRESS.key, None), definitions.pop(REST_PORT.key, None)
-    if host is None and port is None:
-        return None
-    return f"{host or '127.0.0.1'}:{port or _PORT}"
+def _leader_of(settings: Settings, note: Callable[[str], None]) -> FoundConnection:
+    """Return the connection of the driver that leads now. RestUnreachableError."""
+    from headrace.client.leader_rest_client import leader_connection
+    from headrace.cluster.high_availability.leader_retrieval_service import open_leader_retrieval
+
+    retrieval = open_leader_retrieval(settings)
+    try:
+        found = leader_connection(retrieval, note)
+    finally:
+        retrieval.close()
+    if found is None:
+        raise RestUnreachableError("the leader's address", "no driver of the cluster leads now")
+    return found
 
 
 def _check(definitions: Mapping[str, str]) -> None:

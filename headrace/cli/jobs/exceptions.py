@@ -79,6 +79,8 @@ def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
         where = f" in {failure['taskName']}"
     if failure.get("endpoint"):
         where += f" on {failure['endpoint']}"
+    if failure.get("taskManagerId"):
+        where += f" (TaskManager {failure['taskManagerId']})"
     lines = [f"{place}: {said}" if place else said, f"  {at}{where}"]
     others = failure.get("concurrentExceptions") or []
     if others:

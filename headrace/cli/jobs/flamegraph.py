@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
+from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession, JobIdType
 from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
 from headrace.core.clock import SystemClock
+from headrace.core.error_text import on_one_line
 from headrace.core.errors import HostError
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestError
@@ -19,19 +20,30 @@ _PATIENCE_S: Final = 60.0
 _HELP: Final = """\
 Sample the threads of a vertex and write a flame graph into a file: an SVG for browsers, or folded stacks.
 
-VERTEX is the id of a vertex, its number, or a part of its name. The first request starts the sampling, which takes
-some seconds and ends by itself when nobody asks any more.
+VERTEX is the id of a vertex, its number, or a part of its name; without JOB_ID, of the only job that runs. The first
+request starts the sampling, which takes some seconds and ends by itself when nobody asks any more.
 
 \b
 Try it:
+  headrace flamegraph map
   headrace flamegraph 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e map
   headrace flamegraph --type on_cpu -o map.svg 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e 2
   headrace flamegraph --folded -o - 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e 2 | sort -k2 -n
 """
 
 
+_NOT_BEGUN: Final = ("CREATED", "SCHEDULED", "DEPLOYING")
+
+
 class NoSamplesError(RestError):
     """There is nothing to draw."""
+
+
+class _JobIdOrVertexType(JobIdType):
+    """The first word, which is the vertex where it is the only one."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value
 
 
 @click.command(cls=ClusterCommand, help=_HELP)
@@ -51,8 +63,8 @@ class NoSamplesError(RestError):
 )
 @click.option("--subtask", type=click.IntRange(min=0), help="Only this subtask.")
 @click.option("--folded", "is_folded", is_flag=True, help="Write folded stacks instead of an SVG.")
-@click.argument("job_id", type=JOB_ID, metavar="JOB_ID")
-@click.argument("vertex", metavar="VERTEX")
+@click.argument("job_id", metavar="[JOB_ID]", type=_JobIdOrVertexType())
+@click.argument("vertex", metavar="VERTEX", required=False)
 @click.pass_obj
 def flamegraph(
     session: ClusterSession,
@@ -61,10 +73,19 @@ def flamegraph(
     subtask: int | None,
     is_folded: bool,
     job_id: str,
-    vertex: str,
+    vertex: str | None,
 ) -> int:
     """Draw a flame graph; the help text is `_HELP`."""
+    if vertex is None:
+        vertex, job_id = job_id, session.job_named(None)
+    else:
+        job_id = JOB_ID.convert(job_id, None, click.get_current_context())
     found = session.vertex_named(job_id, vertex)
+    name = on_one_line(str(found["name"]))
+    if found.get("status") in _NOT_BEGUN:
+        raise NoSamplesError(
+            f"'{name}' does not run yet (it is {found['status']}): ask again when it does, which 'headrace top' shows"
+        )
     path = path_of("jobs", job_id, "vertices", found["id"], "flamegraph")
     clock = SystemClock()
     session.note("sampling ...")
@@ -75,11 +96,7 @@ def flamegraph(
         clock.monotonic_ms,
         threading.Event().wait,
     )
-    text = (
-        "\n".join(folded_stacks(root)) + "\n"
-        if is_folded
-        else flamegraph_svg(root, str(found["name"]))
-    )
+    text = "\n".join(folded_stacks(root)) + "\n" if is_folded else flamegraph_svg(root, name)
     if output == "-" and not session.is_json:
         click.echo(text, nl=False)
         return 0
@@ -91,7 +108,7 @@ def flamegraph(
         raise HostError(
             f"'{file}' cannot be written: {error.strerror}; name another file with -o"
         ) from error
-    session.say(f"{root.value} samples of '{found['name']}' are in {file}")
+    session.say(f"{root.value} samples of '{name}' are in {file}")
     session.answer({"file": str(file), "samples": root.value, "vertex": found["id"]})
     return 0
 

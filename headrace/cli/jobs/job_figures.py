@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
-from headrace.core.error_text import without_controls
+from headrace.core.error_text import on_one_line, without_controls
 from headrace.metrics import names
 
 METRICS: Final = (
@@ -74,6 +74,8 @@ class JobFigures:
     """None where checkpointing is off."""
     failure: str = ""
     """The last exception, in a line."""
+    held_lock: str = ""
+    """TaskManager that does not answer while C code holds its interpreter lock, with the function."""
 
 
 def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> VertexFigures:
@@ -82,7 +84,7 @@ def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> Ve
     return VertexFigures(
         number,
         str(vertex["id"]),
-        without_controls(str(vertex["name"])),
+        on_one_line(str(vertex["name"])),
         str(vertex["status"]),
         int(vertex["parallelism"]),
         busy=_share(found, names.BUSY_TIME.name, "avg"),

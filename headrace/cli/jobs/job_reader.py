@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from headrace.cli.figures import duration_text
+from headrace.cli.jobs.cluster_command import is_ended
 from headrace.cli.jobs.exceptions import message_of, place_of
 from headrace.cli.jobs.job_figures import (
     METRICS,
@@ -11,7 +13,7 @@ from headrace.cli.jobs.job_figures import (
     checkpoint_figures,
     vertex_figures,
 )
-from headrace.core.error_text import without_controls
+from headrace.core.error_text import on_one_line, without_controls
 from headrace.metrics.cluster_names import NUM_RESTARTS
 from headrace.rest.client import RestClient, path_of
 from headrace.rest.client_errors import RestRefusedError
@@ -39,7 +41,7 @@ class JobReader:
         ]
         return JobFigures(
             self._job_id,
-            without_controls(str(job["name"])),
+            on_one_line(str(job["name"])),
             state,
             int(job.get("now", 0)),
             int(job.get("duration", 0)),
@@ -47,6 +49,7 @@ class JobReader:
             self._restarts(),
             self._checkpoints(),
             self._failure() if state in _TROUBLED else "",
+            "" if is_ended(state) else self._held_lock(),
         )
 
     def _metrics(self, vertex: dict[str, Any]) -> Any:
@@ -72,6 +75,19 @@ class JobReader:
         place = place_of(entries[0].get("stacktrace", ""))
         said = message_of(entries[0])
         return without_controls(f"{place}: {said}" if place else said)
+
+    def _held_lock(self) -> str:
+        found: dict[str, Any] = self._if_there("/taskmanagers") or {}
+        for each in found.get("taskmanagers", []):
+            held = each.get("heldInterpreterLock")
+            if held is not None:
+                where = str(held["function"]) or "code that no stack names"
+                text = (
+                    f"TaskManager {each['id']} does not answer: its interpreter lock is held for "
+                    f"{duration_text(int(held['duration']))} in {where}"
+                )
+                return without_controls(on_one_line(text))
+        return ""
 
     def _if_there(self, path: str, **query: object) -> Any:
         """Return an answer; None where there is nothing to tell, as without checkpoints."""

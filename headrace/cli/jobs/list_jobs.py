@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, is_ended
+from headrace.core.error_text import on_one_line
 
 _SCHEDULED: Final = ("CREATED", "INITIALIZING")
 _RUNNING_TITLE: Final = "------------------ Running/Restarting Jobs -------------------"
@@ -68,4 +69,4 @@ def _kind(job: _Job) -> str:
 def job_line(job: _Job) -> str:
     """Return `20.11.2026 10:31:16 : <id> : <name> (RUNNING)`, in this machine's time zone."""
     started = datetime.fromtimestamp(job["start-time"] / 1000).strftime("%d.%m.%Y %H:%M:%S")
-    return f"{started} : {job['jid']} : {job['name']} ({job['state']})"
+    return f"{started} : {job['jid']} : {on_one_line(job['name'])} ({job['state']})"

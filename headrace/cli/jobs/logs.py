@@ -1,24 +1,29 @@
 """`headrace logs`: log files of the JobManager and of TaskManagers, once or as they grow."""
 
+import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 
 from headrace.cli.figures import size_or_dash
-from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession, print_json
+from headrace.cli.jobs.cluster_command import ClusterCommand, ClusterSession
+from headrace.cli.jobs.log_follower import LogFollower
+from headrace.cli.options import print_json
 from headrace.rest.client import RestClient, Wait, path_of
 from headrace.rest.client_errors import ClusterEndedError, RestRefusedError
 
 _POLL_S: Final = 1.0
+_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _LINES_MAX: Final = 1_000_000
 _END_SIZE_BYTES: Final = 64 << 20
 """Bytes at the end of a file in which its last lines are looked for."""
 _HELP: Final = """\
-Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id.
+Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id. One that
+has ended is named by its whole id, as 'headrace exceptions' tells it.
 
 \b
 Try it:
@@ -63,7 +68,7 @@ def logs(
         )
     process = ["jobmanager"]
     if taskmanager is not None:
-        process = ["taskmanagers", session.task_manager_named(taskmanager)]
+        process = ["taskmanagers", _task_manager(session, taskmanager)]
     if is_list:
         found: list[dict[str, Any]] = session.client.get_object(path_of(*process, "logs")).get(
             "logs", []
@@ -88,6 +93,20 @@ def logs(
     return 0
 
 
+def _task_manager(session: ClusterSession, named: str) -> str:
+    """Return the id of a TaskManager that is registered, or of one that has ended, whose log is still there."""
+    try:
+        return session.task_manager_named(named)
+    except click.UsageError:
+        try:
+            session.client.get_object(path_of("taskmanagers", named, "logs"))
+        except RestRefusedError:
+            pass
+        else:
+            return named
+        raise
+
+
 def _print_log(session: ClusterSession, path: str, lines: int | None, *, follow: bool) -> None:
     if session.is_json:
         whole = b"".join(_end_of(session.client, path, lines)[0])
@@ -97,26 +116,16 @@ def _print_log(session: ClusterSession, path: str, lines: int | None, *, follow:
     for content in contents:
         _write(content)
     if lines is None or follow:
-        follow_log(session.client, path, offset, _write, threading.Event().wait, is_endless=follow)
+        follower = LogFollower(session.client, path, offset, _write, session.note)
+        follow_log(follower, threading.Event().wait, is_endless=follow)
 
 
-def follow_log(
-    client: RestClient,
-    path: str,
-    offset: int,
-    write: Callable[[bytes], None],
-    wait: Wait,
-    *,
-    is_endless: bool,
-) -> None:
-    """Write a file from `offset` on; endless: also what is added to it, and a new file of its name from its start."""
-    while True:
-        for piece in client.text(path, offset):
-            write(piece.content)
-            offset = piece.offset + len(piece.content)
-        if not is_endless:
-            return
+def follow_log(follower: LogFollower, wait: Wait, *, is_endless: bool) -> None:
+    """Write a log; endless: also what is added to it."""
+    follower.write_new()
+    while is_endless:
         wait(_POLL_S)
+        follower.write_new()
 
 
 def _end_of(client: RestClient, path: str, line_count: int | None) -> tuple[list[bytes], int]:
@@ -143,5 +152,13 @@ def _lines(client: RestClient, path: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _write(content: bytes) -> None:
+    if is_terminal():
+        # What programs print and log may hold sequences that a terminal would obey.
+        content = _CONTROLS.sub(lambda found: repr(found[0])[2:-1].encode(), content)
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
+
+
+def is_terminal() -> bool:
+    """Return whether somebody reads along."""
+    return sys.stdout.isatty()

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
+from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession, is_ended
+from headrace.core.error_text import on_one_line
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
@@ -40,9 +41,12 @@ def rescale_info(session: ClusterSession, job_id: str | None) -> int:
     )
     if session.is_json:
         return 0
-    session.say(f"{job['name']} ({job['state']})")
+    session.say(f"{on_one_line(job['name'])} ({job['state']})")
     session.say(f"slots: {cluster.get('slots-available')} free of {cluster.get('slots-total')}")
     session.say("\n".join(_table(vertices)))
+    if is_ended(job["state"]):
+        session.say("The job has ended: start it with the parallelism that it is to have (-p N).")
+        return 0
     session.say(
         "A job is not rescaled while it runs: stop it with a savepoint and start it with another parallelism "
         "(headrace stop JOB_ID, headrace run -s PATH -p N)."
@@ -60,11 +64,11 @@ def _vertex(vertex: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(vertices: Sequence[dict[str, Any]]) -> list[str]:
-    width = max((len(one["name"]) for one in vertices), default=0)
-    width = max(width, len("vertex"))
+    names = [on_one_line(one["name"]) for one in vertices]
+    width = max(map(len, ["vertex", *names]))
     return [f"{'vertex':<{width}}  {'now':>6}  {'most':>6}"] + [
-        f"{one['name']:<{width}}  {one['parallelism']:>6}  {_cell(one['max-parallelism'])}"
-        for one in vertices
+        f"{name:<{width}}  {one['parallelism']:>6}  {_cell(one['max-parallelism'])}"
+        for name, one in zip(names, vertices, strict=True)
     ]
 
 

@@ -8,6 +8,7 @@ from headrace.cli.command_table import CommandTable, Entry
 from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSession
 from headrace.cli.jobs.savepoint_options import (
     SAVEPOINT_FORMAT,
+    TRIGGER_ID,
     begin_detached,
     detached_option,
     format_option,
@@ -44,7 +45,11 @@ Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; 
 Try it:
   headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace savepoint -detached 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e /data/savepoints
+  headrace savepoint --result 0a9b8e7c6d5f4e3d2c1b0a9f8e4f1c2d 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace savepoint --dispose /data/savepoints/savepoint-4f1c2d-0a9b8e7c6d5f
+
+DIRECTORY and PATH are as the cluster sees them. The result of a savepoint, or of a `headrace stop`, is told for five
+minutes after its end (rest.async.store-duration); the terminal and the log of the driver name the savepoint, too.
 """
 
 
@@ -59,6 +64,13 @@ Try it:
 @click.option(
     "-j", "--jarfile", metavar="FILE", hidden=True, help="Accepted for Flink's scripts: not needed."
 )
+@click.option(
+    "--result",
+    "asked_id",
+    type=TRIGGER_ID,
+    metavar="TRIGGER_ID",
+    help="Tell what became of this savepoint, or stop, of the job instead; -detached: without waiting for its end.",
+)
 @format_option
 @detached_option
 @click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
@@ -68,6 +80,7 @@ def trigger(
     session: ClusterSession,
     disposed: str | None,
     jarfile: str | None,
+    asked_id: str | None,
     is_detached: bool,
     job_id: str | None,
     directory: str | None,
@@ -78,6 +91,8 @@ def trigger(
     context = click.get_current_context()
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a Job ID to trigger a savepoint.", context)
+    if asked_id is not None:
+        return _tell_result(session, job_id, asked_id, is_waited_for=not is_detached)
     _ = session.client  # found before a word is said
     session.say(f"Triggering savepoint for job {job_id}.")
     body: dict[str, Any] = {"cancel-job": False, "formatType": SAVEPOINT_FORMAT}
@@ -85,9 +100,25 @@ def trigger(
         body["target-directory"] = directory
     path = path_of("jobs", job_id, "savepoints")
     if is_detached:
-        return begin_detached(session, job_id, path, body, "manual savepoint")
+        return begin_detached(session, job_id, path, body, "manual savepoint", directory)
     session.say("Waiting for response...")
     location = session.operate(path, body)["location"]
+    return _tell_completed(session, job_id, location)
+
+
+def _tell_result(
+    session: ClusterSession, job_id: str, trigger_id: str, *, is_waited_for: bool
+) -> int:
+    path = path_of("jobs", job_id, "savepoints", trigger_id)
+    if not is_waited_for and session.client.get_object(path)["status"]["id"] != "COMPLETED":
+        session.say(f"Savepoint {trigger_id} of job {job_id} is in progress.")
+        session.answer({"job-id": job_id, "request-id": trigger_id, "status": "IN_PROGRESS"})
+        return 0
+    location = session.client.result_of(path, trigger_id)["location"]
+    return _tell_completed(session, job_id, location)
+
+
+def _tell_completed(session: ClusterSession, job_id: str, location: str) -> int:
     session.say(f"Savepoint completed. Path: {location}")
     session.say("You can resume your program from this savepoint with the run command.")
     session.answer({"job-id": job_id, "location": location})

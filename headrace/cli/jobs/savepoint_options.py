@@ -1,5 +1,6 @@
-"""Options that the commands with savepoints share: the format, and whether to wait."""
+"""Options and words that the commands with savepoints share: the format, whether to wait, and what to ask later."""
 
+import re
 from typing import Any, Final
 
 import click
@@ -22,6 +23,25 @@ class _FormatType(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
+_TRIGGER_ID: Final = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+
+
+class _TriggerIdType(click.ParamType[str]):
+    """The id that a savepoint was begun with."""
+
+    name = "trigger id"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _TRIGGER_ID.fullmatch(value):
+            self.fail(
+                f"'{value}' is not a trigger id, which has 32 hexadecimal digits; -detached prints it",
+                param,
+                ctx,
+            )
+        return value.lower()
+
+
+TRIGGER_ID: Final = _TriggerIdType()
 format_option = click.option(
     "-type",
     "--type",
@@ -39,10 +59,20 @@ detached_option = click.option(
 
 
 def begin_detached(
-    session: ClusterSession, job_id: str, path: str, body: dict[str, Any], title: str
+    session: ClusterSession,
+    job_id: str,
+    path: str,
+    body: dict[str, Any],
+    title: str,
+    directory: str | None,
 ) -> int:
     """Begin a savepoint, tell its trigger id and return the exit code; `title` is what Flink calls it."""
     trigger_id = session.client.begin(path, body)
     session.say(f"Successfully trigger {title}, triggerId: {trigger_id}")
+    session.note(f"what becomes of it: headrace savepoint --result {trigger_id} {job_id}")
+    if directory is not None and "://" not in directory and directory[:1] not in ("/", "~"):
+        session.note(
+            f"'{directory}' is taken from the folder in which the cluster was started; the result has the whole path"
+        )
     session.answer({"job-id": job_id, "request-id": trigger_id})
     return 0

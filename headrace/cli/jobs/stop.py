@@ -69,7 +69,7 @@ def stop(
         body["targetDirectory"] = directory
     path = path_of("jobs", job_id, "stop")
     if is_detached:
-        return begin_detached(session, job_id, path, body, "stop-with-savepoint")
+        return begin_detached(session, job_id, path, body, "stop-with-savepoint", directory)
     session.say("Waiting for response...")
     results = path_of("jobs", job_id, "savepoints")
     location = session.operate(path, body, results)["location"]

@@ -17,6 +17,7 @@ from headrace.cli.figures import (
     size_or_dash,
     watermark_text,
 )
+from headrace.cli.jobs.cluster_command import ENDED
 from headrace.cli.jobs.job_figures import JobFigures, ShownCheckpoints, VertexFigures, lag_ms
 
 BAR_WIDTH: Final = 20
@@ -71,6 +72,8 @@ def screen_of(
     ]
     if figures.failure:
         lines.append(_line(Text(figures.failure, style="red")))
+    elif figures.held_lock:
+        lines.append(_line(Text(figures.held_lock, style="yellow")))
     lines.append(_line(_foot(figures, width, first, count, notice)))
     return Group(*lines)
 
@@ -167,16 +170,17 @@ def checkpoint_line(figures: JobFigures) -> str:
         return "checkpoints: off"
     line = f"checkpoints: {found.completed} completed, {found.failed} failed, {found.in_progress} in progress"
     if found.last_id is not None:
-        line += _last(found, figures.now_ms)
+        line += _last(found, None if figures.state in ENDED else figures.now_ms)
     if found.failure:
         line += f"; the newest failed: {found.failure.splitlines()[0]}"
     return line
 
 
-def _last(found: ShownCheckpoints, now_ms: int) -> str:
-    age = duration_text(now_ms - found.last_ended_ms)
+def _last(found: ShownCheckpoints, now_ms: int | None) -> str:
+    """Describe the last checkpoint; its age only of a job that goes on."""
+    age = "" if now_ms is None else f", {duration_text(now_ms - found.last_ended_ms)} ago"
     took = duration_text(found.last_duration_ms)
-    return f"; last {found.last_id}, {age} ago, took {took}, {size_or_dash(found.last_size_bytes)}"
+    return f"; last {found.last_id}{age}, took {took}, {size_or_dash(found.last_size_bytes)}"
 
 
 _COLUMNS: Final = (
@@ -204,8 +208,8 @@ def plain_lines(figures: JobFigures) -> list[str]:
         f"{figures.name} ({figures.job_id}): {figures.state}, {duration_text(figures.duration_ms)}{restarts}",
         checkpoint_line(figures),
     ]
-    if figures.failure:
-        lines.append(figures.failure)
+    if figures.failure or figures.held_lock:
+        lines.append(figures.failure or figures.held_lock)
     return lines + [_plain_line(vertex, figures.now_ms) for vertex in figures.vertices]
 
 

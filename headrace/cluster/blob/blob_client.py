@@ -13,11 +13,11 @@ from typing import Final
 from headrace.cluster.blob.options import FETCH_RETRIES, chunk_size, inline_size_max
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import BlobKey, JobId, size_text
+from headrace.core.ids import BlobKey, JobId
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
-from headrace.graph.job_graph import JobGraph, OffloadedGraph, blob_keys, offload
+from headrace.graph.job_graph import JobGraph, OffloadedGraph, blob_keys, blob_text, offload
 from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RpcConnectionError
 from headrace.rpc.errors import RecipientUnreachableError as Unreachable
 
@@ -122,10 +122,10 @@ async def upload_blobs(
                 retries=settings.get_option(FETCH_RETRIES),
             )
         except HeadraceError as error:
-            names = ", ".join(f"'{v.name}'" for v in graph.vertices if v.payloads == key)
+            what = blob_text(graph, key)
             raise BlobTransferError(
-                f"job '{graph.name}' ({graph.job_id}) was not submitted, because the functions and collections of "
-                f"{names} ({size_text(key.size_bytes)}) could not be brought to the cluster: {error}"
+                f"job '{graph.name}' ({graph.job_id}) was not submitted, because {what} "
+                f"could not be brought to the cluster: {error}"
             ) from (error.__cause__ if isinstance(error, BlobTransferError) else error)
 
 

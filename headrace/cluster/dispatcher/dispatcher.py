@@ -5,9 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from headrace.cluster.blob.blob_client import release_blobs
+from headrace.cluster.dispatcher.client_heartbeats import ClientHeartbeats
 from headrace.cluster.dispatcher.job_archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.dispatcher.lost_job import archive_lost_job, archive_of_result
 from headrace.cluster.dispatcher.slot_quota import refuse_above_quota
@@ -16,8 +17,8 @@ from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.leadership import LeaderElection, job_component
-from headrace.core.config import ConfigOption
-from headrace.core.errors import ConfigurationError
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ProgramError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import (
@@ -38,7 +39,7 @@ from headrace.gateways.job_master import (
     CollectedResults,
     JobConfiguration,
     JobDetails,
-    JobMasterGateway,
+    JobGateway,
 )
 from headrace.gateways.job_metrics import JobMetrics, job_metrics
 from headrace.gateways.messages import (
@@ -50,6 +51,7 @@ from headrace.gateways.messages import (
 )
 from headrace.graph.job_graph import JobGraph, blob_keys
 from headrace.graph.job_plan import JobPlan
+from headrace.graph.pipeline_options import runs_in_batch
 from headrace.rpc.endpoint import FencedRpcEndpoint
 from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
 from headrace.rpc.proxies import gateway_address, with_timeout
@@ -72,19 +74,49 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
 )
 
 
+class JobLeader(Protocol):
+    """A job's JobMaster as the Dispatcher has it, on its own thread: see JobMaster."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def termination(self) -> asyncio.Future[None]: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def overview(self) -> JobOverview: ...
+    @property
+    def metrics(self) -> JobMetrics: ...
+    def self_gateway(self, gateway_type: type[T], /) -> T: ...
+    def start(self) -> None: ...
+    def close_async(self) -> asyncio.Future[None]: ...
+    async def close(self) -> None: ...
+    def cancel_by_dispatcher(self) -> None: ...
+    def fail_for_good(self, error: BaseException, /) -> None: ...
+    def on_fatal_error(self, error: BaseException, /) -> None: ...
+
+
+BatchJobMasters = Callable[
+    [RpcService, JobMasterId, JobGraph, Callable[[ArchivedJob], None]], JobLeader
+]
+"""Makes the JobMaster of a job in BATCH mode, from what that of another job is made from; ProgramError."""
+
+
 @dataclass(frozen=True)
 class _RunningJob:
     """A job that has not ended, and when it was submitted (wall clock). `ended` is completed with its result."""
 
     graph: JobGraph
     submitted_ms: int
-    job_master: JobMaster
-    gateway: JobMasterGateway
+    job_master: JobLeader
+    gateway: JobGateway
     ended: asyncio.Future[JobResult]
 
 
 class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     """One per cluster. `on_shut_down` is called when a client asks for the end of the cluster.
+
+    `batch_job_masters` makes the JobMasters of jobs in BATCH mode, where there is a Spark for them.
 
     `on_job_ended` is told all about each job that has ended. With `stored_jobs` it goes on with the jobs of the leader
     before it, and leaves its own to the next one unless a client ends the cluster.
@@ -100,10 +132,12 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         on_shut_down: Callable[[], None],
         on_job_ended: OnJobEnded | None = None,
         stored_jobs: StoredJobs | None = None,
+        batch_job_masters: BatchJobMasters | None = None,
     ) -> None:
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
         self._stored: Final = stored_jobs
+        self._batch_job_masters: Final = batch_job_masters
         self._submitting: Final[set[JobId]] = set()
         self._is_shutting_down = False
         # Ends of JobMasters whose jobs are left to the next leader, and jobs that are being forgotten.
@@ -114,6 +148,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._on_shut_down: Final = on_shut_down
         self._on_job_ended: Final = on_job_ended
         self._jobs: dict[JobId, _RunningJob] = {}
+        self._clients: Final = ClientHeartbeats(self, self._client_gone)
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(self.settings), self.clock)
         self._failure: BaseException | None = None
 
@@ -151,7 +186,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._refuse_if_failed()
         self._refuse_known(job_id)
         if not graph.vertices:
-            raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
+            raise ProgramError(f"the job '{graph.name}' has no operators")
         refuse_above_quota(graph, self.settings)
         submitted_ms = self.clock.now_ms()
         self._submitting.add(job_id)
@@ -195,7 +230,31 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _start_job(self, graph: JobGraph, submitted_ms: int, first_attempt_number: int = 0) -> None:
         job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
-        job_master = JobMaster(
+        job_master = self._new_job_master(job_master_id, graph, first_attempt_number)
+        self._jobs[job_id] = _RunningJob(
+            graph,
+            submitted_ms,
+            job_master,
+            job_master.self_gateway(JobGateway),
+            self.rpc_service.loop.create_future(),
+        )
+        job_master.termination.add_done_callback(
+            lambda termination: self._job_master_terminated(job_id, termination)
+        )
+        job_master.start()
+        self._clients.follow(job_id, graph.client_heartbeat_timeout_ms)
+
+    def _new_job_master(
+        self, job_master_id: JobMasterId, graph: JobGraph, first_attempt_number: int
+    ) -> JobLeader:
+        if runs_in_batch(Settings(graph.settings)):
+            if self._batch_job_masters is None:
+                raise ProgramError(
+                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
+                    "run it in STREAMING mode, which gives the same results"
+                )
+            return self._batch_job_masters(self.rpc_service, job_master_id, graph, self._job_ended)
+        return JobMaster(
             self.rpc_service,
             job_master_id,
             graph,
@@ -204,17 +263,6 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             on_terminal=None if self._stored is None else self._stored.job_terminal,
             first_attempt_number=first_attempt_number,
         )
-        self._jobs[job_id] = _RunningJob(
-            graph,
-            submitted_ms,
-            job_master,
-            job_master.self_gateway(JobMasterGateway),
-            self.rpc_service.loop.create_future(),
-        )
-        job_master.termination.add_done_callback(
-            lambda termination: self._job_master_terminated(job_id, termination)
-        )
-        job_master.start()
 
     def _release_blobs(self, graph: JobGraph) -> None:
         """Release the blobs of a job that has no JobMaster to do so."""
@@ -227,7 +275,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """Return all jobs, running ones first."""
         running = [job.job_master.overview for job in self._jobs.values()]
-        return (*running, *(job.overview for job in self._archive.jobs()))
+        return (*running, *(each.job.overview for each in self._archive.jobs()))
 
     def job_metrics(self) -> Iterator[JobMetrics]:
         """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
@@ -235,15 +283,32 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             yield job.job_master.metrics
         now_ms = self.clock.now_ms()
         for archived in self._archive.jobs():
-            details = archived.details
-            yield JobMetrics(
-                details.job_id, details.name, job_metrics(details, now_ms), has_ended=True
-            )
+            details = archived.job.details
+            values = job_metrics(details, now_ms)
+            yield JobMetrics(details.job_id, details.name, values, archived.operators, True)
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         return await self._ask_job(
             job_id, lambda running: running.cancel(is_forced), _acknowledge_cancelled
         )
+
+    async def report_client_heartbeat(
+        self, job_id: JobId, expired_timestamp_ms: int
+    ) -> Acknowledge:
+        await self.request_job_status(job_id)
+        self._clients.heard(job_id, expired_timestamp_ms)
+        return Acknowledge()
+
+    def _client_gone(self, job_id: JobId) -> None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            _LOG.warning(
+                "job '%s' (%s) is cancelled: its client, with which it was to end "
+                "(execution.shutdown-on-attached-exit), has sent no heartbeat in time (client.heartbeat.timeout)",
+                job.graph.name,
+                job_id,
+            )
+            job.job_master.cancel_by_dispatcher()
 
     async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
         return await self._ask_job(
@@ -282,19 +347,19 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return await self._ask_job(
             job_id,
             lambda running: running.request_job_details(metrics_age_max_ms),
-            lambda ended: ended.details,
+            lambda ended: ended.job.details,
         )
 
     async def request_job_plan(self, job_id: JobId) -> JobPlan:
         return await self._ask_job(
-            job_id, lambda running: running.request_job_plan(), lambda ended: ended.plan
+            job_id, lambda running: running.request_job_plan(), lambda ended: ended.job.plan
         )
 
     async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
         return await self._ask_job(
             job_id,
             lambda running: running.request_job_configuration(),
-            lambda ended: ended.configuration,
+            lambda ended: ended.job.configuration,
         )
 
     async def request_accumulators(
@@ -303,14 +368,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return await self._ask_job(
             job_id,
             lambda running: running.request_accumulators(metrics_age_max_ms),
-            lambda ended: ended.result.accumulators,
+            lambda ended: ended.job.result.accumulators,
         )
 
     async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
         return await self._ask_job(
             job_id,
             lambda running: running.request_checkpoint_statistics(),
-            lambda ended: ended.checkpoints.statistics,
+            lambda ended: ended.job.checkpoint_statistics,
         )
 
     async def request_checkpoint_details(
@@ -319,14 +384,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return await self._ask_job(
             job_id,
             lambda running: running.request_checkpoint_details(checkpoint_id),
-            lambda ended: ended.checkpoints.find(checkpoint_id),
+            lambda ended: ended.job.checkpoint(checkpoint_id),
         )
 
     async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
         return await self._ask_job(
             job_id,
             lambda running: running.request_checkpoint_configuration(),
-            lambda ended: ended.checkpoints.configuration,
+            lambda ended: ended.job.checkpoint_configuration,
         )
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
@@ -352,7 +417,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def request_job_result(self, job_id: JobId) -> JobResult:
         job = self._jobs.get(job_id)
         if job is None:
-            return self._archived(job_id).result
+            return self._archived(job_id).job.result
         return await asyncio.shield(job.ended)
 
     async def fetch_collected_results(
@@ -372,7 +437,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def _ask_job(
         self,
         job_id: JobId,
-        of_running: Callable[[JobMasterGateway], Awaitable[T]],
+        of_running: Callable[[JobGateway], Awaitable[T]],
         of_ended: Callable[[ArchivedJob], T],
     ) -> T:
         """Answer from the job's JobMaster or, once the job has ended, from what it left behind.
@@ -450,7 +515,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if job is not None:
             return job.job_master.status
         archived = self._archive.find(job_id)
-        return None if archived is None else archived.details.status
+        return None if archived is None else archived.job.details.status
 
     def _archived(self, job_id: JobId) -> ArchivedJob:
         archived = self._archive.find(job_id)
@@ -460,29 +525,30 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     def _job_ended(self, archived: ArchivedJob) -> None:
         """Called by the JobMaster, on the same thread."""
-        job_id = archived.details.job_id
+        job_id = archived.job.details.job_id
         job = self._jobs.pop(job_id, None)
         if job is None:
             return
+        self._clients.forget(job_id)
         self._archive.add(archived)
-        self._tell_ended(archived)
+        self._tell_ended(archived.job)
         # Looked at when it is due even if nobody asks: what expires must not wait in memory for a question.
         self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
         if not job.ended.done():
-            job.ended.set_result(archived.result)
+            job.ended.set_result(archived.job.result)
         job.job_master.close_async()
         if self._stored is not None:
             forgetting = self.spawn(self._stored.clean_up(job_id), f"forget job {job_id}")
             self._forgetting.add(forgetting)
             forgetting.add_done_callback(self._forgetting.discard)
 
-    def _tell_ended(self, archived: ArchivedJob) -> None:
+    def _tell_ended(self, job: EndedJob) -> None:
         if self._on_job_ended is None:
             return
         try:
-            self._on_job_ended(_described(archived))
+            self._on_job_ended(job)
         except Exception:
-            _LOG.exception("nobody was told that job '%s' has ended", archived.details.name)
+            _LOG.exception("nobody was told that job '%s' has ended", job.details.name)
 
     def _job_master_terminated(self, job_id: JobId, termination: asyncio.Future[None]) -> None:
         """A JobMaster that ends before its job has failed itself: the job is FAILED with what killed it."""
@@ -503,7 +569,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def _store_lost(self, lost: ArchivedJob) -> None:
         assert self._stored is not None
-        await self._stored.job_terminal(lost.result, keeps_latest=True)
+        await self._stored.job_terminal(lost.job.result, keeps_latest=True)
         self._job_ended(lost)
 
     def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
@@ -517,32 +583,18 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
 
 
-def _described(archived: ArchivedJob) -> EndedJob:
-    checkpoints = archived.checkpoints
-    return EndedJob(
-        archived.details,
-        archived.result,
-        archived.overview,
-        archived.plan,
-        archived.configuration,
-        checkpoints.statistics,
-        checkpoints.configuration,
-        checkpoints.details,
-    )
-
-
-def _waiting(gateway: JobMasterGateway) -> JobMasterGateway:
+def _waiting(gateway: JobGateway) -> JobGateway:
     """`gateway` for calls that may take as long as they like: the JobMaster bounds them itself."""
     return with_timeout(gateway, _SAVEPOINT_TIMEOUT_MS)
 
 
 def _refuse_ended(ended: ArchivedJob) -> NoReturn:
-    details = ended.details
+    details = ended.job.details
     reason = "" if details.failure is None else first_line(details.failure)
     raise JobAlreadyEndedError(str(details.job_id), details.status.name, reason)
 
 
 def _acknowledge_cancelled(ended: ArchivedJob) -> Acknowledge:
-    if ended.details.status is not JobStatus.CANCELED:
+    if ended.job.details.status is not JobStatus.CANCELED:
         _refuse_ended(ended)
     return Acknowledge()

@@ -11,14 +11,9 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import Collect
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import JobId, OperatorId
-from headrace.gateways.checkpoint_statistics import (
-    CheckpointConfiguration,
-    CheckpointDetails,
-    CheckpointStatistics,
-)
-from headrace.gateways.dispatcher import JobOverview, JobResult
-from headrace.gateways.job_master import CollectedResults, JobConfiguration, JobDetails
-from headrace.graph.job_plan import JobPlan
+from headrace.gateways.ended_job import EndedJob
+from headrace.gateways.job_master import CollectedResults
+from headrace.gateways.job_metrics import OperatorMetrics
 
 ARCHIVE_CAPACITY: Final = ConfigOption(
     "jobstore.max-capacity",
@@ -59,33 +54,16 @@ class ArchiveLimits:
         )
 
 
-class ArchivedCheckpoints(msgspec.Struct, frozen=True):
-    """Checkpoints of a job that has ended; `details` of those that its JobMaster remembered."""
-
-    statistics: CheckpointStatistics
-    configuration: CheckpointConfiguration
-    details: tuple[CheckpointDetails, ...] = ()
-
-    def find(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not remembered."""
-        found = (each for each in self.details if each.checkpoint.checkpoint_id == checkpoint_id)
-        return next(found, None)
-
-
 @dataclass(frozen=True)
 class ArchivedJob:
     """One job that has ended. `collected` are its collect sinks; what the client has not fetched yet waits there.
 
-    All other fields answer what its JobMaster would have answered.
+    `job` answers what its JobMaster would have answered. `operators`: the last metrics of its coordinators.
     """
 
-    details: JobDetails
-    result: JobResult
+    job: EndedJob
     collected: Mapping[OperatorId, CollectCoordinator]
-    overview: JobOverview
-    plan: JobPlan
-    configuration: JobConfiguration
-    checkpoints: ArchivedCheckpoints
+    operators: tuple[OperatorMetrics, ...] = ()
 
     def fetch(self, operator_id: OperatorId, offset: int, max_piece_count: int) -> CollectedResults:
         """Collected records from `offset` on; KeyError for an operator that collects nothing."""
@@ -94,26 +72,19 @@ class ArchivedJob:
 
 @dataclass(frozen=True)
 class _Entry:
-    job: ArchivedJob
+    archived: ArchivedJob
     expires_ms: float
     # What is told about the job never changes; what waits for the client shrinks as it is fetched.
     described_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        job = self.job
-        described = (
-            job.details,
-            job.result,
-            job.overview,
-            job.plan,
-            job.configuration,
-            job.checkpoints,
-        )
-        object.__setattr__(self, "described_bytes", len(msgspec.msgpack.encode(described)))
+        object.__setattr__(self, "described_bytes", len(msgspec.msgpack.encode(self.archived.job)))
 
     @property
     def size_bytes(self) -> int:
-        return self.described_bytes + sum(each.size_bytes for each in self.job.collected.values())
+        return self.described_bytes + sum(
+            each.size_bytes for each in self.archived.collected.values()
+        )
 
 
 class JobArchive:
@@ -130,11 +101,11 @@ class JobArchive:
         """Return the time in milliseconds for which an ended job is remembered."""
         return self._limits.expiration_ms
 
-    def add(self, job: ArchivedJob) -> None:
+    def add(self, archived: ArchivedJob) -> None:
         """Remember a job; beyond the bounds the oldest go, with what nobody fetched from them."""
         self.forget_expired()
         expires_ms = self._clock.monotonic_ms() + self._limits.expiration_ms
-        self._entries[job.details.job_id] = _Entry(job, expires_ms)
+        self._entries[archived.job.details.job_id] = _Entry(archived, expires_ms)
         size_bytes = sum(entry.size_bytes for entry in self._entries.values())
         while len(self._entries) > 1 and (
             len(self._entries) > self._limits.capacity or size_bytes > self._limits.size_bytes
@@ -150,11 +121,11 @@ class JobArchive:
     def find(self, job_id: JobId) -> ArchivedJob | None:
         """The job, or None where it never ended here or was forgotten."""
         entry = self._entries.get(job_id)
-        return None if entry is None else entry.job
+        return None if entry is None else entry.archived
 
     def jobs(self) -> tuple[ArchivedJob, ...]:
         """All jobs that are remembered."""
-        return tuple(entry.job for entry in self._entries.values())
+        return tuple(entry.archived for entry in self._entries.values())
 
     def _forget_oldest(self) -> _Entry:
         return self._entries.pop(next(iter(self._entries)))

@@ -1,6 +1,6 @@
 """Archives of jobs without a JobMaster: it failed itself, or ended under an earlier leader of the cluster. Pure."""
 
-from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
     describe_checkpointing,
 )
@@ -10,10 +10,11 @@ from headrace.core.config import Settings
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointStatistics
 from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph
-from headrace.graph.job_plan import JOB_TYPE, JobPlan
+from headrace.graph.job_plan import JobPlan, job_type_of
 
 
 def archive_lost_job(
@@ -34,10 +35,18 @@ def archive_of_result(
     times = {JobStatus.CREATED.name: submitted_ms, status.name: now_ms}
     max_parallelism = stated_max_parallelism(graph)
     checkpointing = describe_checkpointing(cluster.with_values(graph.settings))
-    return ArchivedJob(
-        JobDetails(job_id, name, status, times, (), failure, max_parallelism=max_parallelism),
+    job = EndedJob(
+        JobDetails(
+            job_id,
+            name,
+            status,
+            times,
+            (),
+            failure,
+            max_parallelism=max_parallelism,
+            job_type=job_type_of(graph),
+        ),
         result,
-        {},
         JobOverview(
             job_id,
             name,
@@ -45,12 +54,12 @@ def archive_of_result(
             submitted_ms,
             now_ms,
             now_ms,
-            JOB_TYPE,
+            job_type_of(graph),
             max_parallelism=max_parallelism,
         ),
         JobPlan.of(graph),
         describe_configuration(graph, cluster),
-        ArchivedCheckpoints(
-            CheckpointStatistics(is_enabled=checkpointing.is_enabled), checkpointing
-        ),
+        CheckpointStatistics(is_enabled=checkpointing.is_enabled),
+        checkpointing,
     )
+    return ArchivedJob(job, {})

@@ -1,6 +1,6 @@
 """HighAvailabilityServices: what a driver shares with the others of its cluster, so that the next leader can go on.
 
-    <storageDir>/<cluster id>/leader/…          who leads
+    <storageDir>/<cluster id>/leader/…          who leads, unless a service holds it (`coordination`)
     <storageDir>/<cluster id>/jobs/…            jobs that have not ended, with their blobs
     <storageDir>/<cluster id>/job-results/…     jobs that have ended
     <storageDir>/<cluster id>/checkpoints/…     checkpoints of jobs that name no folder of their own
@@ -22,17 +22,15 @@ from headrace.checkpoint.options import (
     CheckpointStorageKind,
     storage_kind,
 )
-from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, makes_names_at_once
+from headrace.checkpoint.storage.file_systems import child_uri
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cluster.high_availability.coordination import open_coordination, storage_folder
 from headrace.cluster.high_availability.job_graph_store import JobGraphStore
 from headrace.cluster.high_availability.job_result_store import JobResultStore
 from headrace.cluster.high_availability.leader_election_service import LeaderElectionService
-from headrace.cluster.high_availability.leader_files import LeaderFiles
-from headrace.cluster.high_availability.lease import LeaseTerms
 from headrace.cluster.high_availability.options import (
     DELETE_ON_COMMIT,
     HIGH_AVAILABILITY_TYPE,
-    STORAGE_DIR,
     cluster_id,
     is_highly_available,
 )
@@ -46,26 +44,17 @@ class HighAvailabilityServices:
     """One per process. ConfigurationError where the settings do not name a folder that can hold it all."""
 
     def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
-        directory = settings.get_option(STORAGE_DIR)
-        if not directory:
-            raise ConfigurationError(
-                HIGH_AVAILABILITY_TYPE.key,
-                settings.get_option(HIGH_AVAILABILITY_TYPE),
-                f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
-            )
-        name = cluster_id(settings)
-        folder = child_uri(absolute_uri(directory), name)
-        if not makes_names_at_once(folder):
-            raise ConfigurationError(
-                STORAGE_DIR.key,
-                directory,
-                "files are not created atomically there, so that two drivers could lead at once: name a folder of this "
-                "machine, or a shared one that is mounted",
-            )
+        folder = storage_folder(settings)
         key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
+        key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
+        self._coordination: Final = open_coordination(settings, random)
         self._checkpoints: Final = child_uri(folder, "checkpoints")
         self.job_graph_store: Final = JobGraphStore(
-            child_uri(folder, "jobs"), key, random, is_shared=is_shared
+            child_uri(folder, "jobs"),
+            key,
+            random,
+            is_shared=is_shared,
+            pointers=self._coordination.pointers,
         )
         self.job_result_store: Final = JobResultStore(
             child_uri(folder, "job-results"),
@@ -75,12 +64,17 @@ class HighAvailabilityServices:
             is_shared=is_shared,
         )
         self.election: Final = LeaderElectionService(
-            LeaderFiles(child_uri(folder, "leader"), name, key, random, is_shared=is_shared),
-            LeaseTerms.from_settings(settings),
+            self._coordination.records,
+            self._coordination.terms,
             clock,
-            name,
+            cluster_id(settings),
             f"process {os.getpid()} of {socket.gethostname()}",
         )
+
+    def close(self) -> None:
+        """Give the leadership back, so that the next leader follows at once. Idempotent; may block."""
+        self.election.close()
+        self._coordination.close()
 
     def settings_for(self, job: Settings) -> dict[str, str]:
         """Return what a job's settings lack, so that its checkpoints outlive this driver. ConfigurationError.

@@ -3,11 +3,15 @@
     <folder>/<job id>/graph            the job graph, sealed with the user's key: a job is taken once this is there
     <folder>/<job id>/blob-<SHA-256>   a big payload that the graph names by its content, written before the graph
 
+Where a service holds pointers to the graphs, the file is called `graph-<SHA-256>`, and the job is taken once its sealed
+pointer, which is that digest, is there: written after the file, and deleted before it.
+
 A folder without a graph was left by a leader that died meanwhile. Pickled functions lie in both files: nobody unpickles
 them before the seal, or the hash that stands in a sealed graph, was checked.
 Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -29,6 +33,7 @@ from headrace.checkpoint.storage.file_systems import (
     write_new,
 )
 from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
+from headrace.cluster.high_availability.job_graph_pointers import JobGraphPointers
 from headrace.core.errors import DECODE_ERRORS
 from headrace.core.ids import BlobKey, JobId
 from headrace.core.randomness import SeededRandom
@@ -61,9 +66,16 @@ class JobGraphStore:
     """Jobs of one cluster. CheckpointStorageError; one call at a time for each job."""
 
     def __init__(
-        self, folder_uri: str, key: MetadataKey, random: SeededRandom, *, is_shared: bool = False
+        self,
+        folder_uri: str,
+        key: MetadataKey,
+        random: SeededRandom,
+        *,
+        is_shared: bool = False,
+        pointers: JobGraphPointers | None = None,
     ) -> None:
-        """`is_shared`: see file_systems.make_folder."""
+        """`is_shared`: see file_systems.make_folder. `pointers`: None where the files say which jobs there are."""
+        self._pointers: Final = pointers
         self._folder: Final = folder_uri
         self._key: Final = key
         self._random: Final = random
@@ -89,33 +101,53 @@ class JobGraphStore:
         job_id = stored.graph.job_id
         folder = self._job_folder(job_id)
         make_folder(folder, is_shared=self._is_shared)
-        uri = child_uri(folder, _GRAPH)
         content = seal(_ENCODER.encode(stored), _subject(job_id), self._key)
+        digest = "" if self._pointers is None else hashlib.sha256(content).hexdigest()
+        uri = child_uri(folder, _graph_name(digest))
         if not put_if_absent(uri, content, self._token()):
             # Of a submission whose answer never came.
             replace_file(uri, content, self._token())
+        if self._pointers is not None:
+            pointer = seal(digest.encode(), _pointer_subject(job_id.hex()), self._key)
+            self._pointers.put(job_id, pointer)
 
     def recover(self) -> list[StoredJobGraph]:
         """Return all jobs, the oldest first, and delete what was left of submissions that never came to their end.
 
         RecordNotTrustedError where one cannot be read: no leader may go on as if that job had never been.
         """
+        digests = {} if self._pointers is None else self._digests(self._pointers)
         found: list[StoredJobGraph] = []
         for name in folders_in(self._folder):
             folder = child_uri(self._folder, name)
-            uri = child_uri(folder, _GRAPH)
-            if not is_there(uri):
+            uri = child_uri(folder, _graph_name(digests.get(name, "")))
+            if is_there(uri) and (self._pointers is None or name in digests):
+                found.append(self._read(uri, name))
+                digests.pop(name, None)
+            elif name not in digests:
                 remove_folder(folder)
-                continue
-            found.append(self._read(uri, name))
+        for name, digest in digests.items():
+            uri = child_uri(self._folder, name, _graph_name(digest))
+            raise RecordNotTrustedError(uri, "it is gone, and a pointer says that it is there")
         return sorted(found, key=lambda stored: (stored.submitted_ms, stored.graph.job_id))
 
     def remove(self, job_id: JobId) -> None:
         """Forget a job with its payloads, if it is there."""
         folder = self._job_folder(job_id)
         # First, so that no leader takes what is half deleted for a job.
-        remove_file(child_uri(folder, _GRAPH))
+        if self._pointers is None:
+            remove_file(child_uri(folder, _GRAPH))
+        else:
+            self._pointers.remove(job_id)
         remove_folder(folder)
+
+    def _digests(self, pointers: JobGraphPointers) -> dict[str, str]:
+        """Return the digests in pointers, by the names of the folders of their jobs."""
+        found: dict[str, str] = {}
+        for name, pointer in pointers.read_all().items():
+            place = f"pointer to job {name}"
+            found[name] = unseal(pointer, _pointer_subject(name), self._key, place).decode()
+        return found
 
     def _read(self, uri: str, name: str) -> StoredJobGraph:
         content = bytes(read_all(uri))
@@ -133,9 +165,18 @@ class JobGraphStore:
         return self._random.randbytes(8).hex()
 
 
+def _graph_name(digest: str) -> str:
+    """Return the name of a graph's file; `digest`: what its pointer holds, empty where there are none."""
+    return f"{_GRAPH}-{digest}" if digest else _GRAPH
+
+
 def _blob_uri(folder: str, key: BlobKey) -> str:
     return child_uri(folder, f"blob-{key.digest.hex()}")
 
 
 def _subject(job_id: JobId) -> str:
     return f"graph of job {job_id}"
+
+
+def _pointer_subject(job: str) -> str:
+    return f"pointer to the graph of job {job}"

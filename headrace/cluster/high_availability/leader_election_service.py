@@ -4,17 +4,18 @@
                                            --release--> LOST, and the next leader need not wait
 
 A thread of its own renews the lease, so that a control thread that is busy does not lose it. `validate` needs neither
-that thread nor the storage: it fails in time where a renewal hangs. One leadership covers all of a process: Dispatcher,
-ResourceManager and JobMasters. A process that has lost it never contends again: it ends, and whoever started it may
-start it anew. Source: Flink DefaultLeaderElectionService.
+that thread nor the place of the records: it fails in time where a renewal hangs. One leadership covers all of a
+process: Dispatcher, ResourceManager and JobMasters. A process that has lost it never contends again: it ends, and
+whoever started it may start it anew. Source: Flink DefaultLeaderElectionService.
 """
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.errors import CheckpointError
-from headrace.cluster.high_availability.leader_files import LeaderFiles
+from headrace.cluster.high_availability.leader_records import LeaderRecords
 from headrace.cluster.high_availability.lease import (
     HeldLease,
     LeaderRecord,
@@ -27,6 +28,9 @@ from headrace.core.threads import Thread, start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 _JOIN_TIMEOUT_S: Final = 10.0
+
+OnStandby = Callable[[LeaderRecord], None]
+"""Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere."""
 
 
 class LeadershipLostError(HostError):
@@ -46,15 +50,16 @@ class LeaderElectionService:
     """
 
     def __init__(
-        self, files: LeaderFiles, terms: LeaseTerms, clock: Clock, cluster: str, name: str
+        self, records: LeaderRecords, terms: LeaseTerms, clock: Clock, cluster: str, name: str
     ) -> None:
-        self._files: Final = files
+        self._records: Final = records
         self._terms: Final = terms
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._name: Final = name
         self._observer: Final = LeaseObserver(terms)
         self._seen: LeaderRecord | None = None
+        self.on_standby: OnStandby | None = None
         # Set by the one thread that contends or renews, read by all.
         self._lease: HeldLease | None = None
         self._loss: LeadershipLostError | None = None
@@ -78,8 +83,11 @@ class LeaderElectionService:
 
         RecordNotTrustedError where the folder holds somebody else's records.
         """
+        wait_ms = self.step()
         while self._lease is None:
-            if self._should_stop.wait(self.step() / 1000):
+            if not self._should_stop.wait(wait_ms / 1000):
+                wait_ms = self.step()
+            else:
                 raise LeadershipLostError(self._cluster, "it was closed before it led")
         _LOG.info("this process leads the cluster '%s' (epoch %d)", self._cluster, self.epoch)
         self._thread = start_thread("headrace-leader", self._renew_until_stopped)
@@ -89,12 +97,15 @@ class LeaderElectionService:
         self._address = address
 
     def validate(self) -> None:
-        """Raise LeadershipLostError unless nobody else can lead at this moment; reads no file."""
+        """Raise LeadershipLostError unless nobody else can lead at this moment; waits for nothing."""
         if self._loss is not None:
             raise self._loss
         lease = self._lease
         if lease is None:
             raise LeadershipLostError(self._cluster, "it was never granted")
+        doubt = self._records.doubt()
+        if doubt:
+            raise LeadershipLostError(self._cluster, doubt)
         if not lease.is_valid(self._clock.monotonic_ms()):
             raise LeadershipLostError(self._cluster, self._late_text)
 
@@ -105,7 +116,7 @@ class LeaderElectionService:
         CheckpointStorageError.
         """
         self.validate()
-        newest = self._files.newest_epoch()
+        newest = self._records.newest_epoch()
         if newest > self.epoch:
             raise LeadershipLostError(self._cluster, _later_text(newest))
 
@@ -129,20 +140,20 @@ class LeaderElectionService:
         try:
             self.validate()
             self._loss = LeadershipLostError(self._cluster, "it was given back")
-            self._files.renew(self._record(self.epoch, is_released=True))
+            self._records.renew(self._record(self.epoch, is_released=True))
         except (LeadershipLostError, CheckpointError) as error:
             _LOG.info("the lease was not given back: %s", error)
 
     def _contend(self) -> float:
         # Before anything is read or written: the lease counts from here.
         begun_ms = self._clock.monotonic_ms()
-        record = self._files.newest()
+        record = self._records.newest()
         remaining_ms = self._observer.remaining_ms(record, self._clock.monotonic_ms())
         if record is not None and remaining_ms > 0:
             self._tell_standby(record)
             return min(remaining_ms, self._terms.retry_period_ms)
         epoch = 1 if record is None else record.epoch + 1
-        if not self._files.take(self._record(epoch)):
+        if not self._records.take(self._record(epoch)):
             return self._terms.retry_period_ms
         self._lease = HeldLease(self._terms, epoch, begun_ms)
         return self._terms.retry_period_ms
@@ -154,17 +165,20 @@ class LeaderElectionService:
                 "standby: %s leads the cluster '%s' (epoch %d)%s; this process takes over when it is gone",
                 leader.holder, self._cluster, leader.epoch, f" at {leader.address}" if leader.address else "",
             )  # fmt: skip
+            if self.on_standby is not None:
+                self.on_standby(leader)
 
     def _renew(self, lease: HeldLease) -> float:
         begun_ms = self._clock.monotonic_ms()
-        if not lease.is_valid(begun_ms):
-            self._lose(self._late_text)
+        doubt = self._records.doubt()
+        if doubt or not lease.is_valid(begun_ms):
+            self._lose(doubt or self._late_text)
             return self._terms.retry_period_ms
-        newest = self._files.newest_epoch()
+        newest = self._records.newest_epoch()
         if newest <= lease.epoch:
             self._renewals += 1
-            self._files.renew(self._record(lease.epoch))
-            newest = self._files.newest_epoch()
+            self._records.renew(self._record(lease.epoch))
+            newest = self._records.newest_epoch()
         if newest > lease.epoch:
             self._lose(_later_text(newest))
         else:

@@ -11,8 +11,6 @@ Records are sealed with the user's key. Source: Flink LeaderElectionDriver; Burr
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from headrace.checkpoint.storage.file_systems import (
     child_uri,
     files_below,
@@ -22,7 +20,8 @@ from headrace.checkpoint.storage.file_systems import (
     remove_file,
     replace_file,
 )
-from headrace.checkpoint.storage.metadata_key import MetadataKey, seal, unseal
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
 from headrace.cluster.high_availability.lease import LeaderRecord
 from headrace.core.randomness import SeededRandom
 
@@ -31,7 +30,7 @@ _KEPT: Final = 2
 
 
 class LeaderFiles:
-    """Reads and writes the records of one cluster. CheckpointStorageError, RecordNotTrustedError."""
+    """Implements LeaderRecords. CheckpointStorageError, RecordNotTrustedError."""
 
     def __init__(
         self,
@@ -43,9 +42,8 @@ class LeaderFiles:
         is_shared: bool = False,
     ) -> None:
         """`is_shared`: see file_systems.make_folder."""
-        self._cluster: Final = cluster
         self._folder: Final = folder_uri
-        self._key: Final = key
+        self._sealed: Final = SealedLeaderRecord(cluster, key)
         self._random: Final = random
         self._is_shared: Final = is_shared
 
@@ -55,8 +53,7 @@ class LeaderFiles:
         if not epochs:
             return None
         uri = self._uri(epochs[-1])
-        content = unseal(bytes(read_all(uri)), self._subject(epochs[-1]), self._key, uri)
-        return msgspec.json.decode(content, type=LeaderRecord)
+        return self._sealed.decode(bytes(read_all(uri)), epochs[-1], uri)
 
     def newest_epoch(self) -> int:
         """Return the newest epoch; 0: nobody has ever led."""
@@ -65,7 +62,7 @@ class LeaderFiles:
     def take(self, record: LeaderRecord) -> bool:
         """Take an epoch, and return whether this process got it and it is the newest."""
         make_folder(self._folder, is_shared=self._is_shared)
-        if not put_if_absent(self._uri(record.epoch), self._sealed(record), self._token()):
+        if not put_if_absent(self._uri(record.epoch), self._sealed.encode(record), self._token()):
             return False
         epochs = self._epochs()
         for older in epochs[:-_KEPT]:
@@ -76,7 +73,13 @@ class LeaderFiles:
     def renew(self, record: LeaderRecord) -> None:
         """Replace the record of the epoch that this process has taken."""
         # After a loss of power nobody leads: no observer relies on the file then.
-        replace_file(self._uri(record.epoch), self._sealed(record), self._token(), is_hint=True)
+        replace_file(
+            self._uri(record.epoch), self._sealed.encode(record), self._token(), is_hint=True
+        )
+
+    def doubt(self) -> str:
+        """Nothing is known without reading the folder."""
+        return ""
 
     def _epochs(self) -> Sequence[int]:
         found: list[int] = []
@@ -86,14 +89,8 @@ class LeaderFiles:
                 found.append(int(digits))
         return sorted(found)
 
-    def _sealed(self, record: LeaderRecord) -> bytes:
-        return seal(msgspec.json.encode(record), self._subject(record.epoch), self._key)
-
     def _uri(self, epoch: int) -> str:
         return child_uri(self._folder, f"epoch-{epoch:08d}")
 
     def _token(self) -> str:
         return self._random.randbytes(8).hex()
-
-    def _subject(self, epoch: int) -> str:
-        return f"leader {epoch} of cluster {self._cluster}"

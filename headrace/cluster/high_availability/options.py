@@ -8,13 +8,16 @@ from headrace.core.errors import ConfigurationError
 
 _P: Final = "high-availability."
 NONE: Final = "NONE"
+ZOOKEEPER: Final = "zookeeper"
+KUBERNETES: Final = "kubernetes"
 
 HIGH_AVAILABILITY_TYPE: Final = ConfigOption(
     _P + "type", str, NONE,
-    "Whether jobs outlive their driver. `file`: drivers with one cluster id elect a leader through files in "
-    "high-availability.storageDir, and the next leader goes on with all jobs. NONE: jobs end with their driver.",
+    "Whether jobs outlive their driver: drivers with one cluster id elect a leader, and the next one goes on with all "
+    "jobs. `file`: they elect it through files in high-availability.storageDir; `zookeeper` and `kubernetes`: through "
+    "that service, which holds pointers to the jobs in the storage, too. NONE: jobs end with their driver.",
     deprecated_keys=("high-availability",),
-    choices=(NONE, "file"),
+    choices=(NONE, "file", ZOOKEEPER, KUBERNETES),
 )  # fmt: skip
 STORAGE_DIR: Final = ConfigOption(
     _P + "storageDir", str, "",

@@ -23,7 +23,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, check_execution_transition
 from headrace.gateways.job_master import AttemptDetails, DeploymentPhase
-from headrace.gateways.messages import ErrorInfo, ExecutionReport
+from headrace.gateways.messages import ErrorInfo, ExecutionReport, TaskMetrics
 from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics import names
@@ -122,6 +122,7 @@ class Execution:
     endpoint: str = ""
     error: ErrorInfo | None = None
     metrics: dict[str, float] = field(default_factory=dict[str, float])
+    counters: tuple[str, ...] = ()
     timestamps_ms: dict[ExecutionState, int] = field(default_factory=dict[ExecutionState, int])
     # Whether it has processed all its data and waits for a checkpoint that says so.
     has_data_ended: bool = False
@@ -147,6 +148,10 @@ class Execution:
     def named_timestamps_ms(self) -> dict[str, int]:
         """Return the times of the states that were reached, by their names."""
         return {state.name: time_ms for state, time_ms in self.timestamps_ms.items()}
+
+    def take_metrics(self, metrics: TaskMetrics) -> None:
+        """Take what its TaskManager measured."""
+        self.metrics, self.counters = metrics.values, metrics.counters
 
     def as_earlier_attempt(self) -> AttemptDetails:
         """Return the part of it that is remembered once another attempt follows."""
@@ -237,7 +242,7 @@ class Executions:
         if execution is None or execution.state.is_terminal:
             return ReportVerdict.UNKNOWN_ATTEMPT
         if report.metrics is not None:
-            execution.metrics = report.metrics.values
+            execution.take_metrics(report.metrics)
         if execution.state is _S.CANCELING:
             if not report.state.is_terminal:
                 return ReportVerdict.IGNORED

@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+from collections.abc import Callable
 from typing import Final
 
 from headrace.cluster.job_master.executions import Execution
@@ -22,28 +23,9 @@ from headrace.gateways.job_master import (
 )
 from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph, JobVertex
-from headrace.graph.job_plan import JOB_TYPE
+from headrace.graph.job_plan import job_type_of
 from headrace.graph.pipeline_options import MAX_PARALLELISM
-from headrace.metrics import names
 from headrace.metrics.names import combine_metrics
-
-_EVERY_OPERATOR: Final = frozenset(
-    row.name
-    for row in (
-        names.NUM_RECORDS_IN,
-        names.NUM_RECORDS_OUT,
-        names.NUM_RECORDS_IN_PER_SECOND,
-        names.NUM_RECORDS_OUT_PER_SECOND,
-        names.CURRENT_INPUT_WATERMARK,
-        names.CURRENT_OUTPUT_WATERMARK,
-        names.CURRENT_EMIT_EVENT_TIME_LAG,
-        names.SOURCE_IDLE_TIME,
-        names.PENDING_RECORDS,
-        names.NUM_RECORDS_SEND,
-        names.NUM_FIRED_TIMERS,
-    )
-)
-"""Metrics that the runtime has for operators of any program: no operator publishes them as a result."""
 
 
 class VertexDescriber:
@@ -52,8 +34,13 @@ class VertexDescriber:
     One per job, because it is asked every few seconds, and a job may have many thousands of subtasks.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        coordinator_metrics: Callable[[JobVertexId], dict[str, float]] = lambda vertex_id: {},
+    ) -> None:
         self._scheduler: Final = scheduler
+        self._coordinator_metrics: Final = coordinator_metrics
         self._vertices: dict[JobVertexId, VertexDetails] = {}
 
     def describe(self) -> tuple[VertexDetails, ...]:
@@ -66,9 +53,11 @@ class VertexDescriber:
 
     def _vertex(self, vertex: JobVertex, executions: list[Execution]) -> VertexDetails:
         known = self._vertices.get(vertex.vertex_id)
+        of_coordinators = self._coordinator_metrics(vertex.vertex_id)
         if known is not None and known.max_parallelism == vertex.max_parallelism:
             subtasks = tuple(map(self._subtask, executions, known.subtasks))
-            if all(map(operator.is_, subtasks, known.subtasks)):
+            is_same = of_coordinators == known.coordinator_metrics
+            if is_same and all(map(operator.is_, subtasks, known.subtasks)):
                 return known
         else:
             subtasks = tuple(self._subtask(each, None) for each in executions)
@@ -80,6 +69,7 @@ class VertexDescriber:
             combine_metrics(subtask.metrics for subtask in subtasks),
             vertex.max_parallelism,
             vertex.slot_sharing_group,
+            of_coordinators,
         )
         return described
 
@@ -108,6 +98,7 @@ class VertexDescriber:
             times_ms,
             execution.error,
             earlier,
+            execution.counters,
         )
 
 
@@ -137,7 +128,7 @@ def describe_job(
         ),
         notices,
         max_parallelism=stated_max_parallelism(graph),
-        job_type=JOB_TYPE,
+        job_type=job_type_of(graph),
         exceptions_truncated=scheduler.history.is_truncated,
         restart_count=scheduler.history.restart_count,
         deployment_phase=scheduler.executions.counts.phase,
@@ -157,7 +148,7 @@ def overview_of(scheduler: Scheduler) -> JobOverview:
         times[JobStatus.CREATED.name],
         end_ms,
         max(end_ms, counts.changed_ms),
-        JOB_TYPE,
+        job_type_of(graph),
         counts.by_name,
         stated_max_parallelism(graph),
     )
@@ -204,13 +195,9 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
 
 
 def accumulators_of(scheduler: Scheduler) -> dict[str, float]:
-    """Metrics of operators (`<operator>.<metric>`), combined over all subtasks."""
-    combined = combine_metrics(
-        {
-            name: value
-            for name, value in execution.metrics.items()
-            if "." in name and name.rpartition(".")[2] not in _EVERY_OPERATOR
-        }
-        for execution in scheduler.executions
-    )
-    return combined
+    """Return the sums of each counter of the user's (`<operator>.<counter>`) over all subtasks."""
+    sums: dict[str, float] = {}
+    for execution in scheduler.executions:
+        for name in execution.counters:
+            sums[name] = sums.get(name, 0) + execution.metrics.get(name, 0)
+    return sums

@@ -6,12 +6,15 @@ Runs on the JobMaster's main thread. Source: Flink JobMasterGateway, ExecutionGr
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
     describe_checkpointing,
 )
 from headrace.cluster.job_master.checkpointing.checkpoint_coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.coordinators.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.coordinators.operator_coordinator_handler import (
+    OperatorCoordinators,
+)
 from headrace.cluster.job_master.job_configuration import describe_configuration
 from headrace.cluster.job_master.job_details import (
     VertexDescriber,
@@ -30,6 +33,7 @@ from headrace.gateways.checkpoint_statistics import (
     CheckpointStatistics,
 )
 from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobConfiguration, JobDetails
 from headrace.graph.job_plan import JobPlan
 
@@ -43,11 +47,13 @@ class JobInformation:
         checkpointing: CheckpointCoordinator,
         notices: JobNotices,
         cluster: Settings,
+        coordinators: OperatorCoordinators,
     ) -> None:
         self._scheduler: Final = scheduler
         self._checkpointing: Final = checkpointing
         self._notices: Final = notices
-        self._vertices: Final = VertexDescriber(scheduler)
+        self._coordinators: Final = coordinators
+        self._vertices: Final = VertexDescriber(scheduler, coordinators.metrics_of)
         self.configuration: Final[JobConfiguration] = describe_configuration(
             scheduler.graph, cluster
         )
@@ -93,16 +99,14 @@ class JobInformation:
 
     def archive(self, collected: Mapping[OperatorId, CollectCoordinator]) -> ArchivedJob:
         """Return all of it at the job's end, with what its collect sinks have."""
-        return ArchivedJob(
+        job = EndedJob(
             self.details(),
             self.result,
-            collected,
             self.overview,
             self.plan,
             self.configuration,
-            ArchivedCheckpoints(
-                self.checkpoint_statistics,
-                self.checkpoint_configuration,
-                self._checkpointing.all_details,
-            ),
+            self.checkpoint_statistics,
+            self.checkpoint_configuration,
+            self._checkpointing.all_details,
         )
+        return ArchivedJob(job, collected, self._coordinators.operator_metrics())

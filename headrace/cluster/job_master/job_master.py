@@ -59,6 +59,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.checkpoint_statistics import (
@@ -109,8 +110,7 @@ class JobManagerSharedServices:
     checkpoints or output, and raises where this process does not lead its cluster any more.
     """
 
-    resource_manager_address: str
-    resource_manager_id: ResourceManagerId
+    leader_retrieval_address: str
     coordinator_factories: CoordinatorFactories
     blob_server: BlobServerGateway
     shuffle_master: ShuffleMaster
@@ -205,7 +205,11 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
         )
         self._information: Final = JobInformation(
-            scheduler, self._checkpointing, self._notices, rpc_service.settings
+            scheduler,
+            self._checkpointing,
+            self._notices,
+            rpc_service.settings,
+            self._coordination.coordinators,
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(scheduler, self._checkpointing, self._ended)
@@ -236,8 +240,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._resource_id,
             self._graph.job_id,
             self.fencing_token,
-            address=services.resource_manager_address,
-            resource_manager_id=services.resource_manager_id,
+            leader_retrieval_address=services.leader_retrieval_address,
             requirements=lambda: scheduler.pool.requirements,
             on_rejected=self._rejected,
         )
@@ -376,6 +379,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def notify_not_enough_resources(self, explanation: str) -> None:
         self._slots.cannot_come(explanation)
 
+    def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
+        self._slots.cannot_be(profile, explanation)
+
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
@@ -462,7 +468,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     @property
     def metrics(self) -> JobMetrics:
-        """Return the job's own metrics, not its tasks', for the Dispatcher, which runs on the same thread."""
+        """Return metrics of the job and its coordinators, not its tasks', for the Dispatcher, on the same thread."""
         graph, scheduler = self._graph, self._scheduler
         counts = scheduler.executions.counts
         facts = JobFacts(
@@ -473,7 +479,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             counts.phase,
             counts.phase_since_ms,
         )
-        return JobMetrics(graph.job_id, graph.name, metrics_of_facts(facts, self.clock.now_ms()))
+        return JobMetrics(
+            graph.job_id,
+            graph.name,
+            metrics_of_facts(facts, self.clock.now_ms()),
+            self._coordination.coordinators.operator_metrics(),
+        )
 
     # What the scheduler tells, and what fails the job
 

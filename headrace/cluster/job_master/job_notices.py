@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.clock import Cancellable, Clock
+from headrace.core.error_text import on_one_line
 from headrace.gateways.job_master import JobNotice
 
 _LOG: Final = logging.getLogger(__name__)
@@ -72,6 +73,8 @@ class JobNotices:
         return True
 
     def _show(self, text: str) -> None:
+        # Names of jobs and texts of errors are the program's.
+        text = on_one_line(text)
         self._told.append(JobNotice(self._clock.now_ms(), text))
         _LOG.warning("%s", text)
 

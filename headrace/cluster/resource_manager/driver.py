@@ -1,12 +1,15 @@
-"""Interface to a host with which the ResourceManager starts and stops TaskManagers one at a time.
+"""Interface to a host with which the ResourceManager starts and stops TaskManagers one at a time, and WorkerHost.
 
-Source: Flink ResourceManagerDriver, ResourceEventHandler.
+Source: Flink ResourceManagerDriver, ResourceEventHandler.onPreviousAttemptWorkersRecovered.
 """
 
-from typing import Protocol
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 
 
 class WorkerListener(Protocol):
@@ -33,6 +36,13 @@ class ResourceManagerDriver(Protocol):
         """Return the number of workers the host can run at once as it is now, or None if it cannot tell."""
         ...
 
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        """Say why it can never run a worker that has these resources for slots, and what people can do about it.
+
+        Empty where it can. `usual` is what workers of the usual size have, and too little.
+        """
+        ...
+
     def describe_shortage(self) -> str:
         """Say why a worker has to wait for its place now, and what people can do about it."""
         ...
@@ -42,7 +52,10 @@ class ResourceManagerDriver(Protocol):
         ...
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """Ask for a TaskManager whose ResourceId is `worker_id`. It registers by itself, or terminates."""
+        """Ask for a TaskManager whose ResourceId is `worker_id`. It registers by itself, or terminates.
+
+        `profile`: what it has for slots, memory included; without memory: one of the usual size.
+        """
         ...
 
     def release_worker(self, worker_id: ResourceId) -> None:
@@ -52,3 +65,104 @@ class ResourceManagerDriver(Protocol):
     async def close(self) -> None:
         """Stop every worker and wait until none is left."""
         ...
+
+
+@dataclass(frozen=True)
+class PreviousWorkers:
+    """Workers that an earlier ResourceManager has requested and that have not ended.
+
+    `placeless` ones wait for a place on the host.
+    """
+
+    placeless: tuple[ResourceId, ...]
+    started: tuple[ResourceId, ...]
+
+
+class WorkerHost:
+    """The driver of a cluster for as long as that lives, whichever ResourceManager leads. Implements WorkerListener.
+
+    It knows which workers live, so that the next ResourceManager gets those of the one before. `worker_name` makes the
+    name of worker n. Used on the main thread, but for the reports of the host.
+    """
+
+    def __init__(self, driver: ResourceManagerDriver, worker_name: Callable[[int], str]) -> None:
+        self._driver: Final = driver
+        self._worker_name: Final = worker_name
+        self._name_count = 0
+        # Guards what the host's reports change: they come from any thread, and none may be lost between two leaders.
+        self._lock: Final = threading.Lock()
+        self._listener: WorkerListener | None = None
+        self._is_started: dict[ResourceId, bool] = {}
+        self._failure: BaseException | None = None
+        self._is_closed = False
+
+    @property
+    def max_worker_count(self) -> int | None:
+        """Return the number of workers the host can run at once as it is now, or None if it cannot tell."""
+        return self._driver.max_worker_count
+
+    def describe_shortage(self) -> str:
+        """Say why a worker has to wait for its place now, and what people can do about it."""
+        return self._driver.describe_shortage()
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        """Say why it can never run a worker of a size; empty where it can. As ResourceManagerDriver."""
+        return self._driver.refusal_of(profile, usual)
+
+    def open(self, listener: WorkerListener) -> PreviousWorkers:
+        """Report to `listener` from now on, and return the workers whose end it will hear of."""
+        with self._lock:
+            is_first, self._listener = self._listener is None, listener
+            started = tuple(each for each, is_there in self._is_started.items() if is_there)
+            placeless = tuple(each for each, is_there in self._is_started.items() if not is_there)
+            failure = self._failure
+        if is_first:
+            self._driver.initialize(self)
+        if failure is not None:
+            listener.host_failed(failure)
+        return PreviousWorkers(placeless, started)
+
+    def new_worker_id(self) -> ResourceId:
+        """Make a name that no worker of this cluster has had."""
+        self._name_count += 1
+        return ResourceId(self._worker_name(self._name_count))
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        """Ask for a TaskManager."""
+        with self._lock:
+            self._is_started[worker_id] = False
+        self._driver.request_worker(worker_id, profile)
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        """Stop a worker for good: no later ResourceManager gets it."""
+        with self._lock:
+            self._is_started.pop(worker_id, None)
+        self._driver.release_worker(worker_id)
+
+    async def close(self) -> None:
+        """Stop every worker and wait until none is left. Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._driver.close()
+
+    def worker_started(self, worker_id: ResourceId) -> None:
+        with self._lock:
+            if worker_id in self._is_started:
+                self._is_started[worker_id] = True
+            listener = self._listener
+        assert listener is not None
+        listener.worker_started(worker_id)
+
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
+        with self._lock:
+            self._is_started.pop(worker_id, None)
+            listener = self._listener
+        assert listener is not None
+        listener.worker_terminated(worker_id, diagnostics)
+
+    def host_failed(self, error: BaseException) -> None:
+        with self._lock:
+            self._failure = error
+            listener = self._listener
+        assert listener is not None
+        listener.host_failed(error)

@@ -6,7 +6,7 @@ Their log files are kept as long as they are remembered.
 from typing import Final
 
 from headrace.core.ids import ResourceId
-from headrace.gateways.resource_manager import EndedTaskManager
+from headrace.gateways.resource_manager import EndedTaskManager, TaskManagerInfo
 
 
 class EndedTaskManagers:
@@ -18,6 +18,11 @@ class EndedTaskManagers:
 
     def __contains__(self, resource_id: ResourceId) -> bool:
         return resource_id in self._ended
+
+    def find(self, resource_id: ResourceId) -> TaskManagerInfo | None:
+        """Return one of them as it was last, or None."""
+        found = self._ended.get(resource_id)
+        return None if found is None else found.info
 
     def add(self, ended: EndedTaskManager) -> tuple[ResourceId, ...]:
         """Remember one; return those that are forgotten for it. None comes back: a lost one may not register again."""

@@ -1,10 +1,48 @@
 """Options of the ResourceManager. Keys and defaults are Flink's where the meaning is the same."""
 
+import enum
 from datetime import timedelta
 from typing import Final
 
-from headrace.core.config import ConfigOption
+from headrace.core.config import ConfigOption, SizeBytes
 
+
+class TaskManagerLoadBalanceMode(enum.Enum):
+    """Ways of choosing among TaskManagers with free slots."""
+
+    NONE = "NONE"
+    SLOTS = "SLOTS"
+
+
+LOAD_BALANCE_MODE: Final = ConfigOption(
+    "taskmanager.load-balance.mode",
+    str,
+    TaskManagerLoadBalanceMode.NONE.value,
+    "NONE fills one TaskManager after the other, so that others can be released; SLOTS takes the one whose slots are "
+    "used least, so that work is spread out over all that are registered.",
+)
+FINE_GRAINED: Final = ConfigOption(
+    "cluster.fine-grained-resource-management.enabled",
+    bool,
+    True,
+    "Whether the slots of slot sharing groups with resources are cut from TaskManagers in that size. If not, all slots "
+    "of a TaskManager are alike, and such a group has those that are large enough.",
+)
+SLOTS_MAX: Final = ConfigOption(
+    "slotmanager.number-of-slots.max",
+    int,
+    2_147_483_647,
+    "Slots that the cluster has at most, however much room its host has; more TaskManagers are not asked for.",
+    least=1,
+)
+REDUNDANT_TASK_MANAGERS: Final = ConfigOption(
+    "slotmanager.redundant-taskmanager-num",
+    int,
+    0,
+    "Idle TaskManagers that are kept while a job runs, to take the place of one that is lost without a wait for its "
+    "successor's start. Without effect where the number of TaskManagers is fixed.",
+    least=0,
+)
 FIXED_POOL_SIZE: Final = ConfigOption(
     "headrace.taskmanager.fixed-pool.size",
     int,
@@ -22,6 +60,27 @@ TASK_MANAGER_REGISTRATION_TIMEOUT: Final = ConfigOption(
     timedelta,
     timedelta(minutes=5),
     "Time after which a worker that was started and has not registered is replaced.",
+)
+PREVIOUS_WORKER_RECOVERY_TIMEOUT: Final = ConfigOption(
+    "resourcemanager.previous-worker.recovery.timeout",
+    timedelta,
+    timedelta(seconds=5),
+    "Time for which a ResourceManager that follows another one waits for the TaskManagers of that one to come back, "
+    "before it gives slots to jobs and asks for more TaskManagers. Flink's default is 0.",
+)
+REPLACEMENTS_MAX: Final = ConfigOption(
+    "headrace.resourcemanager.replacements",
+    int,
+    3,
+    "ResourceManagers that may fail within `headrace.resourcemanager.replacement-window` and be followed by another "
+    "one in the same process, while all tasks go on. The next one that fails ends the cluster. 0: the first one does.",
+    least=0,
+)
+REPLACEMENT_WINDOW: Final = ConfigOption(
+    "headrace.resourcemanager.replacement-window",
+    timedelta,
+    timedelta(minutes=10),
+    "Time within which failures of the ResourceManager are counted.",
 )
 START_WORKER_MAX_FAILURE_RATE: Final = ConfigOption(
     "resourcemanager.start-worker.max-failure-rate",
@@ -41,6 +100,13 @@ ENDED_TASK_MANAGERS_MAX: Final = ConfigOption(
     100,
     "TaskManagers that have ended whose facts and log files are kept; files of those that ended before are deleted.",
 )
+LOG_COPY_SIZE: Final = ConfigOption(
+    "headrace.logs.copy-size",
+    SizeBytes,
+    SizeBytes(2 << 20),
+    "Bytes of log and output of each TaskManager on another host that the driver keeps, so that REST shows them after "
+    "its end: the newest that were written until its last heartbeat. 0 keeps none: they then lie on that host alone.",
+)
 JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",
     timedelta,
@@ -53,4 +119,24 @@ EXCLUSIVE_TASK_MANAGERS: Final = ConfigOption(
     False,
     "Whether each TaskManager serves the slots of one job alone and ends with it, so that no job meets the modules, "
     "the memory or the end of another job's process. 'headrace cluster start' sets it; in Flink they are shared.",
+)
+BLOCKLIST_LOSSES: Final = ConfigOption(
+    "headrace.blocklist.lost-task-managers",
+    int,
+    0,
+    "TaskManagers lost within `headrace.blocklist.window` that block their host: its slots are then taken only where "
+    "no other host has any. 0 blocks no host.",
+    least=0,
+)
+BLOCKLIST_WINDOW: Final = ConfigOption(
+    "headrace.blocklist.window",
+    timedelta,
+    timedelta(minutes=10),
+    "Time within which lost TaskManagers of a host are counted.",
+)
+BLOCKLIST_DURATION: Final = ConfigOption(
+    "headrace.blocklist.duration",
+    timedelta,
+    timedelta(hours=1),
+    "Time for which a host is blocked.",
 )

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.cluster.resource_manager.slot_matching import SlotMatching
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import InstanceId, ResourceId
 from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.lock_watcher import HeldLock
 from headrace.gateways.messages import MemoryUsage, RegistrationRefused
 from headrace.gateways.resource_manager import (
-    SlotInfo,
     TaskExecutorRegistration,
     TaskManagerInfo,
 )
@@ -43,9 +44,12 @@ class RegisteredTaskManager:
         """The name of its worker."""
         return self.registration.location.resource_id
 
-    def describe(self, slots: tuple[SlotInfo, ...]) -> TaskManagerInfo:
+    def describe(
+        self, matching: SlotMatching, held_lock: HeldLock | None = None
+    ) -> TaskManagerInfo:
         """Return the information on it that is shown to people."""
         told, memory = self.registration, self.memory
+        slots = matching.slots_of(self.worker_id)
         return TaskManagerInfo(
             self.worker_id,
             told.address,
@@ -64,6 +68,11 @@ class RegisteredTaskManager:
             else max(0, memory.limit_bytes - memory.resident_bytes),
             managed_memory_bytes=told.hardware.managed_memory_bytes,
             slots=slots,
+            total=matching.total_of(self.worker_id),
+            free=matching.free_of(self.worker_id),
+            memory_parts=told.hardware.memory_parts,
+            held_lock=held_lock,
+            log_folder=told.log_folder,
         )
 
     async def ask_to_stop(self, cause: str) -> None:
@@ -150,7 +159,9 @@ class RegisteredTaskManagers:
         await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))
 
     def describe(
-        self, slots_of: Callable[[ResourceId], tuple[SlotInfo, ...]]
+        self,
+        matching: SlotMatching,
+        held_lock_of: Callable[[RegisteredTaskManager], HeldLock | None],
     ) -> tuple[TaskManagerInfo, ...]:
         """Return the information on each TaskManager that is shown to people."""
-        return tuple(each.describe(slots_of(each.worker_id)) for each in self)
+        return tuple(each.describe(matching, held_lock_of(each)) for each in self)

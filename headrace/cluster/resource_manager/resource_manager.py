@@ -1,17 +1,21 @@
 """ResourceManager: the endpoint that owns the cluster's slots and asks the host for workers.
 
-It keeps nothing that cannot be rebuilt: slots come from reports, needs from declarations. Losing it disturbs no task.
+It keeps nothing that cannot be rebuilt: slots come from reports, needs from declarations. Losing it disturbs no task:
+the next one takes over the workers, and gives out slots once their TaskManagers have reported or had time to.
 Source: Flink ResourceManager, ActiveResourceManager.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.cluster.lock_witness import LockWitness
+from headrace.cluster.resource_manager.blocklist import Blocklist
 from headrace.cluster.resource_manager.cluster_partition_tracker import ClusterPartitionRelease
-from headrace.cluster.resource_manager.driver import ResourceManagerDriver
+from headrace.cluster.resource_manager.driver import WorkerHost
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.registered_task_managers import (
     RegisteredTaskManager,
@@ -52,6 +56,7 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.errors import StaleLeaderError, UnknownTaskManagerError
 from headrace.gateways.job_master import JobMasterGateway
+from headrace.gateways.lock_watcher import HeldLock
 from headrace.gateways.messages import (
     Acknowledge,
     ClusterPartitionReport,
@@ -92,8 +97,10 @@ class _SlotsReport:
 
 
 class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGateway):
-    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone.
+    """One at a time per cluster. `on_host_failed` hears that the host is gone.
 
+    `is_followed`: whether another one follows where this one fails; else the process is told. `close` leaves all
+    TaskManagers to the next one, `shut_down` stops them.
     `log_folder` is the folder on this host in which TaskManagers of this host write their logs, if they do.
     """
 
@@ -101,12 +108,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self,
         rpc_service: RpcService,
         resource_manager_id: ResourceManagerId,
-        driver: ResourceManagerDriver,
+        host: WorkerHost,
         *,
         resource_id: ResourceId,
         versions: Mapping[str, str],
-        worker_name: Callable[[int], str],
         on_host_failed: Callable[[BaseException], None],
+        is_followed: Callable[[], bool] = lambda: False,
         run_blocking: BlockingRunner = run_in_thread,
         log_folder: Path | None = None,
     ) -> None:
@@ -115,11 +122,13 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._resource_id: Final = resource_id
         self._versions: Final = dict(versions)
         self._on_host_failed: Final = on_host_failed
+        self._is_followed: Final = is_followed
+        self._is_leaving = False
+        self._is_shutting_down = False
         self._task_managers: Final = RegisteredTaskManagers(self)
         self._workers: Final = Workers(
             self,
-            driver,
-            worker_name,
+            host,
             stop=self._stop_task_manager,
             ask_whether_releasable=self._ask_whether_releasable,
             on_terminated=self._lose_task_manager,
@@ -128,8 +137,16 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
+        self._blocklist: Final = Blocklist(self.settings)
         self._slots: Final = SlotManager(
-            self, resource_manager_id, self._task_managers, self._job_masters, self._workers.handle
+            self,
+            resource_manager_id,
+            self._task_managers,
+            self._job_masters,
+            self._workers.handle,
+            self._is_blocked,
+            self._workers.profile_of,
+            self._workers.refusal_of_size,
         )
         self._data_sets: Final = ClusterPartitionRelease(
             self,
@@ -139,23 +156,38 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._inspection: Final = TaskManagerInspection(
             self, self._task_managers.gateway_of, run_blocking, log_folder
         )
+        self._lock_witness: Final = LockWitness(self)
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
-            self, self._task_manager_silent, self._answered
+            self, self._task_manager_silent, self._answered, witness=self._lock_witness.excuses
         )
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """The cluster fails: slots can no longer be trusted to come."""
-        self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
+        """End, so that the next one follows, or else the cluster fails: slots can no longer be trusted to come."""
+        if self._is_leaving:
+            return
+        if self._is_followed():
+            self._is_leaving = True
+            super().on_fatal_error(error)
+        else:
+            self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
         """Open the host."""
         self._workers.open()
 
+    async def shut_down(self) -> None:
+        """Stop every TaskManager and end; one that has failed meanwhile has told so."""
+        self._is_shutting_down = True
+        await asyncio.wait([self.close_async()])
+
     async def on_stop(self) -> None:
-        """Stop every TaskManager, then have the host end what is left."""
+        """Stop every TaskManager, then have the host end what is left; or leave them to the next ResourceManager."""
+        self._is_leaving = not self._is_shutting_down
         self._workers.stop_asking()
         self._heartbeats.stop()
         self._job_masters.stop()
+        if self._is_leaving:
+            return
         await self._task_managers.stop_all("the cluster is shutting down")
         await self._workers.close()
 
@@ -165,6 +197,8 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, registration: TaskExecutorRegistration
     ) -> TaskExecutorRegistrationResponse:
         worker_id = registration.location.resource_id
+        if self._is_leaving:
+            return RegistrationRefused("this ResourceManager ends, and another one follows it")
         rejection = self._rejection_of(registration)
         if rejection is not None:
             return RegistrationRejected(rejection)
@@ -185,7 +219,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
         self._task_managers.refuse_stale(resource_id, instance_id)
-        self._slots.handle(TaskManagerAdded(resource_id, report.slots))
+        is_previous = self._workers.is_previous(resource_id)
+        self._slots.handle(TaskManagerAdded(resource_id, report.slots, is_previous))
+        self._workers.reported(resource_id)
         return Acknowledge()
 
     def notify_slot_available(
@@ -228,7 +264,13 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return False
         self._remember(task_manager, cause)
         self._heartbeats.unmonitor_target(worker_id)
+        self._lock_witness.forget(worker_id)
+        self.spawn(self._copy_last_lines(task_manager), f"copy the last lines of {worker_id}")
         _LOG.info("TaskManager %s is lost: %s", worker_id, cause)
+        host = task_manager.registration.location.host
+        blocked = self._blocklist.task_manager_lost(host, self.clock.monotonic_ms())
+        if blocked:
+            _LOG.warning("%s", blocked)
         for job_id in self._slots.matching.jobs_on(worker_id):
             job_master = self._job_masters.find(job_id)
             if job_master is not None:
@@ -239,9 +281,15 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._data_sets.lost(worker_id)
         return True
 
+    def _is_blocked(self, worker_id: ResourceId) -> bool:
+        task_manager = self._task_managers.find(worker_id)
+        return task_manager is not None and self._blocklist.is_blocked(
+            task_manager.registration.location.host, self.clock.monotonic_ms()
+        )
+
     def _remember(self, task_manager: RegisteredTaskManager, cause: str) -> None:
-        slots = self._slots.matching.slots_of(task_manager.worker_id)
-        self._inspection.task_manager_ended(task_manager.describe(slots), cause)
+        described = task_manager.describe(self._slots.matching)
+        self._inspection.task_manager_ended(described, cause)
 
     # Results that outlive their jobs
 
@@ -253,11 +301,13 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         return Acknowledge()
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        await self._workers.await_recovery()
         return self._data_sets.tracker.data_sets()
 
     async def request_cluster_partitions(
         self, data_set: ClusterDataSetId
     ) -> tuple[ShuffleDescriptor, ...]:
+        await self._workers.await_recovery()
         return self._data_sets.tracker.descriptors_of(data_set)
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
@@ -284,6 +334,8 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def declare_required_resources(
         self, job_master_id: JobMasterId, requirements: ResourceRequirements
     ) -> Acknowledge:
+        # Not before: a slot that its TaskManager has not reported yet would be taken for a missing one.
+        await self._workers.await_recovery()
         if not self._job_masters.is_leader(requirements.job_id, job_master_id):
             raise StaleLeaderError(f"JobMaster {job_master_id} does not lead {requirements.job_id}")
         self._slots.handle(RequirementsDeclared(requirements.job_id, requirements.requirements))
@@ -299,7 +351,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     async def request_resource_overview(self) -> ResourceOverview:
         matching = self._slots.matching
-        infos = self._task_managers.describe(matching.slots_of)
+        infos = self._task_managers.describe(matching, self._held_lock_of)
         explanation = explain_missing(
             matching.missing(),
             len(infos),
@@ -317,7 +369,11 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         task_manager = self._task_managers.find(resource_id)
         if task_manager is None:
             raise UnknownTaskManagerError(str(resource_id))
-        return task_manager.describe(self._slots.matching.slots_of(resource_id))
+        return task_manager.describe(self._slots.matching, self._held_lock_of(task_manager))
+
+    def _held_lock_of(self, task_manager: RegisteredTaskManager) -> HeldLock | None:
+        silence_ms = self.clock.now_ms() - task_manager.last_heartbeat_ms
+        return self._lock_witness.held(task_manager.worker_id, silence_ms)
 
     async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
         return await self._inspection.log_files(resource_id)
@@ -362,7 +418,11 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         return _SlotsReport(payload, change_number)
 
     def _answered(self, resource_id: ResourceId, answer: _SlotsReport) -> None:
-        if self._task_managers.find(resource_id) is not None:
+        task_manager = self._task_managers.find(resource_id)
+        if task_manager is not None:
+            log_folder = task_manager.registration.log_folder
+            self._inspection.copies.heard(resource_id, task_manager.gateway, log_folder)
+            self._lock_witness.heard(resource_id, answer.payload.lock_watcher_address)
             self._task_managers.heartbeat_received(resource_id, answer.payload.memory)
             self._data_sets.reported(resource_id, answer.payload.cluster_partitions)
         # What happened while the question was under way may not be in the answer; the next one will have it.
@@ -379,9 +439,16 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if task_manager is not None:
             self._remember(task_manager, cause)
             self._heartbeats.unmonitor_target(worker_id)
+            self._lock_witness.forget(worker_id)
             self._slots.handle(TaskManagerRemoved(worker_id))
             self._data_sets.lost(worker_id)
+            await self._copy_last_lines(task_manager)
             await task_manager.ask_to_stop(cause)
+
+    async def _copy_last_lines(self, task_manager: RegisteredTaskManager) -> None:
+        log_folder = task_manager.registration.log_folder
+        copies = self._inspection.copies
+        await copies.end(task_manager.worker_id, task_manager.gateway, log_folder)
 
     async def _ask_whether_releasable(self, worker_id: ResourceId) -> None:
         gateway = self._task_managers.gateway_of(worker_id)

@@ -8,32 +8,56 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.checkpoint.options import member_of
 from headrace.cluster.resource_manager.job_masters import JobMasters
-from headrace.cluster.resource_manager.options import EXCLUSIVE_TASK_MANAGERS
+from headrace.cluster.resource_manager.options import (
+    EXCLUSIVE_TASK_MANAGERS,
+    FINE_GRAINED,
+    LOAD_BALANCE_MODE,
+    TaskManagerLoadBalanceMode,
+)
 from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
 from headrace.cluster.resource_manager.slot_matching import (
     AllocateSlot,
     AllocationAnswered,
     MissingSlots,
+    RequirementsDeclared,
     SlotEvent,
     SlotMatching,
 )
 from headrace.cluster.resource_manager.worker_pool import SlotsMissing
+from headrace.cluster.task_executor.external_resources import (
+    external_resource_amounts,
+    task_manager_resources,
+)
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import AllocationId, JobId, ResourceManagerId, SlotId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.ids import AllocationId, JobId, ResourceId, ResourceManagerId, SlotId
+from headrace.core.process.process_memory import (
+    MemoryParts,
+    is_memory_total_set,
+    memory_parts,
+)
+from headrace.core.resource_profile import ResourceProfile, workers_needed
 from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
+_ANY_JOB: Final = JobId(bytes(16))
+_NO_BOUND: Final = 1 << 60
 _REFUSED_SLOT_PAUSE_MS: Final = 100.0
 """A refused slot is matched again only after this, so that a refusing TaskManager is not asked in a loop."""
 
 
 class SlotManager:
-    """One per ResourceManager. `on_missing` hears after every event how many slots no TaskManager will serve."""
+    """One per ResourceManager. `on_missing` hears after every event how many slots no TaskManager will serve.
+
+    TaskManagers that are blocked (`is_blocked`) serve what no other one can. `size_of` a worker tells for which profile
+    it was asked for, if for one. `refusal_of_size(profile, usual)` says why no worker can have these resources, or
+    nothing: who asks for them is told at once.
+    """
 
     def __init__(
         self,
@@ -42,6 +66,9 @@ class SlotManager:
         task_managers: RegisteredTaskManagers,
         job_masters: JobMasters,
         on_missing: Callable[[SlotsMissing], None],
+        is_blocked: Callable[[ResourceId], bool],
+        size_of: Callable[[ResourceId], ResourceProfile | None],
+        refusal_of_size: Callable[[ResourceProfile, ResourceProfile], str],
     ) -> None:
         self._endpoint: Final = endpoint
         self._resource_manager_id: Final = resource_manager_id
@@ -51,9 +78,18 @@ class SlotManager:
         random = endpoint.rpc_service.random
         settings = endpoint.settings
         self._slots_per_worker: Final = settings.get_option(NUMBER_OF_TASK_SLOTS)
+        self._size_of: Final = size_of
+        self._refusal_of_size: Final = refusal_of_size
+        self._expected: Final = expected_resources(settings)
+        self._refused: set[tuple[JobId, ResourceProfile]] = set()
+        mode = member_of(TaskManagerLoadBalanceMode, settings, LOAD_BALANCE_MODE)
         self.matching: Final = SlotMatching(
             lambda: AllocationId.generate(random),
             is_exclusive=settings.get_option(EXCLUSIVE_TASK_MANAGERS),
+            are_spread_out=mode is TaskManagerLoadBalanceMode.SLOTS,
+            is_blocked=is_blocked,
+            is_sized=lambda worker_id: size_of(worker_id) is not None,
+            are_cut=settings.get_option(FINE_GRAINED),
         )
         """Slots and needs as they stand, to be read only; `handle` changes them."""
 
@@ -62,26 +98,93 @@ class SlotManager:
         self._endpoint.validate_main_thread()
         for action in self.matching.handle(event):
             self._endpoint.spawn(self._allocate(action), f"slot request {action.allocation_id}")
-        missing_count = self._missing_count()
+        if isinstance(event, RequirementsDeclared):
+            # Whoever asks again is told again.
+            self._refused = {one for one in self._refused if one[0] != event.job_id}
+        missing_count, sized = self._missing()
         # TaskManagers that registered and have not reported yet will serve some of that.
-        coming_count = sum(
-            task_manager.registration.slot_count
-            for task_manager in self._task_managers
-            if self.matching.slot_counts(task_manager.worker_id)[0] == 0
+        coming_count = 0
+        for task_manager in self._task_managers:
+            if not self.matching.has_reported(task_manager.worker_id):
+                size = self._size_of(task_manager.worker_id)
+                if size is None:
+                    coming_count += task_manager.registration.slot_count
+                else:
+                    sized[size] -= 1
+        self._on_missing(
+            SlotsMissing(
+                max(0, missing_count - coming_count),
+                tuple(self.matching.idle_task_managers()),
+                tuple(self.matching.spent_task_managers()),
+                tuple(sized.elements()),
+            )
         )
-        idle = tuple(self.matching.idle_task_managers())
-        spent = tuple(self.matching.spent_task_managers())
-        self._on_missing(SlotsMissing(max(0, missing_count - coming_count), idle, spent))
 
-    def _missing_count(self) -> int:
+    def _missing(self) -> tuple[int, Counter[ResourceProfile]]:
+        """Return how many slots of usual TaskManagers are missing, and the sizes of those that need one of their own.
+
+        JobMasters are told of slots that can never come.
+        """
+        usual: list[MissingSlots] = []
+        sized: Counter[ResourceProfile] = Counter()
+        missing = self.matching.missing()
+        if not missing:
+            return 0, sized
+        total = self._usual_resources()
+        served = total if self.matching.are_cut else total.times(1 / self._slots_per_worker)
+        for entry in missing:
+            if served.matches(entry.profile):
+                usual.append(entry)
+            elif refusal := self._why_never(entry.profile, served):
+                self._refuse(entry, served, refusal)
+            else:
+                sized[entry.profile] += entry.missing_count
+        return self._missing_count(usual, total), sized
+
+    def _why_never(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        """Say why no TaskManager of its own size can serve a profile, or nothing."""
+        for task_manager in self._task_managers:
+            worker_id = task_manager.worker_id
+            total = self.matching.total_of(worker_id)
+            if self._size_of(worker_id) == profile and not (
+                total.is_unspecified or total.matches(profile)
+            ):
+                return f"the host gave {total.shown_for(profile)} to one that was made for it"
+        return self._refusal_of_size(profile, usual)
+
+    def _usual_resources(self) -> ResourceProfile:
+        """Return what a TaskManager of the usual size has for slots: as one has told, else by the settings."""
+        for task_manager in self._task_managers:
+            worker_id = task_manager.worker_id
+            if self._size_of(worker_id) is None and self.matching.has_reported(worker_id):
+                return self.matching.total_of(worker_id)
+        return self._expected
+
+    def _refuse(self, entry: MissingSlots, served: ResourceProfile, refusal: str) -> None:
+        """Tell a JobMaster once that a slot which it needs cannot come."""
+        job_master = self._job_masters.find(entry.job_id)
+        if job_master is None or (entry.job_id, entry.profile) in self._refused:
+            return
+        self._refused.add((entry.job_id, entry.profile))
+        what = "TaskManager" if self.matching.are_cut else "slot"
+        job_master.gateway.notify_impossible_profile(
+            entry.profile, f"a {what} has {served.shown_for(entry.profile)}; {refusal}"
+        )
+
+    def _missing_count(self, missing: Sequence[MissingSlots], total: ResourceProfile) -> int:
         """Return the number of missing slots; those of TaskManagers that one job does not fill are missing too."""
-        missing: Counter[JobId] = Counter()
-        for entry in self.matching.missing():
-            missing[entry.job_id] += entry.missing_count
-        if not self.matching.is_exclusive:
-            return missing.total()
+        by_job: dict[JobId, Counter[ResourceProfile]] = {}
+        for entry in missing:
+            job_id = entry.job_id if self.matching.is_exclusive else _ANY_JOB
+            by_job.setdefault(job_id, Counter())[entry.profile] += entry.missing_count
+        return sum(self._slot_count(wanted, total) for wanted in by_job.values())
+
+    def _slot_count(self, wanted: Counter[ResourceProfile], total: ResourceProfile) -> int:
         each = self._slots_per_worker
-        return sum(-(-count // each) * each for count in missing.values())
+        if self.matching.are_cut and any(not profile.is_unspecified for profile in wanted):
+            return workers_needed(wanted, total, total.times(1 / each)) * each
+        count = wanted.total()
+        return -(-count // each) * each if self.matching.is_exclusive else count
 
     async def _allocate(self, action: AllocateSlot) -> None:
         is_accepted = await self._request(action)
@@ -136,10 +239,14 @@ def explain_missing(
     return f"{needs}; {has}" + (f"; {pending}" if pending else "")
 
 
+def expected_resources(settings: Settings) -> ResourceProfile:
+    """Return what a TaskManager will have for slots by the settings; memory that they do not name has no bound."""
+    if is_memory_total_set(settings):
+        parts = memory_parts(settings, 0)
+    else:
+        parts = MemoryParts(0, _NO_BOUND, 0, _NO_BOUND, _NO_BOUND, _NO_BOUND, 0)
+    return task_manager_resources(settings, parts, external_resource_amounts(settings))
+
+
 def _profile_text(profile: ResourceProfile) -> str:
-    parts: list[str] = []
-    if profile.cpu_cores:
-        parts.append(f"{profile.cpu_cores:g} core(s)")
-    if profile.memory_bytes:
-        parts.append(f"{profile.memory_bytes / (1 << 20):.0f} MiB")
-    return f" of {' and '.join(parts)}" if parts else ""
+    return "" if profile.is_unspecified else f" of {profile}"

@@ -5,18 +5,25 @@
       +------------------+----------------------------------+
 
 Requirements are whole sets: what a job declares replaces what it declared before. Exclusive TaskManagers belong to the
-first job that is given a slot of theirs, and are spent once that job needs none any more.
+first job that is given a slot of theirs, and are spent once that job needs none any more. A request that names
+resources has a slot cut for it, of what its TaskManager has left; one that does not takes one of the slots that are
+always there, while so much is left.
 Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, DefaultSlotStatusSyncer.
 """
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.core.ids import AllocationId, JobId, ResourceId, SlotId
-from headrace.gateways.messages import ResourceProfile, SlotStatus
+from headrace.core.resource_profile import ResourceProfile, order_of_size, sum_of, unserved
+from headrace.gateways.messages import SlotStatus
 from headrace.gateways.resource_manager import ResourceRequirement, SlotInfo
+
+_UNKNOWN_JOB: Final = JobId(bytes(16))
+"""Owner of an exclusive TaskManager that is idle when it comes back: nobody knows whose modules it has loaded."""
 
 
 class SlotState(enum.Enum):
@@ -40,10 +47,11 @@ class RequirementsDeclared:
 
 @dataclass(frozen=True)
 class TaskManagerAdded:
-    """A TaskManager registered and reported its slots."""
+    """A TaskManager registered and reported its slots. `is_previous`: it worked for an earlier ResourceManager."""
 
     resource_id: ResourceId
     slots: tuple[SlotStatus, ...]
+    is_previous: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,7 @@ class MissingSlots:
 @dataclass
 class _Slot:
     profile: ResourceProfile
+    is_cut: bool = False
     state: SlotState = SlotState.FREE
     job_id: JobId | None = None
     allocation_id: AllocationId | None = None
@@ -125,10 +134,19 @@ class _Slot:
 
 @dataclass
 class SlotMatching:
-    """All slots and all requirements. `new_allocation_id` draws ids; TaskManagers are filled in order of arrival."""
+    """All slots and all requirements. `new_allocation_id` draws ids.
+
+    TaskManagers are filled in order of arrival; where slots `are_spread_out`, the one that is used least comes next.
+    Those that are blocked (`is_blocked`) come last. Those that were made for requests of one size (`is_sized`) serve no
+    request without one. Where slots are not `are_cut`, all are those that are always there.
+    """
 
     new_allocation_id: Callable[[], AllocationId]
     is_exclusive: bool = False
+    are_spread_out: bool = False
+    is_blocked: Callable[[ResourceId], bool] = lambda _: False
+    is_sized: Callable[[ResourceId], bool] = lambda _: False
+    are_cut: bool = True
     _slots: dict[ResourceId, dict[int, _Slot]] = field(
         default_factory=dict[ResourceId, dict[int, _Slot]]
     )
@@ -147,9 +165,11 @@ class SlotMatching:
                     self._requirements[job_id] = requirements
                 else:
                     self._requirements.pop(job_id, None)
-            case TaskManagerAdded(resource_id, slots):
+            case TaskManagerAdded(resource_id, slots, is_previous):
                 self._slots[resource_id] = {}
                 self._apply_report(resource_id, slots)
+                if is_previous:
+                    self._own(resource_id, _UNKNOWN_JOB)
             case TaskManagerRemoved(resource_id):
                 self._slots.pop(resource_id, None)
                 self._change_numbers.pop(resource_id, None)
@@ -188,18 +208,43 @@ class SlotMatching:
             if resource_id in self._owners and self._owners[resource_id] not in self._requirements
         ]
 
+    def has_reported(self, resource_id: ResourceId) -> bool:
+        """Return whether a TaskManager has told which slots it has."""
+        return bool(self._slots.get(resource_id))
+
     def slot_counts(self, resource_id: ResourceId) -> tuple[int, int]:
         """Number of slots and of free slots of a TaskManager."""
-        slots = self._slots.get(resource_id, {})
-        return len(slots), sum(slot.state is SlotState.FREE for slot in slots.values())
+        slots = self.slots_of(resource_id)
+        return len(slots), sum(slot.allocation_id is None for slot in slots)
 
     def slots_of(self, resource_id: ResourceId) -> tuple[SlotInfo, ...]:
-        """Return every slot of a TaskManager with the job that has it, or is about to get it."""
+        """Return every slot of a TaskManager with the job that has it, or is about to get it.
+
+        Of those that are always there, the free ones for which nothing is left are left out.
+        """
         slots = self._slots.get(resource_id, {})
-        return tuple(
-            SlotInfo(SlotId(resource_id, index), slot.allocation_id, slot.job_id)
-            for index, slot in slots.items()
-        )
+        free = self.free_of(resource_id)
+        found: list[SlotInfo] = []
+        for index, slot in slots.items():
+            if slot.state is SlotState.FREE:
+                if not free.matches(slot.profile):
+                    continue
+                free = free.minus(slot.profile)
+            found.append(
+                SlotInfo(SlotId(resource_id, index), slot.allocation_id, slot.job_id, slot.profile)
+            )
+        return tuple(found)
+
+    def total_of(self, resource_id: ResourceId) -> ResourceProfile:
+        """Return what a TaskManager has for slots altogether."""
+        slots = self._slots.get(resource_id, {}).values()
+        return sum_of(slot.profile for slot in slots if not slot.is_cut)
+
+    def free_of(self, resource_id: ResourceId) -> ResourceProfile:
+        """Return what no slot of a job takes of it."""
+        slots = self._slots.get(resource_id, {}).values()
+        used = sum_of(slot.profile for slot in slots if slot.state is not SlotState.FREE)
+        return self.total_of(resource_id).minus(used)
 
     def task_managers_of(self, job_id: JobId) -> tuple[ResourceId, ...]:
         """Return the TaskManagers on which a job has slots."""
@@ -226,8 +271,14 @@ class SlotMatching:
 
     def _apply_report(self, resource_id: ResourceId, reported: Sequence[SlotStatus]) -> None:
         slots = self._slots[resource_id]
+        indexes = {status.slot_id.slot_index for status in reported}
+        for index in [index for index, slot in slots.items() if slot.is_cut]:
+            if index not in indexes and slots[index].state is SlotState.ALLOCATED:
+                del slots[index]
         for status in reported:
-            slot = slots.setdefault(status.slot_id.slot_index, _Slot(status.profile))
+            slot = slots.setdefault(
+                status.slot_id.slot_index, _Slot(status.profile, is_cut=status.is_cut)
+            )
             if slot.state is SlotState.PENDING:
                 # The report may have been written before our request arrived; its answer decides.
                 continue
@@ -239,44 +290,46 @@ class SlotMatching:
                     self._own(resource_id, status.job_id)
 
     def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
-        for slot in self._slots.get(resource_id, {}).values():
+        slots = self._slots.get(resource_id, {})
+        for index, slot in list(slots.items()):
             if slot.allocation_id == allocation_id:
-                slot.free()
+                self._empty(slots, index)
                 self._changed(resource_id)
+
+    def _empty(self, slots: dict[int, _Slot], index: int) -> None:
+        """Nobody has the slot any more: one that was cut is gone."""
+        slots[index].free()
+        if slots[index].is_cut:
+            del slots[index]
 
     def _answered(
         self, resource_id: ResourceId, allocation_id: AllocationId, is_accepted: bool
     ) -> None:
-        for slot in self._slots.get(resource_id, {}).values():
+        slots = self._slots.get(resource_id, {})
+        for index, slot in list(slots.items()):
             if slot.allocation_id == allocation_id and slot.state is SlotState.PENDING:
                 self._changed(resource_id)
                 if is_accepted:
                     slot.state = SlotState.ALLOCATED
                 else:
-                    slot.free()
+                    self._empty(slots, index)
 
     def _changed(self, resource_id: ResourceId) -> None:
         self._change_numbers[resource_id] = self._change_numbers.get(resource_id, 0) + 1
 
     def _unfulfilled(self, job_id: JobId) -> list[tuple[ResourceRequirement, int]]:
         """The job's requirements, largest first, each with how many of its slots are missing."""
-        # By profile, of which there are few: a job may have thousands of slots.
         held = Counter(
             slot.profile
             for slots in self._slots.values()
             for slot in slots.values()
             if slot.job_id == job_id
         )
-        result: list[tuple[ResourceRequirement, int]] = []
-        for requirement in sorted(self._requirements[job_id], key=_size, reverse=True):
-            missing = requirement.slot_count
-            for profile in sorted(held, key=lambda p: (p.cpu_cores, p.memory_bytes)):
-                if profile.matches(requirement.profile):
-                    serving = min(missing, held[profile])
-                    held[profile] -= serving
-                    missing -= serving
-            result.append((requirement, missing))
-        return result
+        requirements = sorted(
+            self._requirements[job_id], key=lambda each: order_of_size(each.profile), reverse=True
+        )
+        missing = unserved({each.profile: each.slot_count for each in requirements}, held)
+        return [(each, missing[each.profile]) for each in requirements]
 
     def _match(self) -> list[AllocateSlot]:
         actions: list[AllocateSlot] = []
@@ -290,22 +343,55 @@ class SlotMatching:
         return actions
 
     def _reserve(self, job_id: JobId, profile: ResourceProfile) -> AllocateSlot | None:
-        for resource_id, slots in self._slots.items():
+        for resource_id, slots in self._in_order_of_choice():
             if self._owners.get(resource_id, job_id) != job_id:
                 continue
-            for slot_index, slot in slots.items():
-                if slot.state is SlotState.FREE and slot.profile.matches(profile):
-                    allocation_id = self.new_allocation_id()
-                    slot.reserve(SlotState.PENDING, job_id, allocation_id)
-                    self._own(resource_id, job_id)
-                    self._changed(resource_id)
-                    return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
+            slot_index = self._choose(resource_id, slots, profile)
+            if slot_index is not None:
+                allocation_id = self.new_allocation_id()
+                slots[slot_index].reserve(SlotState.PENDING, job_id, allocation_id)
+                self._own(resource_id, job_id)
+                self._changed(resource_id)
+                return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
         return None
+
+    def _choose(
+        self, resource_id: ResourceId, slots: dict[int, _Slot], profile: ResourceProfile
+    ) -> int | None:
+        """Return a free slot that serves `profile`, cut for it where need be; None where there is too little left."""
+        if profile.is_unspecified and self.is_sized(resource_id):
+            return None
+        is_cut = self.are_cut and not profile.is_unspecified
+        cut_count = sum(slot.is_cut for slot in slots.values())
+        left = self.free_of(resource_id) if is_cut or cut_count else None
+        if is_cut:
+            if left is None or not left.matches(profile):
+                return None
+            index = next(n for n in range(len(slots) - cut_count, 1 << 31) if n not in slots)
+            slots[index] = _Slot(profile, is_cut=True)
+            return index
+        for index, slot in slots.items():
+            if slot.state is SlotState.FREE and slot.profile.matches(profile):
+                return index if left is None or left.matches(slot.profile) else None
+        return None
+
+    def _in_order_of_choice(self) -> Iterator[tuple[ResourceId, dict[int, _Slot]]]:
+        entries = self._slots.items()
+        if self.are_spread_out:
+            entries = sorted(entries, key=lambda entry: _used_share(entry[1].values()))
+        # Mostly the first one is taken: the others are not even looked at.
+        yield from (entry for entry in entries if not self.is_blocked(entry[0]))
+        yield from (entry for entry in entries if self.is_blocked(entry[0]))
 
     def _own(self, resource_id: ResourceId, job_id: JobId) -> None:
         if self.is_exclusive:
             self._owners.setdefault(resource_id, job_id)
 
 
-def _size(requirement: ResourceRequirement) -> tuple[float, int]:
-    return requirement.profile.cpu_cores, requirement.profile.memory_bytes
+def _used_share(slots: Collection[_Slot]) -> float:
+    if any(slot.is_cut for slot in slots):
+        total = sum(slot.profile.cpu_cores for slot in slots if not slot.is_cut)
+        used = sum(slot.profile.cpu_cores for slot in slots if slot.state is not SlotState.FREE)
+        return used / total if total else 1.0
+    used_count = sum(slot.state is not SlotState.FREE for slot in slots)
+    return used_count / max(1, len(slots))

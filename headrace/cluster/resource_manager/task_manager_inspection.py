@@ -1,7 +1,8 @@
 """TaskManagerInspection: passes questions of people on to TaskManagers, and keeps the log files of those that ended.
 
-The log folder of the cluster lies on the driver's host. TaskManagers of this host write there too, so that their files
-can be read after their end, or while they do not answer. Main thread of the ResourceManager; files are read on others.
+The log folder of the cluster lies on the driver's host. TaskManagers of this host write there too, and of others
+LogCopies keeps the newest lines there: they can be read after the end of a TaskManager, or while it does not answer.
+Main thread of the ResourceManager; files are read on others.
 Source: Flink ResourceManager.requestTaskManagerLogList, requestThreadDump.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from headrace.cluster.resource_manager.ended_task_managers import EndedTaskManagers
+from headrace.cluster.resource_manager.log_copies import LogCopies
 from headrace.cluster.resource_manager.options import ENDED_TASK_MANAGERS_MAX
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, JobVertexId, ResourceId
@@ -20,6 +22,7 @@ from headrace.core.process.log_files import (
     LogFileNotFoundError,
     LogPiece,
     delete_log_files,
+    is_of_process,
     log_files,
     read_log_file_of,
     task_manager_file_name,
@@ -62,6 +65,8 @@ class TaskManagerInspection:
         self._run_blocking: Final = run_blocking
         self._log_folder: Final = log_folder
         count_max = endpoint.settings.get_option(ENDED_TASK_MANAGERS_MAX)
+        self.copies: Final = LogCopies(endpoint, run_blocking, log_folder)
+        """Copies of log files of other hosts."""
         self.ended: Final = EndedTaskManagers(count_max)
         """Those that ended, to be read only; `task_manager_ended` adds to them."""
 
@@ -88,14 +93,24 @@ class TaskManagerInspection:
     ) -> LogPiece:
         """Return part of a log file; UnknownTaskManagerError, LogFileNotFoundError."""
         process_name = task_manager_file_name(resource_id)
+        info = self.ended.find(resource_id)
+        place = f"{info.host}:{info.log_folder}" if info is not None and info.log_folder else ""
+
+        def look(folder: Path) -> LogPiece:
+            try:
+                return read_log_file_of(folder, process_name, name, offset, max_bytes)
+            except LogFileNotFoundError as error:
+                if not place or not is_of_process(name, process_name):
+                    raise
+                raise LogFileNotFoundError(name, place) from error
 
         def missing() -> LogPiece:
-            raise LogFileNotFoundError(name)
+            raise LogFileNotFoundError(name, place)
 
         return await self._of_either(
             resource_id,
             lambda gateway: gateway.read_log_file(name, offset, max_bytes),
-            lambda folder: read_log_file_of(folder, process_name, name, offset, max_bytes),
+            look,
             nothing=missing,
         )
 

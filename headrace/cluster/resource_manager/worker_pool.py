@@ -6,15 +6,22 @@
 
 Two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none given
 up). The host's room may grow and shrink: while it keeps workers from being asked for, it is looked at again and again.
+While a worker on demand is used, `redundant_count` idle ones more are kept. Slots that are too large for a worker have
+workers of their size, one each.
+Workers of an earlier ResourceManager begin as REQUESTED or STARTED; those that were started are not given up unless
+they stay away for `previous_timeout_ms`: whoever has slots there may not have told yet.
 Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Final
 
 from headrace.core.ids import ResourceId
+from headrace.core.resource_profile import ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
 _ROOM_CHECK_MS: Final = 1_000.0
@@ -35,7 +42,10 @@ class WorkerState(enum.Enum):
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """The numbers that the pool obeys; `fixed_count` None means on demand, `max_count` None means no limit."""
+    """The numbers that the pool obeys; `fixed_count` None means on demand, None as a maximum means no limit.
+
+    `max_count` is what the host has room for, `slots_max` what the cluster may have.
+    """
 
     slots_per_worker: int
     fixed_count: int | None
@@ -44,21 +54,48 @@ class PoolLimits:
     idle_timeout_ms: float
     max_failures_per_minute: float
     retry_interval_ms: float
+    slots_max: int | None = None
+    redundant_count: int = 0
+    cores_per_worker: int = 1
+    previous_timeout_ms: float = float("inf")
+
+    @property
+    def worker_count_max(self) -> int | None:
+        """Workers that there may be: the smaller of the two maxima."""
+        if self.slots_max is None:
+            return self.max_count
+        count = self.slots_max // self.slots_per_worker
+        return count if self.max_count is None else min(count, self.max_count)
 
 
 # Events
 
 
 @dataclass(frozen=True)
+class WorkersRecovered:
+    """The host has these workers of an earlier ResourceManager, who come back now."""
+
+    placeless: tuple[ResourceId, ...]
+    started: tuple[ResourceId, ...]
+
+
+@dataclass(frozen=True)
+class RecoveryEnded:
+    """All of them have come back, or there was time enough: from now on it counts what jobs need."""
+
+
+@dataclass(frozen=True)
 class SlotsMissing:
     """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job.
 
-    Those of them that are `spent` can serve no other job, and are not to wait for one.
+    Those of them that are `spent` can serve no other job, and are not to wait for one. `sized`: the resources of each
+    missing slot that needs a worker of its own size.
     """
 
     slot_count: int
     idle: tuple[ResourceId, ...]
     spent: tuple[ResourceId, ...] = ()
+    sized: tuple[ResourceProfile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +141,9 @@ class TimePassed:
 
 
 PoolEvent = (
-    SlotsMissing
+    WorkersRecovered
+    | RecoveryEnded
+    | SlotsMissing
     | WorkerStarted
     | WorkerRegistered
     | WorkerTerminated
@@ -119,9 +158,10 @@ PoolEvent = (
 
 @dataclass(frozen=True)
 class RequestWorker:
-    """Ask the host for a worker."""
+    """Ask the host for a worker: one with these resources for slots, or, without a profile, one as the settings say."""
 
     worker_id: ResourceId
+    profile: ResourceProfile | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +195,8 @@ class _Worker:
     since_ms: float
     idle_since_ms: float | None = None
     is_spent: bool = False
+    profile: ResourceProfile | None = None
+    is_previous: bool = False
 
 
 @dataclass
@@ -167,28 +209,43 @@ class WorkerPool:
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
     _tombstones: dict[ResourceId, str] = field(default_factory=dict[ResourceId, str])
     _missing_slot_count: int = 0
+    _missing_sized: Counter[ResourceProfile] = field(default_factory=Counter[ResourceProfile])
+    _redundant_missing_count: int = 0
     _failure_times_ms: list[float] = field(default_factory=list[float])
     _paused_until_ms: float = float("-inf")
     _held_back_count: int = 0
     _room_check_due_ms: float | None = None
     _short_since_ms: float | None = None
     _has_told_shortage: bool = False
+    _is_recovering: bool = False
 
     def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
         """Take one event and return what is to be done, in order."""
         actions: list[PoolAction] = []
         match event:
-            case SlotsMissing(slot_count, idle, spent):
+            case WorkersRecovered(placeless, started):
+                self._recover(placeless, started, monotonic_ms)
+            case RecoveryEnded():
+                self._is_recovering = False
+            case SlotsMissing(slot_count, idle, spent, sized):
                 self._missing_slot_count = slot_count
+                self._missing_sized = Counter(sized)
                 self._mark_idle(idle, monotonic_ms)
                 actions += self._mark_spent(spent, monotonic_ms)
+                self._redundant_missing_count = self._redundant_missing()
             case WorkerStarted(worker_id):
                 self._move(worker_id, WorkerState.STARTED, monotonic_ms)
             case WorkerRegistered(worker_id):
                 self._move(worker_id, WorkerState.REGISTERED, monotonic_ms)
                 # Its slots are about to be matched; until then they must not be asked for again.
-                served = self._missing_slot_count - self.limits.slots_per_worker
-                self._missing_slot_count = max(0, served)
+                profile = self.profile_of(worker_id)
+                if profile is not None:
+                    self._missing_sized[profile] -= 1
+                elif self._missing_slot_count:
+                    served = self._missing_slot_count - self.limits.slots_per_worker
+                    self._missing_slot_count = max(0, served)
+                else:
+                    self._redundant_missing_count = max(0, self._redundant_missing_count - 1)
             case WorkerTerminated(worker_id, diagnostics):
                 self._terminated(worker_id, diagnostics, monotonic_ms)
             case WorkerLost(worker_id, cause):
@@ -197,7 +254,11 @@ class WorkerPool:
                     actions.append(ReleaseWorker(worker_id, cause))
             case IdleReleaseAgreed(worker_id):
                 worker = self._workers.get(worker_id)
-                if worker is not None and worker.idle_since_ms is not None:
+                if (
+                    worker is not None
+                    and worker.idle_since_ms is not None
+                    and self._is_spare(worker)
+                ):
                     actions.append(self._release(worker_id, "idle: no job has a slot here"))
             case TimePassed():
                 actions += self._time_passed(monotonic_ms)
@@ -217,6 +278,11 @@ class WorkerPool:
         """Workers that were asked for and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
+    def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
+        """Return the size of a worker that was asked for because of it; None for the others."""
+        worker = self._workers.get(worker_id)
+        return None if worker is None else worker.profile
+
     def describe_pending(self, monotonic_ms: float) -> str:
         """Say what the wait for workers is about, for people; empty where nobody is waited for."""
         parts: list[str] = []
@@ -230,9 +296,14 @@ class WorkerPool:
                 parts.append(f"{len(since)} worker(s) {text} (for {waited_s:.0f} s)")
         if monotonic_ms < self._paused_until_ms:
             parts.append("new workers are held back, because too many failed to start")
-        maximum = self.limits.max_count
+        maximum = self.limits.worker_count_max
         if maximum is not None and len(self._workers) >= maximum and self._missing_slot_count:
-            parts.append(f"the host can run no more than {maximum} worker(s)")
+            if maximum == self.limits.max_count:
+                parts.append(f"the host can run no more than {maximum} worker(s)")
+            else:
+                parts.append(
+                    f"slotmanager.number-of-slots.max allows no more than {self.limits.slots_max} slot(s)"
+                )
         if self.last_failure:
             parts.append(f"last failure of a worker: {self.last_failure}")
         return "; ".join(parts)
@@ -246,10 +317,29 @@ class WorkerPool:
             due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
             if worker.state is WorkerState.STARTED:
-                due.append(worker.since_ms + self.limits.registration_timeout_ms)
-            elif worker.idle_since_ms is not None and self._ends_when_idle(worker):
+                due.append(worker.since_ms + self._registration_timeout_ms(worker))
+            elif (
+                worker.idle_since_ms is not None
+                and self._ends_when_idle(worker)
+                and self._is_spare(worker)
+            ):
                 due.append(worker.idle_since_ms + self._idle_timeout_ms(worker))
         return min(due, default=None)
+
+    def _recover(
+        self, placeless: Iterable[ResourceId], started: Iterable[ResourceId], monotonic_ms: float
+    ) -> None:
+        self._is_recovering = True
+        for worker_id in placeless:
+            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms)
+        for worker_id in started:
+            self._workers[worker_id] = _Worker(WorkerState.STARTED, monotonic_ms, is_previous=True)
+
+    def _registration_timeout_ms(self, worker: _Worker) -> float:
+        timeout_ms = self.limits.registration_timeout_ms
+        return (
+            min(timeout_ms, self.limits.previous_timeout_ms) if worker.is_previous else timeout_ms
+        )
 
     def _mark_idle(self, idle: Iterable[ResourceId], monotonic_ms: float) -> None:
         now_idle = set(idle)
@@ -281,7 +371,7 @@ class WorkerPool:
     def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> None:
         worker = self._workers.get(worker_id)
         if worker is not None and worker.state is not WorkerState.REGISTERED:
-            self._workers[worker_id] = _Worker(state, monotonic_ms)
+            self._workers[worker_id] = _Worker(state, monotonic_ms, profile=worker.profile)
 
     def _terminated(self, worker_id: ResourceId, diagnostics: str, monotonic_ms: float) -> None:
         worker = self._workers.pop(worker_id, None)
@@ -304,8 +394,12 @@ class WorkerPool:
         actions: list[PoolAction] = []
         for worker_id, worker in list(self._workers.items()):
             if worker.state is WorkerState.STARTED:
-                if monotonic_ms - worker.since_ms >= self.limits.registration_timeout_ms:
-                    cause = "it did not register within resourcemanager.taskmanager-registration.timeout"
+                if monotonic_ms - worker.since_ms >= self._registration_timeout_ms(worker):
+                    cause = (
+                        "it did not come back to the next ResourceManager within heartbeat.timeout"
+                        if worker.is_previous
+                        else "it did not register within resourcemanager.taskmanager-registration.timeout"
+                    )
                     self._terminated(worker_id, cause, monotonic_ms)
                     actions.append(ReleaseWorker(worker_id, cause))
             elif self._is_idle_too_long(worker, monotonic_ms):
@@ -316,6 +410,8 @@ class WorkerPool:
 
     def _is_idle_too_long(self, worker: _Worker, monotonic_ms: float) -> bool:
         if worker.idle_since_ms is None or not self._ends_when_idle(worker):
+            return False
+        if not self._is_spare(worker):
             return False
         return monotonic_ms - worker.idle_since_ms >= self._idle_timeout_ms(worker)
 
@@ -336,27 +432,92 @@ class WorkerPool:
             wanted_new_count = self.limits.fixed_count - len(self._workers)
         else:
             slots = self._missing_slot_count
-            wanted_new_count = -(-slots // self.limits.slots_per_worker) - self.pending_count
-        new_count = self._allowed(wanted_new_count, monotonic_ms)
-        self._held_back_count = max(0, wanted_new_count - new_count)
+            wanted_new_count = -(-slots // self.limits.slots_per_worker) - self._pending_of(None)
+            wanted_new_count += self._redundant_missing_count
+        sized = self._new_sized()
+        wanted_count = max(0, wanted_new_count)
+        allowed_count = self._allowed(wanted_count + sum(map(self._places, sized)), monotonic_ms)
+        new_count = min(wanted_count, allowed_count)
+        left = allowed_count - new_count
+        granted: list[ResourceProfile] = []
+        for profile in sized:
+            if self._places(profile) <= left:
+                left -= self._places(profile)
+                granted.append(profile)
+        self._held_back_count = wanted_count - new_count + len(sized) - len(granted)
         needs_room = self._held_back_count > 0 and monotonic_ms >= self._paused_until_ms
         self._room_check_due_ms = monotonic_ms + _ROOM_CHECK_MS if needs_room else None
-        if wanted_new_count < 0:
-            return self._give_up_pending(-wanted_new_count)
-        actions: list[PoolAction] = []
-        for _ in range(new_count):
+        actions = [] if self._is_recovering else self._give_up_surplus(-wanted_new_count)
+        for profile in [*granted, *[None] * new_count]:
             worker_id = self.new_worker_id()
-            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms)
-            actions.append(RequestWorker(worker_id))
+            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms, profile=profile)
+            actions.append(RequestWorker(worker_id, profile))
+        return actions
+
+    def _new_sized(self) -> list[ResourceProfile]:
+        """Return the sizes of workers that are missing and have not been asked for."""
+        return [
+            profile
+            for profile, count in self._missing_sized.items()
+            for _ in range(count - self._pending_of(profile))
+        ]
+
+    def _places(self, profile: ResourceProfile | None) -> int:
+        """Return how many workers of the usual size take as many cores of the host."""
+        if profile is None:
+            return 1
+        return max(1, ceil(ceil(profile.cpu_cores) / self.limits.cores_per_worker))
+
+    def _pending_of(self, profile: ResourceProfile | None) -> int:
+        return sum(
+            worker.state is not WorkerState.REGISTERED and worker.profile == profile
+            for worker in self._workers.values()
+        )
+
+    def _give_up_surplus(self, default_count: int) -> list[PoolAction]:
+        """Release workers that are not needed and have not registered: so many of the usual size, and of others."""
+        actions = self._give_up_pending(None, default_count)
+        for profile in dict.fromkeys(worker.profile for worker in self._workers.values()):
+            if profile is not None:
+                surplus = self._pending_of(profile) - max(0, self._missing_sized[profile])
+                actions += self._give_up_pending(profile, surplus)
         return actions
 
     def _allowed(self, wanted_count: int, monotonic_ms: float) -> int:
         """Return how many of `wanted_count` new workers may be requested now."""
         if monotonic_ms < self._paused_until_ms:
             return 0
-        if self.limits.max_count is None:
+        maximum = self.limits.worker_count_max
+        if maximum is None:
             return max(0, wanted_count)
-        return max(0, min(wanted_count, self.limits.max_count - len(self._workers)))
+        taken = sum(self._places(worker.profile) for worker in self._workers.values())
+        return max(0, min(wanted_count, maximum - taken))
+
+    @property
+    def _are_any_used(self) -> bool:
+        return any(
+            worker.state is WorkerState.REGISTERED and worker.idle_since_ms is None
+            for worker in self._workers.values()
+        )
+
+    @property
+    def _redundant_count(self) -> int:
+        """Idle workers that could take another's place."""
+        return sum(
+            worker.idle_since_ms is not None and not worker.is_spent and worker.profile is None
+            for worker in self._workers.values()
+        )
+
+    def _redundant_missing(self) -> int:
+        if not self._are_any_used:
+            return 0
+        return max(0, self.limits.redundant_count - self._redundant_count)
+
+    def _is_spare(self, worker: _Worker) -> bool:
+        """Whether an idle worker need not stay for redundancy."""
+        if worker.is_spent or worker.profile is not None or not self._are_any_used:
+            return True
+        return self._redundant_count > self.limits.redundant_count
 
     def _tell_shortage(self, monotonic_ms: float) -> list[PoolAction]:
         """Once per shortage, which ends when every worker that is needed has a place."""
@@ -372,12 +533,17 @@ class WorkerPool:
         self._has_told_shortage = True
         return [TellShortage(short_count)]
 
-    def _give_up_pending(self, count: int) -> list[PoolAction]:
-        """Release `count` workers that have not registered, those without a place first."""
+    def _give_up_pending(self, profile: ResourceProfile | None, count: int) -> list[PoolAction]:
+        """Release `count` workers of a size that have not registered, those without a place first."""
         pending = [
             (worker.state is WorkerState.STARTED, worker_id)
             for worker_id, worker in self._workers.items()
             if worker.state is not WorkerState.REGISTERED
+            and worker.profile == profile
+            and not worker.is_previous
         ]
         pending.sort(key=lambda entry: entry[0])
-        return [self._release(worker_id, "no longer needed") for _, worker_id in pending[:count]]
+        return [
+            self._release(worker_id, "no longer needed")
+            for _, worker_id in pending[: max(0, count)]
+        ]

@@ -1,13 +1,18 @@
 """Workers: carries out the WorkerPool's decisions at the host, and brings the host's reports to the main thread."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from math import ceil
 from typing import Any, Final
 
-from headrace.cluster.resource_manager.driver import ResourceManagerDriver
+from headrace.cluster.resource_manager.driver import WorkerHost
 from headrace.cluster.resource_manager.options import (
     FIXED_POOL_SIZE,
+    PREVIOUS_WORKER_RECOVERY_TIMEOUT,
+    REDUNDANT_TASK_MANAGERS,
+    SLOTS_MAX,
     START_WORKER_MAX_FAILURE_RATE,
     START_WORKER_RETRY_INTERVAL,
     TASK_MANAGER_REGISTRATION_TIMEOUT,
@@ -17,38 +22,43 @@ from headrace.cluster.resource_manager.worker_pool import (
     AskWhetherReleasable,
     PoolEvent,
     PoolLimits,
+    RecoveryEnded,
     ReleaseWorker,
     RequestWorker,
     TellShortage,
     TimePassed,
     WorkerPool,
+    WorkersRecovered,
     WorkerStarted,
     WorkerTerminated,
 )
+from headrace.cluster.task_executor.external_resources import external_resource_amounts
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import HEARTBEAT_TIMEOUT
 
 _LOG = logging.getLogger(__name__)
 
 
 class Workers:
-    """The pool, the driver and the clock between them. Runs on the ResourceManager's main thread.
+    """The pool, the host and the clock between them. Runs on the ResourceManager's main thread.
 
     Implements WorkerListener, from any thread. `stop(worker_id, cause)` stops a TaskManager by RPC where it is
     registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
     an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
     returns whether it was registered and has been dealt with. `on_host_failed(error)`: the host itself is gone.
+    Workers of an earlier ResourceManager of this cluster are taken over when it opens.
     """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        driver: ResourceManagerDriver,
-        worker_name: Callable[[int], str],
+        host: WorkerHost,
         *,
         stop: Callable[[ResourceId, str], Awaitable[None]],
         ask_whether_releasable: Callable[[ResourceId], Coroutine[Any, Any, None]],
@@ -56,22 +66,66 @@ class Workers:
         on_host_failed: Callable[[BaseException], None],
     ) -> None:
         self._endpoint: Final = endpoint
-        self._driver: Final = driver
+        self._host: Final = host
         self._stop: Final = stop
         self._ask_whether_releasable: Final = ask_whether_releasable
         self._on_terminated: Final = on_terminated
         self._on_host_failed: Final = on_host_failed
-        self._worker_name: Final = worker_name
-        self._worker_profile: Final = worker_profile(endpoint.settings)
-        self._name_count = 0
-        self._pool: Final = WorkerPool(_limits(endpoint.settings, driver), self._new_worker_id)
+        self._usual_profile: Final = worker_profile(endpoint.settings)
+        self._pool: Final = WorkerPool(_limits(endpoint.settings, host), host.new_worker_id)
         self._timer: Cancellable | None = None
         self._is_closing = False
+        self._previous: frozenset[ResourceId] = frozenset()
+        self._awaited: set[ResourceId] = set()
+        self._recovered: Final = asyncio.Event()
 
     def open(self) -> None:
-        """Open the host; a fixed pool is asked for at once."""
-        self._driver.initialize(self)
-        self.handle(TimePassed())
+        """Open the host, with the workers that are there; a fixed pool is asked for at once."""
+        previous = self._host.open(self)
+        self._previous = frozenset(previous.started)
+        self._awaited = set(previous.started)
+        self.handle(WorkersRecovered(previous.placeless, previous.started))
+        if self._awaited:
+            timeout_ms = self._endpoint.settings.duration_ms(PREVIOUS_WORKER_RECOVERY_TIMEOUT)
+            self._endpoint.schedule_run_async(timeout_ms, self._end_recovery)
+        else:
+            self._end_recovery()
+
+    def is_previous(self, worker_id: ResourceId) -> bool:
+        """Return whether an earlier ResourceManager has started the worker."""
+        return worker_id in self._previous
+
+    def reported(self, worker_id: ResourceId) -> None:
+        """A TaskManager has said which slots it has."""
+        self._await_no_more(worker_id)
+
+    async def await_recovery(self) -> None:
+        """Wait until TaskManagers of an earlier ResourceManager have reported; at once where there are none."""
+        await self._recovered.wait()
+
+    def _await_no_more(self, worker_id: ResourceId) -> None:
+        if worker_id in self._awaited:
+            self._awaited.discard(worker_id)
+            if not self._awaited:
+                self._end_recovery()
+
+    def _end_recovery(self) -> None:
+        if self._recovered.is_set():
+            return
+        if self._awaited:
+            names = ", ".join(sorted(map(str, self._awaited)))
+            _LOG.warning(
+                "%d of %d TaskManager(s) of the ResourceManager before this one have not come back within '%s', and "
+                "are waited for without holding up anybody: %s",
+                len(self._awaited),
+                len(self._previous),
+                PREVIOUS_WORKER_RECOVERY_TIMEOUT.key,
+                names,
+            )
+        elif self._previous:
+            _LOG.info("all %d TaskManager(s) are back", len(self._previous))
+        self._recovered.set()
+        self.handle(RecoveryEnded())
 
     def stop_asking(self) -> None:
         """The cluster ends: ask for no more workers and let none register."""
@@ -82,19 +136,19 @@ class Workers:
     async def close(self) -> None:
         """Have the host end every worker."""
         self.stop_asking()
-        await self._driver.close()
+        await self._host.close()
 
     def handle(self, event: PoolEvent) -> None:
         """Let the pool decide, and do it."""
         if self._is_closing:
             return
         # The host may grow and shrink: its limit is asked for again each time.
-        self._pool.limits = replace(self._pool.limits, max_count=self._driver.max_worker_count)
+        self._pool.limits = replace(self._pool.limits, max_count=self._host.max_worker_count)
         monotonic_ms = self._endpoint.clock.monotonic_ms()
         for action in self._pool.handle(event, monotonic_ms):
             match action:
-                case RequestWorker(worker_id):
-                    self._driver.request_worker(worker_id, self._worker_profile)
+                case RequestWorker(worker_id, profile):
+                    self._host.request_worker(worker_id, profile or self._usual_profile)
                 case ReleaseWorker(worker_id, cause):
                     self._endpoint.spawn(self._release(worker_id, cause), f"release {worker_id}")
                 case AskWhetherReleasable(worker_id):
@@ -105,7 +159,7 @@ class Workers:
         self._set_timer(self._pool.next_check_ms(), monotonic_ms)
 
     def _tell_shortage(self, worker_count: int) -> None:
-        shortage = self._driver.describe_shortage()
+        shortage = self._host.describe_shortage()
         failure = self._pool.last_failure.split("\n", 1)[0]
         last = f" (the last one that ended: {failure})" if failure else ""
         _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
@@ -115,6 +169,16 @@ class Workers:
         if self._is_closing:
             return "the cluster is shutting down"
         return self._pool.refusal_of(worker_id)
+
+    def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
+        """Return the size of a worker that was asked for because of it; None for the others."""
+        return self._pool.profile_of(worker_id)
+
+    def refusal_of_size(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        """Say why there can be no worker with these resources for slots; empty where there can."""
+        if self._pool.limits.fixed_count is not None:
+            return f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike: unset it, or make each of them larger"
+        return self._host.refusal_of(profile, usual)
 
     @property
     def pending_count(self) -> int:
@@ -132,6 +196,7 @@ class Workers:
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
         def terminated() -> None:
+            self._await_no_more(worker_id)
             if not self._on_terminated(worker_id, diagnostics):
                 self.handle(WorkerTerminated(worker_id, diagnostics))
 
@@ -143,7 +208,7 @@ class Workers:
     async def _release(self, worker_id: ResourceId, cause: str) -> None:
         """Stop a worker by RPC first, so that its TaskManager can say goodbye, and then by the host."""
         await self._stop(worker_id, cause)
-        self._driver.release_worker(worker_id)
+        self._host.release_worker(worker_id)
 
     def _set_timer(self, due_ms: float | None, monotonic_ms: float) -> None:
         if self._timer is not None:
@@ -154,10 +219,6 @@ class Workers:
                 max(1.0, due_ms - monotonic_ms), lambda: self.handle(TimePassed())
             )
 
-    def _new_worker_id(self) -> ResourceId:
-        self._name_count += 1
-        return ResourceId(self._worker_name(self._name_count))
-
 
 def worker_names(prefix: str) -> Callable[[int], str]:
     """`<prefix>-tm-<n>`."""
@@ -165,17 +226,34 @@ def worker_names(prefix: str) -> Callable[[int], str]:
 
 
 def worker_profile(settings: Settings) -> ResourceProfile:
-    """Return the resource profile with which every TaskManager is requested."""
-    return ResourceProfile(cpu_cores=settings.get_option(CPU_CORES))
+    """Return what a host gives every TaskManager of the usual size; no cores: as many as it gives a task."""
+    return ResourceProfile(
+        cpu_cores=settings.get_option(CPU_CORES),
+        external_resources=external_resource_amounts(settings),
+    )
 
 
-def _limits(settings: Settings, driver: ResourceManagerDriver) -> PoolLimits:
+def _limits(settings: Settings, host: WorkerHost) -> PoolLimits:
+    slots_per_worker = settings.get_option(NUMBER_OF_TASK_SLOTS)
+    fixed_count = settings.get_option(FIXED_POOL_SIZE) or None
+    slots_max = settings.get_option(SLOTS_MAX)
+    if (fixed_count or 1) * slots_per_worker > slots_max:
+        raise ConfigurationError(
+            SLOTS_MAX.key,
+            str(slots_max),
+            f"{fixed_count or 1} TaskManager(s) of {slots_per_worker} slot(s) have more ({FIXED_POOL_SIZE.key}, "
+            f"{NUMBER_OF_TASK_SLOTS.key})",
+        )
     return PoolLimits(
-        slots_per_worker=settings.get_option(NUMBER_OF_TASK_SLOTS),
-        fixed_count=settings.get_option(FIXED_POOL_SIZE) or None,
-        max_count=driver.max_worker_count,
+        slots_per_worker=slots_per_worker,
+        fixed_count=fixed_count,
+        max_count=host.max_worker_count,
         registration_timeout_ms=settings.duration_ms(TASK_MANAGER_REGISTRATION_TIMEOUT),
         idle_timeout_ms=settings.duration_ms(TASK_MANAGER_TIMEOUT),
         max_failures_per_minute=settings.get_option(START_WORKER_MAX_FAILURE_RATE),
         retry_interval_ms=settings.duration_ms(START_WORKER_RETRY_INTERVAL),
+        slots_max=slots_max,
+        redundant_count=settings.get_option(REDUNDANT_TASK_MANAGERS),
+        cores_per_worker=max(1, ceil(settings.get_option(CPU_CORES))),
+        previous_timeout_ms=settings.duration_ms(HEARTBEAT_TIMEOUT),
     )

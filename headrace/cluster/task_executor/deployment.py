@@ -4,6 +4,7 @@ This is the one door between the control plane and the data plane. Nothing is un
 task that runs it. Source: Flink TaskExecutor.submitTask, Task's constructor.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -129,6 +130,10 @@ class RunningTask(Protocol):
         """Metrics by name."""
         ...
 
+    def user_counters(self) -> tuple[str, ...]:
+        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        ...
+
     def metric_samples(self) -> TaskSamples:
         """Return the same metrics, those of each operator apart."""
         ...
@@ -137,8 +142,16 @@ class RunningTask(Protocol):
 class TaskFactory(Protocol):
     """Makes tasks; the seam at which tests put tasks without a data plane."""
 
-    def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> RunningTask:
-        """Build what the task needs, without starting it, and without loading any user code."""
+    def create(
+        self,
+        descriptor: TaskDeploymentDescriptor,
+        listener: TaskListener,
+        external_resources: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> RunningTask:
+        """Build what the task needs, without starting it, and without loading any user code.
+
+        `external_resources`: the addresses that its slot has of each.
+        """
         ...
 
 
@@ -158,7 +171,12 @@ class StreamTaskFactory:
     scratch: Path | None = None
     local_copies: TaskLocalState | None = None
 
-    def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
+    def create(
+        self,
+        descriptor: TaskDeploymentDescriptor,
+        listener: TaskListener,
+        external_resources: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> Task:
         """Build a task, its result partitions first: room is reserved for them, or the task cannot run at all."""
         outputs: list[PartitionOutput] = []
         inputs: list[GateInput] = []
@@ -194,6 +212,7 @@ class StreamTaskFactory:
             snapshots=CheckpointFiles(settings, self.local_copies),
             run_blocking=self.run_blocking,
             scratch=self.scratch,
+            external_resources=external_resources or {},
         )
         return Task(environment, self.runner, inline_payloads(descriptor))
 
@@ -205,8 +224,8 @@ class StreamTaskFactory:
 
 
 def inline_payloads(descriptor: TaskDeploymentDescriptor) -> VertexPayloads | None:
-    """The payloads that came with the descriptor, or None where it names a blob."""
-    if descriptor.vertex.payloads is not None:
+    """The payloads that came with the descriptor; None where it names a blob, or files that must be there before."""
+    if descriptor.vertex.payloads is not None or descriptor.artifacts:
         return None
     edges = tuple(deployment.edge for deployment in descriptor.result_partitions)
     return VertexPayloads.of(descriptor.vertex, edges)

@@ -12,7 +12,7 @@ from headrace.cluster.resource_manager_link import ResourceManagerLink
 from headrace.cluster.task_executor.options import REGISTRATION_TIMEOUT
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import AllocationId, InstanceId, ResourceId, ResourceManagerId, SlotId
+from headrace.core.ids import AllocationId, InstanceId, ResourceId, SlotId
 from headrace.core.process.failpoints import Failpoint, reach
 from headrace.gateways.messages import ClusterPartitionReport, SlotReport
 from headrace.gateways.resource_manager import (
@@ -37,22 +37,22 @@ class TaskExecutorToResourceManagerConnection:
         self,
         endpoint: RpcEndpoint,
         resource_id: ResourceId,
-        address: str,
-        resource_manager_id: ResourceManagerId,
+        leader_retrieval_address: str,
         *,
         registration: Callable[[], TaskExecutorRegistration],
         slot_report: Callable[[], SlotReport],
+        cluster_partitions: Callable[[], ClusterPartitionReport],
         on_end: Callable[[str], None],
     ) -> None:
         self._endpoint: Final = endpoint
         self._resource_id: Final = resource_id
         self._registration_message: Final = registration
         self._slot_report: Final = slot_report
+        self._cluster_partitions: Final = cluster_partitions
         self._on_end: Final = on_end
         self.link: Final = ResourceManagerLink(
             endpoint,
-            address,
-            resource_manager_id,
+            leader_retrieval_address,
             register=self._register,
             on_registered=self._registered,
             on_rejected=lambda reason: on_end(f"the ResourceManager rejected it: {reason}"),
@@ -104,7 +104,11 @@ class TaskExecutorToResourceManagerConnection:
         self._endpoint.spawn(self._report(gateway, response.instance_id), "first slot report")
 
     async def _report(self, gateway: ResourceManagerGateway, instance_id: InstanceId) -> None:
+        partitions = self._cluster_partitions()
         try:
+            if partitions.partitions:
+                # Before the slots, after which the next leader of a cluster answers for what this TaskManager has.
+                await gateway.report_cluster_partitions(self._resource_id, instance_id, partitions)
             await gateway.send_slot_report(self._resource_id, instance_id, self._slot_report())
         except HeadraceError as error:
             if self._instance_id == instance_id:

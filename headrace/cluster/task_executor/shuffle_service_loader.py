@@ -6,7 +6,6 @@ makes it: the JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader, NettyShuffleServiceFactory.
 """
 
-import importlib.metadata
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.cluster.shuffle_master import (
@@ -15,6 +14,7 @@ from headrace.cluster.shuffle_master import (
     ShuffleMasterContext,
 )
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
     refuse_unknown_shuffle_service(settings)
     if name == BUILT_IN:
         return CreditBasedShuffleServiceFactory()
-    factory_class: Any = _installed()[name].load()
+    factory_class: Any = load_entry_point(ENTRY_POINT_GROUP, name)
     return factory_class()
 
 
@@ -75,7 +75,7 @@ def refuse_unknown_shuffle_service(settings: Settings) -> None:
     name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
     if name == BUILT_IN:
         return
-    found = _installed()
+    found = entry_point_names(ENTRY_POINT_GROUP)
     if name not in found:
         known = ", ".join(sorted({BUILT_IN, *found}))
         raise ConfigurationError(
@@ -83,10 +83,6 @@ def refuse_unknown_shuffle_service(settings: Settings) -> None:
             name,
             f"no such shuffle service is installed; there are: {known}",
         )
-
-
-def _installed() -> dict[str, importlib.metadata.EntryPoint]:
-    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def create_credit_based_environment(

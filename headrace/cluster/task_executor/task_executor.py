@@ -12,9 +12,11 @@ from typing import Final
 from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
+from headrace.cluster.blob.artifact_cache import ArtifactCache
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnections
+from headrace.cluster.task_executor.memory_limit import MemoryLimit
 from headrace.cluster.task_executor.pending_state_reads import PendingStateReads
 from headrace.cluster.task_executor.process_inspection import ProcessInspection
 from headrace.cluster.task_executor.resource_manager_connection import (
@@ -81,7 +83,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._services: Final = services
         self._tasks: Final = TaskTable(self, services.exit_process)
         self._cluster_partitions: Final = ClusterPartitions(services.partitions)
-        slots = TaskSlotTable(services.slot_count, services.slot_profile)
+        slots = TaskSlotTable(
+            services.slot_count, services.slot_profile, services.external_resources
+        )
         self._slots: Final = TaskSlots(self, slots, self._tasks, self._slot_freed)
         self._jobs: Final = JobConnections(
             self,
@@ -97,16 +101,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self, self._tasks, self._jobs, self._task_gone, self._metric_groups
         )
         self._blobs: Final = BlobCache(self, services.run_blocking, services.scratch)
-        self._payloads: Final = PayloadLoader(self, self._tasks, self._jobs, self._blobs)
+        self._artifacts: Final = ArtifactCache(self, services.run_blocking, self._blobs)
+        self._payloads: Final = PayloadLoader(
+            self, self._tasks, self._jobs, self._blobs, self._artifacts
+        )
         self._reads: Final = PendingStateReads(self)
         self._inspection: Final = ProcessInspection(services, self._tasks, self.clock)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             services.resource_id,
-            services.resource_manager_address,
-            services.resource_manager_id,
+            services.leader_retrieval_address,
             registration=self._registration,
             slot_report=self.slot_report,
+            cluster_partitions=self._cluster_partitions.report,
             on_end=self.end,
         )
         self._end_reason: str | None = None
@@ -115,6 +122,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def on_start(self) -> None:
         """Introduce yourself."""
         self._resource_manager.connect()
+        MemoryLimit(self, self.end).watch()
 
     async def on_stop(self) -> None:
         """Stop every task, then say goodbye."""
@@ -126,6 +134,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._resource_manager.close(reason)
         for entry in self._tasks:
             entry.outbox.close()
+        await self._artifacts.close()
         await self._blobs.close()
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
@@ -212,6 +221,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._cluster_partitions.release_job(job_id)
             self._jobs.close(job_id, "no slots of the job are left here")
             self._blobs.release_job(job_id)
+            self._artifacts.release_job(job_id)
 
     # Tasks
 
@@ -234,10 +244,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 f"for job {attempt_id.job_id}"
             )
         name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
+        descriptor = self._artifacts.located(descriptor)
         try:
-            task = self._services.task_factory.create(descriptor, self._reporter)
+            addresses = self._slots.table.addresses_of(descriptor.allocation_id)
+            task = self._services.task_factory.create(descriptor, self._reporter, addresses)
         except Exception as error:
             self._leave_slot(attempt_id)
+            _LOG.info("task '%s' could not be built", name, exc_info=True)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
@@ -396,7 +409,10 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> TaskExecutorHeartbeatPayload:
         self._resource_manager.link.heartbeat_received(resource_id)
         return TaskExecutorHeartbeatPayload(
-            self.slot_report(), self._services.measure_memory(), self._cluster_partitions.report()
+            self.slot_report(),
+            self._services.measure_memory(),
+            self._cluster_partitions.report(),
+            self._services.lock_watcher_address(),
         )
 
     async def heartbeat_from_job_master(
@@ -412,6 +428,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._services.resource_id,
             tuple(entry.attempt_id for entry in entries),
             tuple(entry.metrics() for entry in entries),
+            self._services.lock_watcher_address(),
         )
 
     def disconnect_job_master(
@@ -468,4 +485,5 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             services.pid,
             services.attempt_number,
             services.hardware,
+            "" if services.log_folder is None else str(services.log_folder),
         )

@@ -16,6 +16,9 @@ from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.checkpoint.storage.task_local_state import TaskLocalState
 from headrace.cluster.printed_output import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
+from headrace.cluster.task_executor.external_resources import task_manager_resources
+from headrace.cluster.task_executor.interpreter_lock import InterpreterLock
+from headrace.cluster.task_executor.lock_watcher import WatcherConfiguration
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.shuffle_service_loader import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -23,9 +26,11 @@ from headrace.cluster.task_executor.task_manager_services import TaskManagerServ
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import ResourceId
 from headrace.core.process import failpoints
 from headrace.core.process.process_memory import (
+    PROCESS_MEMORY,
+    own_memory_parts,
     physical_memory_bytes,
     process_memory_bytes,
     resident_memory_bytes,
@@ -34,7 +39,7 @@ from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.security.tls import TlsIdentity, client_context, server_context
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import EventLoopThread, run_in_thread
-from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.gateways.messages import MemoryUsage
 from headrace.gateways.resource_manager import HardwareDescription
 from headrace.metrics.cluster_names import MANAGED_TOTAL, MANAGED_USED
 from headrace.metrics.groups import MetricGroup, samples_of
@@ -44,7 +49,7 @@ from headrace.metrics.reporters.reporter_setup import create_metric_registry
 from headrace.metrics.scopes import GroupKind
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.network.stored.spill_files import TMP_DIRS
-from headrace.rpc.options import TASK_MANAGER_RPC_PORT
+from headrace.rpc.options import HELD_LOCK_TIMEOUT, TASK_MANAGER_RPC_PORT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
 from headrace.state.rocksdb.database import shared_memory_usage
@@ -64,12 +69,12 @@ class TaskManagerConfiguration:
     `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
     of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
     own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
-    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere.
+    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere. `external_resources`: the
+    addresses of those that the host keeps for it, by name.
     """
 
     resource_id: ResourceId
-    resource_manager_address: str
-    resource_manager_id: ResourceManagerId
+    leader_retrieval_address: str
     secret: bytes = field(repr=False)
     settings: Mapping[str, str] = field(repr=False)
     bind_host: str = "127.0.0.1"
@@ -80,6 +85,9 @@ class TaskManagerConfiguration:
     tls: TlsIdentity | None = None
     scratch_directory: Path | None = None
     log_folder: Path | None = None
+    external_resources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
 
 
 def run_task_manager(
@@ -192,6 +200,7 @@ class LocalTaskManager:
         *,
         exit_process: Callable[[str], None],
         on_terminated: Callable[[str], None],
+        lock_watcher_address: Callable[[], str] = str,
     ) -> TaskExecutor:
         """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
         configuration = self._configuration
@@ -209,13 +218,31 @@ class LocalTaskManager:
             local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
         slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
+        addresses = configuration.external_resources
+        amounts = tuple((name, len(found)) for name, found in addresses.items())
+        parts = own_memory_parts(self._settings)
+        total = task_manager_resources(self._settings, parts, amounts)
+        _LOG.info(
+            "TaskManager %s has %s in %d slot(s); memory of %s",
+            configuration.resource_id,
+            total,
+            slot_count,
+            parts,
+        )
+        if parts.is_shrunk:
+            _LOG.warning(
+                "the memory of a TaskManager, %d mb, is less than its parts take by default, so they were made smaller "
+                "and tasks have %d mb: raise %s",
+                parts.process_bytes >> 20,
+                parts.task_heap >> 20,
+                PROCESS_MEMORY.key,
+            )
         services = TaskManagerServices(
             resource_id=configuration.resource_id,
             location=self.location,
-            resource_manager_address=configuration.resource_manager_address,
-            resource_manager_id=configuration.resource_manager_id,
+            leader_retrieval_address=configuration.leader_retrieval_address,
             slot_count=slot_count,
-            slot_profile=ResourceProfile(self._settings.get_option(CPU_CORES) / slot_count),
+            slot_profile=total.times(1 / slot_count),
             versions=dict(configuration.versions or software_versions()),
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,
@@ -229,10 +256,14 @@ class LocalTaskManager:
             scratch=configuration.scratch_directory,
             partitions=self._shuffle.partitions,
             log_folder=configuration.log_folder,
+            lock_watcher_address=lock_watcher_address,
             hardware=HardwareDescription(
                 self._settings.get_option(CPU_CORES) or float(_core_count()),
                 physical_memory_bytes(),
+                parts.managed,
+                parts,
             ),
+            external_resources=addresses,
         )
         return TaskExecutor(rpc_service, services)
 
@@ -257,6 +288,7 @@ def _serve(
         exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     tls = configuration.tls
+    interpreter_lock = _interpreter_lock(configuration)
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
         rpc_service = TcpRpcService(
@@ -273,12 +305,19 @@ def _serve(
         await rpc_service.start()
         rpc_service.on_fatal_error = control.on_fatal_error = exit_after
         executor = task_manager.create_executor(
-            rpc_service, exit_process=exit_process, on_terminated=terminated
+            rpc_service,
+            exit_process=exit_process,
+            on_terminated=terminated,
+            lock_watcher_address=lambda: (
+                "" if interpreter_lock is None else interpreter_lock.watcher_address
+            ),
         )
         executor.start()
         return rpc_service, executor
 
     rpc_service, executor = control.run(start())
+    if interpreter_lock is not None:
+        interpreter_lock.start()
     watcher = ProcessWatcher(SystemClock(), control.loop.call_soon_threadsafe).start()
     sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
@@ -289,12 +328,36 @@ def _serve(
                 executor.end("the process that hosts it was told to stop")
     finally:
         watcher.stop()
+        if interpreter_lock is not None:
+            interpreter_lock.stop()
         if sender is not None:
             sender.close()
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
+
+
+def _interpreter_lock(configuration: TaskManagerConfiguration) -> InterpreterLock | None:
+    """Return the watch over this process's lock; None where the process is not its own, or nobody wants to know."""
+    settings = Settings(configuration.settings)
+    is_own = threading.current_thread() is threading.main_thread()
+    if not is_own or not settings.duration_ms(HELD_LOCK_TIMEOUT):
+        return None
+    return InterpreterLock(
+        WatcherConfiguration(
+            os.getpid(),
+            configuration.bind_host,
+            configuration.advertised_host,
+            configuration.secret,
+            {
+                key: value
+                for key, value in configuration.settings.items()
+                if key != TASK_MANAGER_RPC_PORT.key
+            },
+            configuration.tls,
+        )
+    )
 
 
 def _core_count() -> int:

@@ -1,16 +1,17 @@
 """TaskManagerServices: facts and services that a TaskExecutor is given, and the errors with which it stops tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.cluster.task_executor.cluster_partitions import NoPartitions, StoredPartitions
 from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import ResourceId
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import BlockingRunner
-from headrace.gateways.messages import MemoryUsage, ResourceProfile
+from headrace.gateways.messages import MemoryUsage
 from headrace.gateways.resource_manager import HardwareDescription
 from headrace.metrics.registry import MetricRegistry
 
@@ -23,13 +24,13 @@ class TaskManagerServices:
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the
     directory of this process alone, or None where it has none; `log_folder` is where it writes its log, if anywhere.
     `process_metrics()`: those of the process by their full names. Tasks register theirs in `metric_registry`, if there
-    is one.
+    is one. `lock_watcher_address()`: the endpoint of the process that watches this one's interpreter lock, or ''.
+    `external_resources`: the addresses of those that the host keeps for it, by name.
     """
 
     resource_id: ResourceId
     location: TaskManagerLocation
-    resource_manager_address: str
-    resource_manager_id: ResourceManagerId
+    leader_retrieval_address: str
     slot_count: int
     slot_profile: ResourceProfile
     versions: dict[str, str]
@@ -45,7 +46,11 @@ class TaskManagerServices:
     partitions: StoredPartitions = field(default_factory=NoPartitions)
     measure_memory: Callable[[], MemoryUsage | None] = lambda: None
     log_folder: Path | None = None
+    lock_watcher_address: Callable[[], str] = str
     hardware: HardwareDescription = field(default_factory=HardwareDescription)
+    external_resources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
 
 
 class JobMasterLostError(HeadraceError):

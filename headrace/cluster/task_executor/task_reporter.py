@@ -4,6 +4,7 @@ A task leaves the table when its JobMaster has heard of its end, or will never h
 TaskExecutor.updateTaskExecutionState.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -29,6 +30,8 @@ from headrace.network.gates.partition_requests import AnswerVerdict, ProducerVer
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
 from headrace.rpc.main_thread import is_on_loop
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class TaskReporter:
@@ -140,11 +143,22 @@ class TaskReporter:
         metrics: TaskMetrics | None = None
         if state.is_terminal:
             last = entry.metrics()
-            metrics = entry.last_metrics = TaskMetrics(attempt_id, without_rates(last.values))
+            metrics = entry.last_metrics = TaskMetrics(
+                attempt_id, without_rates(last.values), last.counters
+            )
             entry.mark_ended()
             self._metric_groups.close(attempt_id)
         where = f"task '{entry.display_name}'"
         info = None if error is None else error_info_of(error, where)
+        if state is ExecutionState.FAILED and info is not None:
+            # For the log file: at the terminal it is the JobMaster that tells of failures.
+            _LOG.info(
+                "%s has failed in attempt %d: %s\n%s",
+                where,
+                attempt_id.attempt_number,
+                info.text,
+                info.remote_traceback,
+            )
         if state.is_terminal and entry.outbox.is_closed:
             # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
             self._on_gone(entry)

@@ -6,13 +6,14 @@
       +---------------- (freed) <--last task gone----------- RELEASING
     ACTIVE --JobMaster lost--> ALLOCATED again, with a new timeout
 
+A slot that is cut for a request takes its resources from what no other slot uses, and is gone when it is free.
 A timeout carries a ticket; one that is not the slot's newest does nothing. TaskSlots sets the timers, ends the tasks of
 a slot that is given up and tells leaders of it, on the TaskExecutor's main thread.
 Source: Flink TaskSlotTableImpl, TaskSlot; TaskExecutor (freeSlotInternal, syncTaskSlotsWithSnapshotFromJobMaster).
 """
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,10 +22,10 @@ from headrace.cluster.task_executor.options import SLOT_TIMEOUT
 from headrace.cluster.task_executor.task_manager_services import SlotReleasedError
 from headrace.cluster.task_executor.task_table import TaskTable
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, ResourceId, SlotId
+from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile, sum_of
 from headrace.gateways.errors import SlotOccupiedError
 from headrace.gateways.messages import (
     AllocatedSlotReport,
-    ResourceProfile,
     SlotOffer,
     SlotReport,
     SlotStatus,
@@ -62,6 +63,9 @@ class FreedSlot:
 @dataclass
 class _Slot:
     index: int
+    profile: ResourceProfile
+    is_cut: bool = False
+    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     state: TaskSlotState = TaskSlotState.FREE
     job_id: JobId | None = None
     allocation_id: AllocationId | None = None
@@ -70,22 +74,45 @@ class _Slot:
 
 
 class TaskSlotTable:
-    """`slot_count` equal slots of `profile`."""
+    """`slot_count` equal slots of `profile`, and those that are cut from the same resources.
 
-    def __init__(self, slot_count: int, profile: ResourceProfile) -> None:
+    `addresses`: those of the external resources, by name; each belongs to one slot at a time.
+    """
+
+    def __init__(
+        self,
+        slot_count: int,
+        profile: ResourceProfile,
+        addresses: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         assert slot_count >= 1
         self.profile = profile
-        self._slots = [_Slot(index) for index in range(slot_count)]
+        self._addresses = dict(addresses or {})
+        self._slot_count = slot_count
+        self._slots = [_Slot(index, profile) for index in range(slot_count)]
         self._next_ticket_number = 1
 
-    def allocate(self, slot_index: int, job_id: JobId, allocation_id: AllocationId) -> SlotTicket:
+    def allocate(
+        self,
+        slot_index: int,
+        job_id: JobId,
+        allocation_id: AllocationId,
+        profile: ResourceProfile = UNSPECIFIED,
+    ) -> SlotTicket:
         """Reserve a slot (-1: any free one) and start its waiting period; SlotOccupiedError where it is taken.
 
-        The same allocation again answers with a new ticket, or with the present one where the slot is in use.
+        An index beyond those that are always there is that of a slot to be cut for `profile`; SlotOccupiedError where
+        too little is left. The same allocation again answers with a new ticket, or with the present one where the
+        slot is in use.
         """
         slot = self._find(allocation_id)
         if slot is None:
-            slot = self._free_slot(slot_index)
+            slot = (
+                self._cut(slot_index, profile)
+                if slot_index >= self._slot_count
+                else self._free_slot(slot_index)
+            )
+            slot.addresses = self._free_addresses(slot.profile)
             slot.state, slot.job_id, slot.allocation_id = (
                 TaskSlotState.ALLOCATED,
                 job_id,
@@ -183,12 +210,17 @@ class TaskSlotTable:
     def offers_for(self, job_id: JobId) -> tuple[SlotOffer, ...]:
         """The job's slots that its JobMaster has not accepted yet."""
         return tuple(
-            SlotOffer(slot.allocation_id, slot.index, self.profile)
+            SlotOffer(slot.allocation_id, slot.index, slot.profile)
             for slot in self._slots
             if slot.job_id == job_id
             and slot.allocation_id is not None
             and slot.state is TaskSlotState.ALLOCATED
         )
+
+    def addresses_of(self, allocation_id: AllocationId) -> Mapping[str, tuple[str, ...]]:
+        """Return the addresses of external resources that belong to the allocation's slot, by name."""
+        slot = self._find(allocation_id)
+        return {} if slot is None else slot.addresses
 
     def has_slots_of(self, job_id: JobId) -> bool:
         """Whether any slot belongs to the job."""
@@ -199,7 +231,11 @@ class TaskSlotTable:
         return SlotReport(
             tuple(
                 SlotStatus(
-                    SlotId(resource_id, slot.index), self.profile, slot.job_id, slot.allocation_id
+                    SlotId(resource_id, slot.index),
+                    slot.profile,
+                    slot.job_id,
+                    slot.allocation_id,
+                    slot.is_cut,
                 )
                 for slot in self._slots
             )
@@ -215,11 +251,42 @@ class TaskSlotTable:
         return None
 
     def _free_slot(self, slot_index: int) -> _Slot:
-        candidates = self._slots if slot_index == -1 else self._slots[slot_index : slot_index + 1]
-        for slot in candidates:
-            if slot.state is TaskSlotState.FREE:
+        for slot in self._slots:
+            is_asked_for = slot_index in (-1, slot.index) and not slot.is_cut
+            if is_asked_for and slot.state is TaskSlotState.FREE:
+                self._refuse_above_rest(slot.profile)
                 return slot
         raise SlotOccupiedError(f"slot {slot_index} is not free")
+
+    def _cut(self, slot_index: int, profile: ResourceProfile) -> _Slot:
+        if any(slot.index == slot_index for slot in self._slots):
+            raise SlotOccupiedError(f"slot {slot_index} is not free")
+        self._refuse_above_rest(profile)
+        slot = _Slot(slot_index, profile, is_cut=True)
+        self._slots.append(slot)
+        return slot
+
+    def _refuse_above_rest(self, profile: ResourceProfile) -> None:
+        used = sum_of(s.profile for s in self._slots if s.state is not TaskSlotState.FREE)
+        rest = self.profile.times(self._slot_count).minus(used)
+        if not rest.matches(profile):
+            raise SlotOccupiedError(f"a slot of {profile} is too large for what is left: {rest}")
+
+    def _free_addresses(self, profile: ResourceProfile) -> dict[str, tuple[str, ...]]:
+        """Return as many addresses of each external resource as the profile names, of those that no slot has."""
+        taken = {
+            (name, each)
+            for slot in self._slots
+            if slot.state is not TaskSlotState.FREE
+            for name, addresses in slot.addresses.items()
+            for each in addresses
+        }
+        return {
+            name: tuple(each for each in addresses if (name, each) not in taken)[
+                : profile.amount_of(name)
+            ]
+            for name, addresses in self._addresses.items()
+        }
 
     def _draw_ticket_number(self) -> int:
         number = self._next_ticket_number
@@ -229,6 +296,8 @@ class TaskSlotTable:
     def _clear(self, slot: _Slot) -> None:
         slot.state, slot.job_id, slot.allocation_id = TaskSlotState.FREE, None, None
         slot.ticket_number = 0
+        if slot.is_cut:
+            self._slots.remove(slot)
 
 
 class TaskSlots:
@@ -250,7 +319,10 @@ class TaskSlots:
     def allocate(self, request: SlotRequest) -> None:
         """Reserve a slot, until its JobMaster accepts it or has had its time; SlotOccupiedError."""
         ticket = self.table.allocate(
-            request.slot_id.slot_index, request.job_id, request.allocation_id
+            request.slot_id.slot_index,
+            request.job_id,
+            request.allocation_id,
+            request.profile,
         )
         self._await_activation(ticket)
 

@@ -1,8 +1,8 @@
 """TaskTable: keeps the tasks of one TaskManager, from their submission until their last report was heard.
 
 A task that was cancelled or failed is watched: one that does not end in time is stopped with its process.
-PayloadLoader loads payloads that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING. A task is
-built and acknowledged before, so that its partitions are there for consumers however long a blob takes.
+PayloadLoader loads payloads and files that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
+A task is built and acknowledged before, so that its partitions are there for consumers however long a blob takes.
 Source: Flink TaskTable, Task.TaskCancelerWatchDog, TaskDeploymentDescriptor.loadBigData.
 """
 
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.cluster.blob.artifact_cache import ArtifactCache
 from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.blob.python_packages import RequirementsNotInstalledError
 from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.task_outbox import TaskOutbox
@@ -21,7 +23,6 @@ from headrace.core.config import Settings
 from headrace.core.errors import DECODE_ERRORS, HeadraceError
 from headrace.core.ids import (
     AllocationId,
-    BlobKey,
     ExecutionAttemptId,
     JobId,
     OperatorId,
@@ -82,7 +83,8 @@ class TaskEntry:
         """The task's metrics now, or its last ones."""
         if self.last_metrics is not None:
             return self.last_metrics
-        return TaskMetrics(self.attempt_id, self.task.metrics_snapshot())
+        values = self.task.metrics_snapshot()
+        return TaskMetrics(self.attempt_id, values, self.task.user_counters())
 
 
 class TaskTable:
@@ -171,35 +173,47 @@ class PayloadLoader:
     """One per TaskExecutor, on its main thread."""
 
     def __init__(
-        self, endpoint: RpcEndpoint, tasks: TaskTable, jobs: JobConnections, cache: BlobCache
+        self,
+        endpoint: RpcEndpoint,
+        tasks: TaskTable,
+        jobs: JobConnections,
+        cache: BlobCache,
+        artifacts: ArtifactCache,
     ) -> None:
         self._endpoint: Final = endpoint
         self._tasks: Final = tasks
         self._jobs: Final = jobs
         self._cache: Final = cache
+        self._artifacts: Final = artifacts
 
     def load(self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor) -> None:
-        """Bring the task its payloads, unless it has them. What goes wrong is the task's failure."""
-        key = descriptor.vertex.payloads
-        if key is not None:
-            self._endpoint.spawn(
-                self._load(entry, descriptor, key), f"payloads of {entry.attempt_id}"
-            )
+        """Bring the task its payloads, unless it has them, after the files of its job.
 
-    async def _load(
-        self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor, key: BlobKey
-    ) -> None:
-        job_id = entry.attempt_id.job_id
+        What goes wrong is the task's failure.
+        """
+        if descriptor.vertex.payloads is not None or descriptor.artifacts:
+            self._endpoint.spawn(self._load(entry, descriptor), f"payloads of {entry.attempt_id}")
+
+    async def _load(self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor) -> None:
+        job_id, key = entry.attempt_id.job_id, descriptor.vertex.payloads
         connection = self._jobs.find(job_id)
         address = "" if connection is None else connection.blob_server_address
+        size = sum(each.key.size_bytes for each in descriptor.artifacts if each.key is not None)
+        what = f"its files ({size_text(size)})"
         try:
-            view = await self._cache.open(job_id, key, address)
-            payloads = VertexPayloads.decode(view)
+            if descriptor.artifacts:
+                await self._artifacts.provide(job_id, descriptor.artifacts, entry.settings, address)
+            if key is None:
+                edges = tuple(each.edge for each in descriptor.result_partitions)
+                payloads = VertexPayloads.of(descriptor.vertex, edges)
+            else:
+                what = f"the functions and collections of '{descriptor.vertex.name}' ({size_text(key.size_bytes)})"
+                payloads = VertexPayloads.decode(await self._cache.open(job_id, key, address))
+        except RequirementsNotInstalledError as error:
+            self._tasks.fail_task(entry, error)
+            return
         except (HeadraceError, OSError, *DECODE_ERRORS) as error:
-            what = (
-                f"job '{descriptor.job_name}' ({job_id}): the functions and collections of "
-                f"'{descriptor.vertex.name}' ({size_text(key.size_bytes)}) could not be fetched from {address}"
-            )
-            self._tasks.fail_task(entry, BlobTransferError(f"{what}: {error}"))
+            text = f"job '{descriptor.job_name}' ({job_id}): {what} could not be fetched from {address}"
+            self._tasks.fail_task(entry, BlobTransferError(f"{text}: {error}"))
             return
         entry.task.deliver_payloads(payloads)

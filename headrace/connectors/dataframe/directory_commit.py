@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from pyarrow import fs
 
+from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.connectors.files.paths import file_system_of, is_link, place_below
 from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.sink.staging import HIDDEN_PREFIX, delete_file, exists
@@ -153,10 +154,9 @@ class DirectoryCommit:
 
     def _data_files(self, folder: str) -> Sequence[str]:
         """Files below a folder, relative to it, but for those whose names Spark's readers pass over."""
-        selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
         names = [
             info.path[len(folder) :].lstrip("/")
-            for info in self._file_system.get_file_info(selector)
+            for info in folder_entries(self._file_system, folder, is_recursive=True)
             if info.type is fs.FileType.File
         ]
         return sorted(
@@ -178,8 +178,7 @@ class DirectoryCommit:
     def _delete_attempts(self, scope: str, checkpoint_id: int) -> None:
         """Delete files that attempts at an id, and at earlier ones, have left; later ones may be a successor's."""
         beginning = self._all_apart(scope)
-        selector = fs.FileSelector(beginning.rpartition("/")[0], allow_not_found=True)
-        for info in self._file_system.get_file_info(selector):
+        for info in folder_entries(self._file_system, beginning.rpartition("/")[0]):
             if not info.path.startswith(beginning) or is_link(self._file_system, info.path):
                 continue
             number = info.path.removeprefix(beginning).partition("-")[0]

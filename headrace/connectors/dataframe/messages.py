@@ -33,9 +33,16 @@ class PartitionEnded(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
 
 
 class PartitionsAnnounced(msgspec.Struct, frozen=True):
-    """Coordinator → reader: these partitions are yours, and no others."""
+    """Coordinator → reader: these partitions are yours, and no others.
+
+    A streaming DataFrame has a `number` for each of its micro-batches, whose partitions are counted from
+    `first_partition` on; `is_last`: none comes after it.
+    """
 
     partitions: tuple[int, ...]
+    number: int = 0
+    first_partition: int = 0
+    is_last: bool = True
 
 
 ReaderEvent = ReaderOpened | PartitionEnded
@@ -56,7 +63,23 @@ class SourceState(msgspec.Struct, frozen=True):
     copy_path: str
 
 
-class SinkPayload(msgspec.Struct, frozen=True):
+class StreamState(msgspec.Struct, frozen=True):
+    """State of a streaming DataFrame's coordinator in a checkpoint.
+
+    `batch_id`: the newest micro-batch, -1 before there is one. Its partitions have the numbers from `first_partition`
+    on; where `is_announced`, the readers' states hold those that have not ended. `parallelism`: Spark's default for
+    cutting a copy into partitions. `query_path`: the `checkpointLocation` of the query.
+    """
+
+    batch_id: int = -1
+    first_partition: int = 0
+    partition_count: int = 0
+    is_announced: bool = False
+    parallelism: int = 0
+    query_path: str = ""
+
+
+class SinkPayload(msgspec.Struct, frozen=True, tag="write"):
     """Configuration of the sink's coordinator; fields as in DataFrameSink."""
 
     path: str
@@ -64,6 +87,17 @@ class SinkPayload(msgspec.Struct, frozen=True):
     mode: str
     options: dict[str, str]
     staging_directory: str
+
+
+class FunctionPayload(msgspec.Struct, frozen=True, tag="function"):
+    """Configuration of a sink that calls a function: its name in the driver, and where rows wait.
+
+    `staging_path`: the folder that the user has named, or empty. `temporary`: one among the driver's temporary files.
+    """
+
+    function_id: str = ""
+    staging_path: str = ""
+    temporary: str = ""
 
 
 class FilesStaged(msgspec.Struct, frozen=True):
@@ -85,7 +119,7 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class CommitPayload(msgspec.Struct, frozen=True):
-    """Configuration of the committer: a target as in DataFrameSink, or the name of a function in the driver.
+    """Configuration of the committer: a target as in DataFrameSink, or a function of the driver.
 
     `is_at_least_once`: the program has declared that it tolerates rows that are written twice.
     """
@@ -95,4 +129,4 @@ class CommitPayload(msgspec.Struct, frozen=True):
     mode: str = ""
     options: dict[str, str] = {}
     is_at_least_once: bool = False
-    function_id: str = ""
+    function: FunctionPayload | None = None

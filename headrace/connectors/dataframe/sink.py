@@ -6,9 +6,9 @@ registry here keeps the functions of the driver's process, so that nothing of a 
 JobMaster. Column types that Spark's formats cannot store are refused when a sink is made.
 """
 
-import itertools
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +18,25 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.options import SHARED_FILES
+from headrace.connectors.dataframe.batch_log import (
+    BATCH_LOG_FORMAT,
+    BATCHES_MAX,
+    BATCHES_MAX_DEFAULT,
+    BatchLog,
+)
 from headrace.connectors.dataframe.messages import (
     SINK_COMMITTER,
     SINK_COORDINATOR,
     CommitPayload,
+    FunctionPayload,
     SinkPayload,
 )
 from headrace.connectors.dataframe.staging import (
     PartStagingWriter,
     StagingWriter,
+    batch_staging_folder,
+    commits_prepared_files,
     has_checkpoints,
 )
 from headrace.connectors.files.paths import file_system_of, fixed_place
@@ -119,7 +128,6 @@ def _listed(schema: pa.Schema) -> str:
 
 @dataclass
 class _Registry:
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     functions: dict[str, BatchFunction] = field(default_factory=dict[str, BatchFunction])
 
 
@@ -128,7 +136,7 @@ _registry: Final = _Registry()
 
 def register_batch_function(function: BatchFunction) -> str:
     """Return the name under which this process knows the function from now on."""
-    function_id = f"batch-function-{next(_registry.numbers)}"
+    function_id = f"batch-function-{system_random().getrandbits(64):016x}"
     _registry.functions[function_id] = function
     return function_id
 
@@ -146,6 +154,9 @@ class DataFrameSink(Sink):
     writes with each of them, and `mode` holds for the first time only. Each row is written once into folders of files
     (parquet, csv, json, orc, text, avro, xml) and into Delta tables; what else Spark writes to cannot say what it was
     given, so a crash at the wrong moment writes rows twice: `guarantee` must then be AT_LEAST_ONCE.
+
+    The format `headrace` is a log of batches, one for each checkpoint: `spark.readStream.format("headrace")` reads and
+    deletes them. Its option `maxBatches` (10,000) is how many may wait for a reader before commits, and so the job, do.
 
     Example:
         >>> sink = DataFrameSink("out/hours", mode="overwrite", options={"compression": "zstd"})
@@ -165,6 +176,8 @@ class DataFrameSink(Sink):
             raise ProgramError(
                 f"DataFrameSink cannot write in mode '{self.mode}': there are {', '.join(MODES)}"
             )
+        if self.format == BATCH_LOG_FORMAT:
+            _check_log(self.mode, self.options)
         if "://" not in str(self.path):
             # A relative path means the program's working directory, wherever the workers have theirs.
             object.__setattr__(self, "path", Path(self.path).absolute())
@@ -200,6 +213,10 @@ class DataFrameSink(Sink):
             _check_writable(Path(place).parent, self.target)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        if self.format == BATCH_LOG_FORMAT and context.subtask_index == 0:
+            schema = data_schema(context.types.inputs[0].value_type)
+            is_shared = context.settings.get_option(SHARED_FILES)
+            BatchLog(self.target).declare(schema, is_shared=is_shared)
         if has_checkpoints(context.settings):
             return PartStagingWriter(self.staging_directory, context)
         return StagingWriter(self.staging_directory, context)
@@ -230,8 +247,11 @@ class IdempotentForeachBatchSink(Sink):
     """Calls `function(df, checkpoint_id)` in the driver with the rows of each checkpoint, as Spark's foreachBatch does.
 
     After a failure the function may be called again with the same id and the same rows: results are exactly once
-    where a second call changes nothing, which is the function's business. Ids grow, with gaps. Needs checkpoints.
-    `staging_path`: a folder that driver and TaskManagers share, where rows wait.
+    where a second call changes nothing, which is the function's business. Ids grow, with gaps. A job without
+    checkpoints calls it once, with id 1, when all of it has finished. `DataStream.foreach_batch` makes this sink.
+
+    `staging_path`: a folder that driver and TaskManagers share, where rows wait; by default one below
+    `execution.checkpointing.dir`, and without that, where Spark is local, one among the machine's temporary files.
 
     Example:
         >>> sink = IdempotentForeachBatchSink(lambda df, checkpoint_id: df.show(), "staging")
@@ -240,35 +260,74 @@ class IdempotentForeachBatchSink(Sink):
     """
 
     function: BatchFunction = field(repr=False)
-    staging_path: str
+    staging_path: str = ""
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"the function of a batch must be callable, not {self.function!r}")
         # The function stays in the driver, which calls it; only its name travels.
-        object.__setattr__(self, "function_id", register_batch_function(self.function))
+        path, token = self.staging_path, f"{system_random().getrandbits(64):016x}"
+        payload = FunctionPayload(
+            register_batch_function(self.function),
+            fixed_place(path) if path else "",
+            f"{tempfile.gettempdir()}/.foreach-batch.staging-{token}",
+        )
+        object.__setattr__(self, "payload", payload)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"staging_path": fixed_place(self.staging_path)}
+        payload = self._payload
+        return {"staging_path": payload.staging_path, "payload": payload}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "staging_path", state["staging_path"])
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
 
     def check_input(self, value_type: TypeInformation) -> None:
-        _check_columns("IdempotentForeachBatchSink", value_type)
+        _check_columns("foreach_batch", value_type)
         unwritable = unwritable_column(value_type, "parquet")
         if unwritable is not None:
-            raise ProgramError(f"IdempotentForeachBatchSink cannot make a DataFrame: {unwritable}")
-        _say_what_becomes_strings("IdempotentForeachBatchSink", value_type)
+            raise ProgramError(f"foreach_batch cannot make a DataFrame: {unwritable}")
+        _say_what_becomes_strings("foreach_batch", value_type)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
-        if not has_checkpoints(context.settings):
-            raise ProgramError(
-                f"IdempotentForeachBatchSink calls its function with each checkpoint: set {INTERVAL.key}"
-            )
-        return PartStagingWriter(self.staging_path, context)
+        folder = batch_staging_folder(self._payload, context.settings)
+        if commits_prepared_files(context.settings):
+            return PartStagingWriter(folder, context)
+        return StagingWriter(folder, context)
+
+    def coordinator(self) -> tuple[str, bytes]:
+        return SINK_COORDINATOR, msgspec.msgpack.encode(self._payload)
 
     def committer(self) -> tuple[str, bytes]:
-        function_id: str = getattr(self, "function_id", "")
-        return SINK_COMMITTER, msgspec.msgpack.encode(CommitPayload(function_id=function_id))
+        payload = CommitPayload(function=self._payload)
+        return SINK_COMMITTER, msgspec.msgpack.encode(payload)
+
+    @property
+    def _payload(self) -> FunctionPayload:
+        payload: FunctionPayload = getattr(self, "payload", FunctionPayload())
+        return payload
+
+
+def _check_log(mode: str, options: Mapping[str, str]) -> None:
+    if mode not in ("append", *_MODES_FOR_NEW_PATHS):
+        raise ProgramError(
+            f"a log of batches (format '{BATCH_LOG_FORMAT}') is appended to, and mode is '{mode}': say "
+            "mode='append', and delete the log where it is to begin anew"
+        )
+    unknown = [name for name in options if name != BATCHES_MAX]
+    if unknown:
+        raise ProgramError(
+            f"a log of batches (format '{BATCH_LOG_FORMAT}') has no option '{unknown[0]}': there is {BATCHES_MAX}"
+        )
+    batch_count_max(options)
+
+
+def batch_count_max(options: Mapping[str, str]) -> int:
+    """Return how many batches of a log may wait. ProgramError where that is no count."""
+    said = str(options.get(BATCHES_MAX, BATCHES_MAX_DEFAULT))
+    if not said.isdecimal() or int(said) < 1:
+        raise ProgramError(f"{BATCHES_MAX} is '{said}', and must be a count of at least 1")
+    return int(said)
 
 
 def _check_columns(sink_name: str, value_type: TypeInformation) -> None:

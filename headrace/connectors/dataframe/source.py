@@ -1,9 +1,12 @@
-"""DataFrameSource: a bounded DataFrame, pushed into source subtasks by the Spark tasks that compute it.
+"""DataFrameSource: a DataFrame, bounded or streaming, pushed into source subtasks by the Spark tasks that compute it.
 
 The Spark job starts when all subtasks are ready. Spark partition i is a split, at first of subtask i modulo
 parallelism; every split is known from the start, so a partition that Spark computes late holds the watermark until its
 rows have come. A split's position is how many of its rows were emitted: after a failure the rows are computed again,
 and those before the position are left out by whoever pushes them.
+
+A streaming DataFrame comes as micro-batches, one after the other, each with partitions of its own. The watermark stands
+still during a micro-batch and moves at its end, as Spark's does: its partitions come in any order of time.
 """
 
 from collections.abc import Sequence
@@ -21,16 +24,19 @@ from headrace.connectors.dataframe.messages import (
     ReaderOpened,
     SourcePayload,
 )
-from headrace.core.errors import ProgramError
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.arrow_types import cast_column, data_schema
+from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.dataframe_columns import conform
 from headrace.functions.ingest import Ingest, IngestedBatch
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
 from headrace.functions.watermarks import ColumnTimestampAssigner
 
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
+_ROWS: Final = "rows"
+_MICRO_BATCH: Final = "micro-batch"
+"""Splits of a streaming DataFrame: all rows, and what holds the watermark until a micro-batch has ended."""
 _POSITION: Final = msgspec.msgpack.Decoder(PartitionPosition)
 
 
@@ -41,10 +47,11 @@ class DataFrameSource(Source):
     dataframe_id: str
     row_type: TypeInformation
     event_time_column: str | None = None
+    is_streaming: bool = False
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
+        return Boundedness.CONTINUOUS_UNBOUNDED if self.is_streaming else Boundedness.BOUNDED
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -56,12 +63,17 @@ class DataFrameSource(Source):
     def coordinator(self) -> tuple[str, bytes]:
         return SOURCE_COORDINATOR, msgspec.msgpack.encode(SourcePayload(self.dataframe_id))
 
+    def split_id(self, partition: int) -> str:
+        """Return the split that has a watermark of its own for the rows of this partition."""
+        return _ROWS if self.is_streaming else f"partition-{partition}"
+
 
 class DataFrameReader(SourceReader):
     """Reads the rows that Spark's tasks push through the TaskManager's ingest door."""
 
     def __init__(self, source: DataFrameSource, context: SubtaskContext) -> None:
         self._context = context
+        self._source = source
         self._event_time_column = source.event_time_column
         self._batch_type = context.types.output
         self._schema = data_schema(self._batch_type.value_type)
@@ -71,7 +83,9 @@ class DataFrameReader(SourceReader):
         # Emitted rows of the partitions that have not ended.
         self._row_counts: dict[int, int] = {}
         self._paused: frozenset[int] = frozenset()
-        self._is_announced = False
+        # Of the last announcement, -1 before there is one.
+        self._number = -1
+        self._is_last = False
         self._holds_watermark = False
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
@@ -96,27 +110,33 @@ class DataFrameReader(SourceReader):
         context.send_event(msgspec.msgpack.encode(ReaderOpened(self._positions())))
 
     def handle_event(self, payload: bytes) -> None:
-        announced = _ANNOUNCEMENT.decode(payload).partitions
-        if not self._is_announced:
-            self._is_announced = True
-            self._row_counts = {one: self._row_counts.get(one, 0) for one in announced}
-            self._context.wake()
+        announced = _ANNOUNCEMENT.decode(payload)
+        if announced.number <= self._number:
+            return
+        assert self._receiver is not None
+        self._receiver.forget_before(announced.first_partition)
+        self._number, self._is_last = announced.number, announced.is_last
+        self._row_counts = {one: self._row_counts.get(one, 0) for one in announced.partitions}
+        self._holds_watermark = False
+        self._context.wake()
 
     def poll_next(self, output: Any) -> InputStatus:
         """Emit at most one batch. `output` also takes splits, which hold the watermark back."""
-        if not self._is_announced:
+        if self._number < 0:
             return InputStatus.NOTHING_AVAILABLE
         if not self._holds_watermark:
             self._holds_watermark = True
             for partition in sorted(self._row_counts):
-                output.add_split(_split_id(partition))
+                output.add_split(self._source.split_id(partition))
+            if self._source.is_streaming and self._row_counts:
+                output.add_split(_MICRO_BATCH)
         if not self._row_counts:
-            return InputStatus.END_OF_INPUT
+            return InputStatus.END_OF_INPUT if self._is_last else InputStatus.NOTHING_AVAILABLE
         assert self._receiver is not None
         received = self._next_rest() or self._receiver.poll()
         if received is None:
             return InputStatus.NOTHING_AVAILABLE
-        split_id = _split_id(received.partition)
+        split_id = self._source.split_id(received.partition)
         if isinstance(received, IngestedBatch):
             assert received.row_offset == self._row_counts[received.partition]
             emitted = received.batch.slice(0, output.rows_wanted)
@@ -126,14 +146,17 @@ class DataFrameReader(SourceReader):
                 self._rests[received.partition] = received.behind(emitted.num_rows)
         else:
             del self._row_counts[received.partition]
-            output.release_split(split_id)
+            if not self._source.is_streaming:
+                output.release_split(split_id)
+            elif not self._row_counts:
+                output.release_split(_MICRO_BATCH)
             self._context.send_event(msgspec.msgpack.encode(PartitionEnded(received.partition)))
         return InputStatus.MORE_AVAILABLE
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
-        partitions = {_split_id(partition): partition for partition in self._row_counts}
-        paused = {partitions[one] for one in to_pause if one in partitions}
-        resumed = {partitions[one] for one in to_resume if one in partitions}
+        split_id = self._source.split_id
+        paused = {one for one in self._row_counts if split_id(one) in to_pause}
+        resumed = {one for one in self._row_counts if split_id(one) in to_resume}
         self._paused = (self._paused | paused) - resumed
         assert self._receiver is not None
         self._receiver.pause(self._paused)
@@ -159,46 +182,3 @@ class DataFrameReader(SourceReader):
             return batch
         times = ColumnTimestampAssigner(self._event_time_column).extract_timestamps(columns)
         return batch.with_timestamps(times)
-
-
-def check_dataframe_schema(schema: pa.Schema, event_time_column: str | None) -> None:
-    """Raise ProgramError where a DataFrame with these columns cannot be a stream, before anything runs."""
-    names = schema.names
-    if not names:
-        raise ProgramError("the DataFrame has no columns, so its rows hold nothing: select some")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ProgramError(
-            f"the DataFrame has more than one column '{repeated[0]}': rename them, for example with toDF(...)"
-        )
-    if event_time_column is None:
-        return
-    if event_time_column not in names:
-        raise ProgramError(
-            f"the DataFrame has no column '{event_time_column}' for the event time; it has: {', '.join(names)}"
-        )
-    column_type = schema.field(event_time_column).type
-    kinds = pa.types
-    if not (
-        kinds.is_timestamp(column_type)
-        or kinds.is_date(column_type)
-        or kinds.is_integer(column_type)
-    ):
-        raise ProgramError(
-            f"the column '{event_time_column}' is of type {column_type}, which is no event time: "
-            "take a timestamp, a date, or epoch milliseconds as an integer"
-        )
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with exactly the columns of `schema`, cast where Spark chose another Arrow type."""
-    if batch.schema == schema:
-        return batch
-    columns = [
-        cast_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _split_id(partition: int) -> str:
-    return f"partition-{partition}"

@@ -4,14 +4,15 @@ Without checkpoints a subtask stages one file and says so at the end; with check
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.options import INTERVAL
-from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
+from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri
+from headrace.connectors.dataframe.messages import FilesStaged, FunctionPayload, StagedPart
 from headrace.connectors.files.formats.stream_formats import ROW_GROUP_ROW_COUNT
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.staging import (
@@ -31,11 +32,35 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
+from headrace.graph.pipeline_options import runs_in_batch
+
+DATAFRAMES_FOLDER: Final = "dataframes"
+"""Folder of rows that wait for Spark, or were written for it, below `execution.checkpointing.dir`."""
 
 
 def has_checkpoints(settings: Settings) -> bool:
     """Return whether a job takes checkpoints by itself, so that prepared files are committed with them."""
     return settings.duration_ms(INTERVAL) > 0
+
+
+def commits_prepared_files(settings: Settings) -> bool:
+    """Return whether a committer takes prepared files: with checkpoints, or at the end of a job in BATCH mode."""
+    return has_checkpoints(settings) or runs_in_batch(settings)
+
+
+def batch_staging_folder(payload: FunctionPayload, settings: Settings) -> str:
+    """Return the folder in which the rows for a function wait.
+
+    It is deleted as a whole after a job without checkpoints, so it is never the folder that the user has named.
+    """
+    name = payload.temporary.rpartition("/")[2]
+    if payload.staging_path:
+        prepares = commits_prepared_files(settings)
+        return payload.staging_path if prepares else f"{payload.staging_path}/{name}"
+    directory = settings.get_option(CHECKPOINT_DIRECTORY)
+    if not directory:
+        return payload.temporary
+    return child_uri(absolute_uri(directory), DATAFRAMES_FOLDER, name)
 
 
 class ParquetStage:

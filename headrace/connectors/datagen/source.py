@@ -5,6 +5,8 @@ DataGeneratorSource has an end or none, and a rate if wanted; NumberSequenceSour
 Source: Flink DataGeneratorSource, NumberSequenceSource.
 """
 
+import math
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
@@ -16,11 +18,14 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.number_range_reader import BATCH_ROWS, NumberRangeReader, share_of
 from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 
-BATCH_ROWS: Final = 4096
 _NS_PER_S: Final = 1_000_000_000
+_NS_PER_MS: Final = 1_000_000
+_WAIT_MAX_MS: Final = 3_600_000
+_NEVER_MS: Final = sys.maxsize
 
 RowGenerator = Callable[[int], Any]
 BatchGenerator = Callable[[npt.NDArray[np.int64]], pa.RecordBatch]
@@ -127,6 +132,7 @@ class DataGeneratorReader(SourceReader):
         self._splits: deque[_MadeSplit] = deque([_MadeSplit(own)])
         self._holds_watermark = False
         self._paused: frozenset[str] = frozenset()
+        self._wake_ms = _NEVER_MS
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit the due records of the next split that has any, at most one batch."""
@@ -151,9 +157,7 @@ class DataGeneratorReader(SourceReader):
             return InputStatus.END_OF_INPUT
         if any(self._due_count(split) > 0 for split in self._splits):
             return InputStatus.MORE_AVAILABLE
-        if not self._paused.issuperset(split.split_id for split in self._splits):
-            timers = self._context.timers
-            timers.schedule(timers.now_ms() + 1, lambda _: self._context.wake())
+        self._wake_when_due()
         return InputStatus.NOTHING_AVAILABLE
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
@@ -180,6 +184,27 @@ class DataGeneratorReader(SourceReader):
         elapsed_ns = self._context.clock.monotonic_ns() - self._start_ns
         due = elapsed_ns * self._rows_per_second / split.indexes.step / _NS_PER_S
         return int(due) - split.made_count
+
+    def _wake_when_due(self) -> None:
+        """Have the task poll again when the next record is due, by one timer however often it polls until then."""
+        waits_ms = [self._wait_ms(s) for s in self._splits if s.split_id not in self._paused]
+        timers = self._context.timers
+        if not waits_ms or (wake_ms := timers.now_ms() + min(waits_ms)) >= self._wake_ms:
+            return
+        self._wake_ms = wake_ms
+        timers.schedule(wake_ms, self._wake)
+
+    def _wake(self, due_ms: int) -> None:
+        if due_ms == self._wake_ms:
+            self._wake_ms = _NEVER_MS
+        self._context.wake()
+
+    def _wait_ms(self, split: "_MadeSplit") -> int:
+        """Return in how many milliseconds the next record of `split` is due: at least one, at most an hour."""
+        assert self._rows_per_second is not None
+        due_ns = (split.made_count + 1) * split.indexes.step / self._rows_per_second * _NS_PER_S
+        elapsed_ns = self._context.clock.monotonic_ns() - self._start_ns
+        return max(1, math.ceil(min((due_ns - elapsed_ns) / _NS_PER_MS, _WAIT_MAX_MS)))
 
     def _make(self, indexes: IndexSequence, count: int) -> RecordBatch:
         batch_type = self._context.types.output
@@ -230,11 +255,7 @@ class NumberSequenceSource(Source):
 
     def share_of(self, subtask_index: int, parallelism: int) -> range:
         """Return the numbers of one subtask; the shares of all subtasks tile the sequence."""
-        count = self._end - self._start + 1
-        return range(
-            self._start + count * subtask_index // parallelism,
-            self._start + count * (subtask_index + 1) // parallelism,
-        )
+        return share_of(range(self._start, self._end + 1), subtask_index, parallelism)
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
         return NumberSequenceReader(
@@ -245,68 +266,10 @@ class NumberSequenceSource(Source):
         return f"NumberSequenceSource({self._start}, {self._end})"
 
 
-class NumberRange(msgspec.Struct, frozen=True, array_like=True):
-    """A split, with its position: the numbers from `next_number` up to and without `stop` are still to come."""
+class NumberSequenceReader(NumberRangeReader):
+    """Emits the numbers of its ranges."""
 
-    next_number: int
-    stop: int
-
-
-_RANGE: Final = msgspec.msgpack.Decoder(NumberRange)
-
-
-class NumberSequenceReader(SourceReader):
-    """Reads its ranges in turns: its share or, restored, whichever were dealt to it.
-
-    Each range is a split with a watermark of its own; the last one keeps it to the end of the input.
-    """
-
-    def __init__(self, share: range, context: SubtaskContext) -> None:
-        self._ranges = deque([share] if share else [])
-        self._context = context
-        self._holds_watermark = False
-        self._paused: frozenset[str] = frozenset()
-
-    def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit the next numbers of the next range that is not paused."""
-        if not self._holds_watermark:
-            self._holds_watermark = True
-            for numbers in self._ranges:
-                output.add_split(_split_id(numbers))
-        for _ in range(len(self._ranges)):
-            numbers = self._ranges.popleft()
-            if _split_id(numbers) in self._paused:
-                self._ranges.append(numbers)
-                continue
-            count = min(BATCH_ROWS, output.rows_wanted)
-            self._emit(numbers[:count], _split_id(numbers), output)
-            if rest := numbers[count:]:
-                self._ranges.append(rest)
-            elif self._ranges:
-                output.release_split(_split_id(numbers))
-            return InputStatus.MORE_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
-        return InputStatus.NOTHING_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
-
-    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
-        self._paused = self._paused.union(to_pause).difference(to_resume)
-        self._context.wake()
-
-    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        return [
-            msgspec.msgpack.encode(NumberRange(numbers.start, numbers.stop))
-            for numbers in self._ranges
-        ]
-
-    def restore_splits(self, splits: Sequence[bytes]) -> None:
-        restored = [_RANGE.decode(split) for split in splits]
-        self._ranges = deque(range(split.next_number, split.stop) for split in restored)
-
-    def _emit(self, numbers: range, split_id: str, output: SourceOutput) -> None:
+    def emit_range(self, numbers: range, split_id: str, output: SourceOutput) -> None:
         values = pa.array(np.arange(numbers.start, numbers.stop, dtype=np.int64))
         columns = pa.RecordBatch.from_arrays([values], names=["value"])
-        output.emit(RecordBatch.of_columns(self._context.types.output, columns), split_id)
-
-
-def _split_id(numbers: range) -> str:
-    """Ranges do not overlap, so the end tells them apart, however far they have been read."""
-    return f"numbers-up-to-{numbers.stop - 1}"
+        output.emit(RecordBatch.of_columns(self.context.types.output, columns), split_id)

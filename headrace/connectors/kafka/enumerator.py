@@ -33,6 +33,7 @@ from headrace.functions.source import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from headrace.metrics.cluster_names import UNASSIGNED_SPLITS
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._waiting: dict[KafkaTopicPartition, SourceSplit] = {}
         self._is_failure_told = False
         self._known: set[KafkaTopicPartition] | None = None
+        context.metric_group.gauge(UNASSIGNED_SPLITS.name, lambda: len(self._waiting))
 
     def restore(self, state: bytes) -> None:
         restored = msgspec.msgpack.decode(state, type=KafkaEnumeratorState)

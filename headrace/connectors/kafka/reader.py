@@ -58,6 +58,7 @@ class KafkaReader(SplitReader):
         self._is_look_scheduled = False
         self._pending_count: int | None = None
         self._counted_ms = 0
+        self._unreadable_count = 0
 
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
         self._new += [KafkaPartitionSplit.decoded(split) for split in splits]
@@ -106,6 +107,9 @@ class KafkaReader(SplitReader):
 
     def pending_record_count(self) -> int | None:
         return self._pending_count
+
+    def unreadable_record_count(self) -> int:
+        return self._unreadable_count
 
     def _count_pending(self) -> None:
         """Count, once a second, what lies behind the positions: the consumer heard of it with the last records."""
@@ -171,6 +175,12 @@ class KafkaReader(SplitReader):
         read = [(deserialize(message.value()), message.timestamp()[1]) for message in messages]
         # As in Flink, None says that there is no record in a message.
         rows = [row for row, _ in read if row is not None]
+        if len(rows) < len(read):
+            contents = (message.value() for message in messages)
+            self._unreadable_count += sum(
+                row is None and content is not None
+                for (row, _), content in zip(read, contents, strict=True)
+            )
         times = np.array([time for row, time in read if row is not None], np.int64)
         return RecordBatch.of_rows(self.context.types.output, rows, times)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyarrow import fs
 
+from headrace.checkpoint.storage.file_systems import folder_entries
 from headrace.checkpoint.storage.subtask_storage import digest_of
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.staging import delete_file, remove_if_empty
@@ -111,7 +111,7 @@ def delete_older_attempts(staged: StagedRecords) -> None:
     """Delete the files that earlier attempts of a committable's subtask wrote next to its own."""
     file_system, path = file_system_of(staged.path)
     folder = path.rpartition("/")[0]
-    for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+    for info in folder_entries(file_system, folder):
         found = _STAGED_NAME.fullmatch(info.base_name)
         if not found or int(found[1]) != staged.subtask_index:
             continue

@@ -137,6 +137,10 @@ class TransactionalProducer:
             raise self._log.error_of(self._producer, self._config, cause) from error
 
 
+def _size_of(record: KafkaRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
+
+
 class DirectKafkaWriter(SinkWriter):
     """Sends records as they come. `waits`: whether a checkpoint waits until all have arrived (at least once)."""
 
@@ -150,10 +154,15 @@ class DirectKafkaWriter(SinkWriter):
         self._producer = RecordProducer(config)
         self._schema = schema
         self._waits = waits
+        self._sent_bytes = 0
 
     def write_batch(self, batch: RecordBatch) -> None:
         for record in serialized(batch, self._schema):
             self._producer.send(record)
+            self._sent_bytes += _size_of(record)
+
+    def sent_byte_count(self) -> int:
+        return self._sent_bytes
 
     def flush(self, end_of_input: bool) -> None:
         if self._waits or end_of_input:
@@ -171,6 +180,7 @@ class StagingKafkaWriter(SinkWriter):
         self._context = context
         self._held: list[KafkaRecord] = []
         self._held_size_bytes = 0
+        self._sent_bytes = 0
         self._inline_size_bytes = 0
         self._staged: list[StagedRecords] = []
         self._file_count = 0
@@ -180,9 +190,14 @@ class StagingKafkaWriter(SinkWriter):
     def write_batch(self, batch: RecordBatch) -> None:
         for record in serialized(batch, self._schema):
             self._held.append(record)
-            self._held_size_bytes += len(record.key or b"") + len(record.value or b"")
+            size_bytes = _size_of(record)
+            self._held_size_bytes += size_bytes
+            self._sent_bytes += size_bytes
             if self._held_size_bytes >= FILE_SIZE_BYTES:
                 self._stage()
+
+    def sent_byte_count(self) -> int:
+        return self._sent_bytes
 
     def flush(self, end_of_input: bool) -> None:
         """Records are complete with `prepare_commit`."""

@@ -27,7 +27,10 @@ FAILPOINTS: Final = ConfigOption(
 
 
 class Failpoint(enum.Enum):
-    """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's."""
+    """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's.
+
+    TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
+    """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
     SLOT_OFFERED = "slot.offered"
@@ -43,9 +46,12 @@ class Failpoint(enum.Enum):
     NOTIFIED = "checkpoint.notified"
     JOB_ACCEPTED = "job.accepted"
     JOB_STORED = "job.stored"
+    TRIGGERED = "checkpoint.triggered"
     PUBLISHING = "checkpoint.publishing"
     METADATA_WRITTEN = "checkpoint.metadata-written"
     CHECKPOINT_PUBLISHED = "checkpoint.published"
+    NOTIFYING = "checkpoint.notifying"
+    DELETING = "checkpoint.deleting"
     COMMIT_BEGUN = "commit.begun"
     COMMIT_HALF = "commit.half"
     COMMIT_DONE = "commit.done"

@@ -16,6 +16,7 @@ import msgspec
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
 from headrace.core.ids import ResourceId
+from headrace.core.process.log_folders import remove_ended_folders
 from headrace.core.process.log_options import LOG_DIR
 
 JOB_MANAGER: Final = "jobmanager"
@@ -35,11 +36,15 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class LogPiece(msgspec.Struct, frozen=True):
-    """Part of a file from `offset` on; `size_bytes` is the size that the whole file has now."""
+    """Part of a file from `offset` on; `size_bytes` is the size that the whole file has now.
+
+    `file_id` stays when the file is put aside under another name; a new file of the same name has another one.
+    """
 
     offset: int
     size_bytes: int
     content: bytes
+    file_id: str = ""
 
 
 class LogFileNotFoundError(HeadraceError):
@@ -47,11 +52,16 @@ class LogFileNotFoundError(HeadraceError):
 
     domain, recoverable = ErrorDomain.USER, False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, place: str = "") -> None:
+        """`place`: host and folder where its process wrote it, where that is another host."""
         super().__init__(
-            f"there is no log file {name!r} here: list the files again, as old ones are deleted"
+            f"the log file {name!r} is not on the driver's host: its TaskManager has ended and wrote it to {place}; "
+            "look there"
+            if place
+            else f"there is no log file {name!r} here: list the files again, as old ones are deleted"
         )
         self.name = name
+        self.place = place
 
 
 def task_manager_file_name(resource_id: ResourceId) -> str:
@@ -83,10 +93,12 @@ def read_log_file(
     """
     descriptor = _open_plain(folder, name)
     try:
-        size_bytes = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        size_bytes = found.st_size
         begin = max(0, size_bytes + offset) if offset < 0 else min(offset, size_bytes)
         length = max(0, min(max_bytes, PIECE_SIZE_MAX_BYTES, size_bytes - begin))
-        return LogPiece(begin, size_bytes, os.pread(descriptor, length, begin))
+        content = os.pread(descriptor, length, begin)
+        return LogPiece(begin, size_bytes, content, f"{found.st_dev:x}-{found.st_ino:x}")
     finally:
         os.close(descriptor)
 
@@ -95,7 +107,7 @@ def read_log_file_of(
     folder: Path, process_name: str, name: str, offset: int, max_bytes: int
 ) -> LogPiece:
     """Return the content of a file as above, if it is one of `process_name`; LogFileNotFoundError."""
-    if not _is_of(name, process_name):
+    if not is_of_process(name, process_name):
         raise LogFileNotFoundError(name)
     return read_log_file(folder, name, offset, max_bytes)
 
@@ -124,6 +136,7 @@ def named_log_folder(settings: Settings, now_ms: int) -> Path | None:
                 folder.mkdir(0o700)
             except FileExistsError:
                 continue
+            remove_ended_folders(parent, settings, now_ms, but=folder)
             return folder
     except OSError as error:
         reason = f"no folder can be made there: {error.strerror}"
@@ -145,14 +158,14 @@ def private_folder(folder: Path) -> Path:
 def _regular_files(entries: Iterator[os.DirEntry[str]], process_name: str) -> Iterator[LogFile]:
     for entry in entries:
         try:
-            if _is_of(entry.name, process_name) and entry.is_file(follow_symlinks=False):
+            if is_of_process(entry.name, process_name) and entry.is_file(follow_symlinks=False):
                 found = entry.stat(follow_symlinks=False)
                 yield LogFile(entry.name, found.st_size, found.st_mtime_ns // 1_000_000)
         except FileNotFoundError:
             continue  # put aside meanwhile
 
 
-def _is_of(name: str, process_name: str) -> bool:
+def is_of_process(name: str, process_name: str) -> bool:
     """Return whether a file is of the process; the dot keeps worker 12 from being taken for worker 1."""
     return not process_name or name.startswith(f"{process_name}.")
 

@@ -1,5 +1,6 @@
 """Options of log files. Keys and defaults are Flink's where the meaning is the same."""
 
+from datetime import timedelta
 from typing import Final
 
 from headrace.core.config import ConfigOption, SizeBytes
@@ -23,6 +24,21 @@ LOG_MAX_SIZE: Final = ConfigOption(
     SizeBytes(10 << 20),
     "Size at which a log file is full and a new one is begun.",
     least=SizeBytes(4 << 10),
+)
+LOG_FOLDERS_MAX: Final = ConfigOption(
+    "headrace.log.folders-max",
+    int,
+    50,
+    "Log folders of clusters of this host that are kept in env.log.dir; at the next start older ones go, unless "
+    "their cluster runs.",
+    least=1,
+)
+LOG_FOLDERS_AGE: Final = ConfigOption(
+    "headrace.log.folders-max-age",
+    timedelta,
+    timedelta(days=90),
+    "Age above which log folders of ended clusters go at the next start of one.",
+    least=timedelta(hours=1),
 )
 LOG_LEVEL: Final = ConfigOption(
     "env.log.level",

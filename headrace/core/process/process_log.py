@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.config import Settings
+from headrace.core.process.log_folders import FolderInUse
 from headrace.core.process.log_formats import log_formatter
 from headrace.core.process.log_options import LOG_LEVEL, LOG_MAX, LOG_MAX_SIZE
 from headrace.core.process.rotating_file import RotatingFile
@@ -27,6 +28,7 @@ class ProcessLog:
     def __init__(self, folder: Path, name: str, settings: Settings) -> None:
         size_max_bytes, kept_count = settings.get_option(LOG_MAX_SIZE), settings.get_option(LOG_MAX)
         self.folder: Final = folder
+        self._use: Final = FolderInUse(folder)
         self.level: Final = _LEVELS[settings.get_option(LOG_LEVEL)]
         self._log: Final = RotatingFile(folder / f"{name}.log", size_max_bytes, kept_count)
         self._out: Final = RotatingFile(folder / f"{name}.out", size_max_bytes, kept_count)
@@ -42,6 +44,7 @@ class ProcessLog:
         self.handler.close()
         self._log.close()
         self._out.close()
+        self._use.close()
 
 
 class _FileHandler(logging.Handler):

@@ -1,10 +1,11 @@
-"""The moment at which a process of this machine began, which tells it from a later one with the same number."""
+"""The moment at which a process of this machine began, which tells it from a later one with its number; its parent."""
 
 from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
 _STATE: Final = 0
+_PARENT: Final = 1
 _START_TIME: Final = 19
 """Places behind the name in `/proc/<pid>/stat`; the name may hold blanks and brackets itself."""
 _ENDED: Final = ("Z", "X", "x")
@@ -15,9 +16,18 @@ def start_ticks(pid: int, proc: Path = _PROC) -> int:
 
     Unlike a time of day it does not change when somebody sets the clock.
     """
+    return _number(pid, _START_TIME, proc)
+
+
+def parent_pid(pid: int, proc: Path = _PROC) -> int:
+    """Return the process that started this one, or inherited it; 0 where it has ended, or nobody tells."""
+    return _number(pid, _PARENT, proc)
+
+
+def _number(pid: int, place: int, proc: Path) -> int:
     try:
         text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
         fields = text.rpartition(")")[2].split()
-        return 0 if fields[_STATE] in _ENDED else int(fields[_START_TIME])
+        return 0 if fields[_STATE] in _ENDED else int(fields[place])
     except (OSError, ValueError, IndexError):
         return 0

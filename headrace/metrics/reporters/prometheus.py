@@ -5,8 +5,10 @@ requests that name a loopback host, so that no page in a browser can read it und
 it is asked for, at most once a second, by one of a few threads that its server has. Source: Flink PrometheusReporter.
 """
 
+import contextlib
 import errno
 import logging
+import socket
 import socketserver
 import threading
 from collections import deque
@@ -90,7 +92,8 @@ class PrometheusReporter(MetricReporter):
         self._ports_text: Final = config.get_option(PORT)
         self._ports: Final = tuple(parse_ports(config.key_of(PORT), self._ports_text))
         families = MetricFamilies(filters_values=config.get_option(FILTER_LABEL_VALUES))
-        self._collector: Final = ReportCollector(families, clock or SystemClock())
+        self._clock: Final = clock or SystemClock()
+        self._collector: Final = ReportCollector(families, self._clock)
         self._server: _Server | None = None
         self.port: int | None = None
 
@@ -119,7 +122,7 @@ class PrometheusReporter(MetricReporter):
     def _bind(self) -> "_Server":
         for port in self._ports:
             try:
-                return _Server(self._address, port)
+                return _Server(self._address, port, self._clock)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
@@ -136,13 +139,19 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    """Serves a few requests at once, each on a thread; the connections of more are closed."""
+    """Serves a few requests at once, each on a thread; the connections of more are closed.
+
+    A connection that has not got its page in time is closed too, however slowly it goes on to send its request: else a
+    few of them would keep everybody from the page.
+    """
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: str, port: int) -> None:
-        self._room: Final = threading.BoundedSemaphore(_REQUESTS_MAX)
+    def __init__(self, address: str, port: int, clock: Clock) -> None:
+        self._clock: Final = clock
+        # Connections by the time at which they came; their threads take them out, one step each.
+        self._came_ms: Final[dict[socket.socket, float]] = {}
         super().__init__((address, port), _Handler)
 
     def server_bind(self) -> None:
@@ -152,20 +161,30 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
+        if len(self._came_ms) >= _REQUESTS_MAX:
             self.shutdown_request(request)
             return
+        self._came_ms[request] = self._clock.monotonic_ms()
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._room.release()
+            self._came_ms.pop(request, None)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._came_ms.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Close connections that take too long; called twice a second."""
+        oldest_ms = self._clock.monotonic_ms() - 1000 * _REQUEST_TIMEOUT_S
+        for request, came_ms in list(self._came_ms.items()):
+            if came_ms <= oldest_ms:
+                with contextlib.suppress(OSError):
+                    # Its thread, which waits for it, sees the end.
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Pass over a client that went away."""

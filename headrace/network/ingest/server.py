@@ -94,6 +94,14 @@ class IngestReceiver:
         """Hold these back from now on, and no others. The subtask's thread."""
         self._paused = partitions
 
+    def forget_before(self, partition: int) -> None:
+        """Forget the partitions with smaller numbers, which have ended for good. The subtask's thread."""
+        self._server.transport.post(lambda: self._forget_before(partition))
+
+    def _forget_before(self, partition: int) -> None:
+        for number in [each for each in self.partitions if each < partition]:
+            del self.partitions[number]
+
     def _next_held(self) -> _Queued | None:
         for partition, held in self._held.items():
             if held and partition not in self._paused:
@@ -308,8 +316,8 @@ class IngestSession:
     def lost(self, error: NetworkError) -> None:
         self._is_over = True
         if self._receiver is not None and self._request is not None:
-            partition = self._receiver.partitions[self._request.partition]
-            if partition.pusher is self:
+            partition = self._receiver.partitions.get(self._request.partition)
+            if partition is not None and partition.pusher is self:
                 partition.pusher = None
 
     def _take_batch(self, frame: IngestData, receiver: IngestReceiver) -> None:

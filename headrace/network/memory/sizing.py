@@ -4,6 +4,7 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.errors import ConfigurationError, ErrorDomain
+from headrace.core.process.process_memory import NETWORK_FRACTION, NETWORK_MAX, NETWORK_MIN
 from headrace.network.errors import NetworkError
 
 SEGMENT_SIZE: Final = ConfigOption(
@@ -11,17 +12,6 @@ SEGMENT_SIZE: Final = ConfigOption(
     "The smallest network segment. Gates and partitions with few channels use a multiple of it, up to 1 mb.",
     least=SizeBytes(4 << 10),
     most=SizeBytes(64 << 20),
-)  # fmt: skip
-NETWORK_FRACTION: Final = ConfigOption(
-    "taskmanager.memory.network.fraction", float, 0.1,
-    "Share of the machine's memory that batches on their way between tasks may occupy, within the bounds below.",
-    most=1.0,
-)  # fmt: skip
-NETWORK_MIN: Final = ConfigOption(
-    "taskmanager.memory.network.min", SizeBytes, SizeBytes(64 << 20), "Least network memory of a TaskManager."
-)  # fmt: skip
-NETWORK_MAX: Final = ConfigOption(
-    "taskmanager.memory.network.max", SizeBytes, SizeBytes(1 << 30), "Most network memory of a TaskManager."
 )  # fmt: skip
 BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.buffers-per-channel", int, 2,
@@ -76,13 +66,6 @@ def wanted_segment_size(channel_count: int, page_bytes: int) -> int:
     if share - nearest > 2 * nearest - share:
         nearest *= 2
     return max(page_bytes, min(nearest, SEGMENT_BYTES_MAX) // page_bytes * page_bytes)
-
-
-def network_memory_bytes(settings: Settings, machine_memory_bytes: int) -> int:
-    """Return `fraction` of the machine's memory within the configured bounds."""
-    wanted = int(machine_memory_bytes * settings.get_option(NETWORK_FRACTION))
-    lower, upper = settings.get_option(NETWORK_MIN), settings.get_option(NETWORK_MAX)
-    return max(lower, min(wanted, max(lower, upper)))
 
 
 def segment_bytes(settings: Settings, memory_bytes: int) -> int:

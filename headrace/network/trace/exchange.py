@@ -25,6 +25,7 @@ from headrace.core.ids import (
     ResourceId,
     ResultPartitionId,
 )
+from headrace.core.process.process_memory import NETWORK_MAX
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.security.hmac_handshake import Role
@@ -47,7 +48,6 @@ from headrace.network.memory.local_buffer_pool import NeverWait
 from headrace.network.memory.sizing import (
     BUFFERS_PER_CHANNEL,
     FLOATING_BUFFERS_PER_GATE,
-    NETWORK_MAX,
 )
 from headrace.network.trace.simulated_transport import SimulatedNetwork
 from headrace.network.trace.steps import CONSUMER, PRODUCER, Reading, TraceStep, frame_text

@@ -69,6 +69,10 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._backend.end_batch()
+        self._emit_results(rows, batch, output)
+
+    def _emit_results(self, rows: list[Any], batch: RecordBatch, output: Output) -> None:
+        """Emit the folds so far, one for each record of `batch`."""
         self._emitter.emit(rows, batch.timestamps, output)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:

@@ -15,7 +15,13 @@ from headrace.functions.process import (
     TimeDomain,
     TimerService,
 )
-from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
+from headrace.functions.runtime_context import (
+    DistributedCache,
+    ExternalResourceInfo,
+    KeyedStateStore,
+    RuntimeContext,
+    UserMetricGroup,
+)
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -30,6 +36,7 @@ from headrace.functions.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from headrace.graph.pipeline_options import CACHED_FILES, PYTHON_ARCHIVES, cached_files
 from headrace.operators.runtime.internal_timer_service import InternalTimerService
 from headrace.operators.runtime.operator import Operator, OperatorContext
 from headrace.state.backend import EntryScope, KeyedStateBackend, StateAccessError
@@ -227,6 +234,22 @@ class OperatorRuntimeContext(_StateStore, RuntimeContext):
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._context.job_parameters.get(key, default_value)
+
+    def get_distributed_cache(self) -> DistributedCache:
+        # Their paths are those on this host by now.
+        settings = self._context.settings
+        archives = settings.get_option(PYTHON_ARCHIVES).split(",")
+        folders = (text.partition("#") for text in archives if text)
+        return DistributedCache(
+            {
+                **{name: path for path, _, name in folders},
+                **cached_files(settings.get_option(CACHED_FILES)),
+            }
+        )
+
+    def get_external_resource_infos(self, resource_name: str) -> set[ExternalResourceInfo]:
+        addresses = self._context.external_resources.get(resource_name, ())
+        return {ExternalResourceInfo(address) for address in addresses}
 
     def get_metrics_group(self) -> UserMetricGroup:
         return self._context.metrics

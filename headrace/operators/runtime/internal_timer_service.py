@@ -105,6 +105,9 @@ class InternalTimerService(Snapshotable):
         self._processing_timers: TimerQueue = HeapTimerQueue()
         self._wake_up: ScheduledTimer | None = None
         self._wake_up_ms = 0
+        self._has_ended_keys = False
+        self.waits_for_end_of_keys = False
+        """True in BATCH mode: timers by the clock fire at `end_keys`, whatever the time is."""
         self.current_watermark_ms = MIN_TIMESTAMP
         self.fired_count = 0
         """Timers that have fired here, since the operator was opened."""
@@ -124,7 +127,7 @@ class InternalTimerService(Snapshotable):
         key = self._scope.entry
         if domain is TimeDomain.EVENT_TIME:
             self._event_timers.register(time_ms, key, namespace)
-        else:
+        elif not self._has_ended_keys:
             self._processing_timers.register(time_ms, key, namespace)
             if self._wake_up is None or time_ms < self._wake_up_ms:
                 self._schedule_wake_up()
@@ -140,6 +143,21 @@ class InternalTimerService(Snapshotable):
         if is_done:
             self._event_clock.advance(watermark_ms)
         return is_done
+
+    def end_keys(self) -> None:
+        """Fire every timer, as none of the keys comes again: event time is at its end, then the clock's are due.
+
+        A timer by the clock that a callback sets meanwhile is dropped: one that sets itself anew would never end.
+        Source: Flink BatchExecutionInternalTimeService.
+        """
+        self.current_watermark_ms = MAX_WATERMARK
+        self._has_ended_keys = True
+        self._event_timers.fire_until(MAX_WATERMARK, self._fire_event)
+        self._processing_timers.fire_until(MAX_WATERMARK, self._fire_processing)
+        self._event_timers.fire_until(MAX_WATERMARK, self._fire_event)
+        self._has_ended_keys = False
+        self._schedule_wake_up()
+        self.current_watermark_ms = MIN_TIMESTAMP
 
     def next_event_time_ms(self) -> int | None:
         """Return the time of the first event-time timer; None if there is none."""
@@ -203,7 +221,7 @@ class InternalTimerService(Snapshotable):
             self._wake_up.cancel()
             self._wake_up = None
         head_ms = self._processing_timers.next_time_ms()
-        if head_ms is not None:
+        if head_ms is not None and not self.waits_for_end_of_keys:
             self._wake_up_ms = head_ms
             is_past = head_ms < self._clock.now_ms()
             self._wake_up = self._clock.schedule(

@@ -5,7 +5,7 @@ closed. It never blocks and starts no thread. Source: Flink StreamOperator, Abst
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
@@ -87,7 +87,7 @@ class OperatorContext:
     `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
     only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
     when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none);
-    `attempt_id` is the task's, or None outside of one.
+    `attempt_id` is the task's, or None outside of one. `external_resources`: its slot's, addresses by name.
     """
 
     operator_id: OperatorId
@@ -109,6 +109,9 @@ class OperatorContext:
     state: OperatorStateHandler = field(kw_only=True)
     """The operator's state: restored from a checkpoint, and part of later ones."""
     ingest: IngestDoor | None = None
+    external_resources: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
     attempt_id: ExecutionAttemptId | None = None
     mail: Callable[[Callable[[], None]], object] = _no_mailbox
     """Puts a call into the task's mailbox, from any thread; no effect after the task's end."""
@@ -175,6 +178,13 @@ class Operator(ABC):
 
     def end_input(self, input_number: int, output: Output) -> None:  # noqa: B027
         """Handle the end of input `input_number`, after MAX_WATERMARK."""
+
+    def end_keys(self, output: Output) -> None:  # noqa: B027
+        """Emit what the keys so far are still to give and forget their state: none of them comes again.
+
+        BATCH mode calls it between keys, of which the input is ordered. An operator that does not react gives its
+        results at the end of the input.
+        """
 
     def finish(self, output: Output) -> None:  # noqa: B027
         """Emit everything that is still held back: all inputs have ended."""

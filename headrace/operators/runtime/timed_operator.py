@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headrace.checkpoint.options import INTERRUPTIBLE_TIMERS
 from headrace.core.errors import USER_EXCEPTIONS
+from headrace.graph.pipeline_options import runs_in_batch
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.runtime.emission import ResultCollector
 from headrace.operators.runtime.internal_timer_service import InternalTimerService
@@ -34,6 +35,7 @@ class TimedOperator(Operator):
     _open_watermark_ms: int | None = None
     _status_behind: bool | None = None
     _opened_timers: InternalTimerService | None = None
+    _is_batch = False
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -47,11 +49,14 @@ class TimedOperator(Operator):
             self._on_processing_time,
             self._on_wake_up,
         )
+        self._is_batch = self._timers.waits_for_end_of_keys = runs_in_batch(context.settings)
         self._timers.keep_in(context.state, TIMERS)
         self._opened_timers = self._timers
         self._is_interruptible = context.settings.get_option(INTERRUPTIBLE_TIMERS)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        if self._is_batch:
+            self.end_keys(output)
         if self._open_watermark_ms is not None:
             # It counts for records at once, and its timers fire behind those that are due already.
             self._open_watermark_ms = self._timers.current_watermark_ms = timestamp_ms
@@ -79,6 +84,17 @@ class TimedOperator(Operator):
     @property
     def is_drained(self) -> bool:
         return self._open_watermark_ms is None
+
+    def end_keys(self, output: Output) -> None:
+        """Fire all timers, those of event time first, and forget the keys' state."""
+        self._backend.begin_batch(0)
+        try:
+            self._timers.end_keys()
+        except USER_EXCEPTIONS as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._backend.end_batch()
+        self._backend.forget_keys()
+        self._collector.flush(output)
 
     def _fire_due(self, timestamp_ms: int, output: Output) -> bool:
         """Fire the timers of a watermark, or a slice of them; return whether all have fired."""

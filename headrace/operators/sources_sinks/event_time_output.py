@@ -22,6 +22,7 @@ from headrace.metrics.names import NUM_RECORDS_AHEAD_OF_TIME
 from headrace.operators.runtime.emission import timestamps_of
 from headrace.operators.runtime.operator import OperatorContext, Output
 from headrace.operators.runtime.user_code import user_error
+from headrace.operators.sources_sinks.split_metrics import SplitMetrics
 from headrace.operators.sources_sinks.split_watermarks import SplitWatermarks
 
 WHOLE_SOURCE: Final = ""
@@ -98,6 +99,7 @@ class EventTimeOutput:
         self._last_back_pressured_ms = context.back_pressured_ms()
         self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
         self._trust = TrustedTimes(context)
+        self._split_metrics: Final = SplitMetrics(context.metrics, context.clock)
         self.has_polled = True
         self.is_waiting = True
         self.emitted_ms = context.clock.now_ms()
@@ -166,6 +168,7 @@ class EventTimeOutput:
             watermarks.on_periodic_emit(int(self._silence_clock_ms))
         except USER_EXCEPTIONS as error:
             raise user_error(error, self._context.operator_name) from error
+        self._split_metrics.update(watermarks)
         self._announce(watermarks)
 
     def _emit_looking(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:

@@ -18,7 +18,7 @@ from headrace.core.record_batch import RecordBatch, stream_bytes
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 from headrace.functions.specs.operator_specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
-from headrace.metrics.names import NUM_RECORDS_SEND, NUM_RECORDS_SEND_PER_SECOND
+from headrace.metrics.names import NUM_BYTES_SEND, NUM_RECORDS_SEND, NUM_RECORDS_SEND_PER_SECOND
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime.user_code import connector_error, user_error
 from headrace.state.operator_state_backend import ItemState, read_items
@@ -58,6 +58,7 @@ class SinkWriterOperator(OneInputOperator):
     """Hands batches to the writer that the user's sink made for this subtask; flushes it at the end of input."""
 
     _writer: SinkWriter | None = None
+    _last_byte_count: int | None = None
 
     def __init__(self, spec: SinkSpec) -> None:
         self._sink = spec.sink
@@ -66,6 +67,7 @@ class SinkWriterOperator(OneInputOperator):
         super().open(context)
         self._sent = context.metrics.counter(NUM_RECORDS_SEND)
         context.metrics.rate(NUM_RECORDS_SEND_PER_SECOND, self._sent.get_count)
+        context.metrics.gauge(NUM_BYTES_SEND, self._sent_byte_count)
         self._items = ItemState(StateTable.ITEMS, "writer-state")
         restored = context.state.register("writer-state", self._items)
         self._undecided = UndecidedCommittables(
@@ -106,10 +108,19 @@ class SinkWriterOperator(OneInputOperator):
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
+            self._last_byte_count = writer.sent_byte_count()
             try:
                 writer.close()
             except USER_EXCEPTIONS as error:
                 raise connector_error(error, self.context.operator_name) from error
+
+    def _sent_byte_count(self) -> int:
+        writer = self._writer
+        if writer is not None:
+            self._last_byte_count = writer.sent_byte_count()
+        if self._last_byte_count is None:
+            raise LookupError("the connector does not know")
+        return self._last_byte_count
 
     def _prepare(self, checkpoint_id: int) -> None:
         if self._has_committer:

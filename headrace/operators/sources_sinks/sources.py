@@ -16,6 +16,8 @@ from headrace.functions.source import Boundedness, InputStatus, SourceReader
 from headrace.functions.specs.operator_specs import SourceSpec, TimestampsAndWatermarksSpec
 from headrace.metrics.names import (
     CURRENT_EMIT_EVENT_TIME_LAG,
+    NUM_RECORDS_IN_ERRORS,
+    PENDING_BYTES,
     PENDING_RECORDS,
     SOURCE_IDLE_TIME,
 )
@@ -153,9 +155,27 @@ def register_source_metrics(
             raise LookupError("the connector does not know")
         return count
 
+    def pending_byte_count() -> int:
+        opened = reader()
+        count = None if opened is None else opened.pending_byte_count()
+        if count is None:
+            raise LookupError("the connector does not know")
+        return count
+
+    unreadable = 0
+
+    def unreadable_count() -> int:
+        nonlocal unreadable
+        opened = reader()
+        if opened is not None:
+            unreadable = opened.unreadable_record_count()
+        return unreadable
+
     group.gauge(CURRENT_EMIT_EVENT_TIME_LAG, lag_ms)
     group.gauge(SOURCE_IDLE_TIME, lambda: max(0, context.clock.now_ms() - event_time.emitted_ms))
     group.gauge(PENDING_RECORDS, pending_count)
+    group.gauge(PENDING_BYTES, pending_byte_count)
+    group.gauge(NUM_RECORDS_IN_ERRORS, unreadable_count)
 
 
 def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:

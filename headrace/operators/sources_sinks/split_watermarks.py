@@ -3,6 +3,7 @@
 Source: Flink WatermarkOutputMultiplexer, CombinedWatermarkStatus, WatermarksWithIdleness.
 """
 
+import enum
 from collections.abc import Collection
 from typing import Any
 
@@ -14,6 +15,14 @@ from headrace.functions.watermarks import (
     WatermarkOutput,
     WatermarkStrategy,
 )
+
+
+class SplitActivity(enum.Enum):
+    """States of a split. A paused one is not read, and so is neither active nor idle."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    PAUSED = "paused"
 
 
 class _Said(WatermarkOutput):
@@ -63,6 +72,13 @@ class _Split:
         self.is_paused = False
         self.silence_clock_ms = 0
 
+    @property
+    def activity(self) -> SplitActivity:
+        """Return the state of the split now."""
+        if self.is_paused:
+            return SplitActivity.PAUSED
+        return SplitActivity.IDLE if self.is_idle else SplitActivity.ACTIVE
+
     def apply_said(self) -> None:
         """Apply what the program's own generator reported."""
         said, self.said = self.said, _Said()
@@ -109,6 +125,11 @@ class SplitWatermarks:
     def split_watermarks(self) -> dict[str, int]:
         """The watermark of each split."""
         return {split_id: split.watermark_ms for split_id, split in self._splits.items()}
+
+    @property
+    def split_activities(self) -> dict[str, SplitActivity]:
+        """The state of each split."""
+        return {split_id: split.activity for split_id, split in self._splits.items()}
 
     def activate(self, split_id: str) -> None:
         """Note that rows of the split go downstream: neither it nor the whole is idle."""

@@ -30,12 +30,20 @@ FLINK_VERSION: Final = "2.3.0"
 async def configuration(cluster: ClusterParameter) -> models.DashboardConfiguration:
     """Tell a dashboard how often to ask and which pages to show."""
     return dashboard_configuration(
-        cluster.settings, cluster.clock.now_ms(), cluster.refresh_interval_ms
+        cluster.settings,
+        cluster.clock.now_ms(),
+        cluster.refresh_interval_ms,
+        accepts_jobs=cluster.accepts_jobs,
     )
 
 
 def dashboard_configuration(
-    settings: Settings, now_ms: int, refresh_interval_ms: float, *, is_history: bool = False
+    settings: Settings,
+    now_ms: int,
+    refresh_interval_ms: float,
+    *,
+    is_history: bool = False,
+    accepts_jobs: bool = False,
 ) -> models.DashboardConfiguration:
     """Return what a dashboard is told first."""
     here = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
@@ -47,7 +55,7 @@ def dashboard_configuration(
         flink_version=FLINK_VERSION,
         flink_revision=f"headrace {__version__}",
         features=models.Features(
-            web_submit=False,
+            web_submit=accepts_jobs,
             web_cancel=settings.get_option(WEB_CANCEL_ENABLE) and not is_history,
             web_rescale=False,
             web_history=is_history,
@@ -170,4 +178,4 @@ async def _job_manager_file(cluster: ClusterView, request: Request, name: str) -
             "headrace-log-read", lambda: read_log_file(folder, name, offset, max_bytes)
         )
 
-    return await log_answer(read, request.headers.get("range"))
+    return await log_answer(name, read, request.headers.get("range"))

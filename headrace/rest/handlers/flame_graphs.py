@@ -3,6 +3,7 @@
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
+from pydantic import BeforeValidator
 
 from headrace.core.process import flame_graph as frames
 from headrace.core.process.stack_sampler import StackSamples
@@ -20,6 +21,7 @@ _HAS_ENDED: Final = -1
 _IS_OFF: Final = -2
 _NO_SAMPLE_YET: Final = -3
 GraphType = Literal["FULL", "ON_CPU", "OFF_CPU"]
+"""Flink's web UI spells them in lower case."""
 
 
 async def vertex_flame_graph(
@@ -27,7 +29,7 @@ async def vertex_flame_graph(
     graphs: SampledGraphs,
     job: JobParameter,
     vertex: VertexParameter,
-    graph_type: Annotated[GraphType, Query(alias="type")] = "FULL",
+    graph_type: Annotated[GraphType, BeforeValidator(str.upper), Query(alias="type")] = "FULL",
     subtask_index: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
 ) -> FlameGraph:
     """Show where the threads of a vertex spend their time; the first request begins to look."""

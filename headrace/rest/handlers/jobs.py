@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
-from fastapi import Query
+from fastapi import Query, Request
 
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.redaction import shown_uri
@@ -15,7 +16,7 @@ from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_plan import JobPlan
 from headrace.rest.handler_errors import BadRequestError, ConflictError, HandlerError, NotFoundError
 from headrace.rest.handlers.metrics import value_text
-from headrace.rest.handlers.parameters import ClusterParameter, JobParameter
+from headrace.rest.handlers.parameters import ClusterParameter, JobParameter, TaskManagerId
 from headrace.rest.handlers.subtasks import (
     group_times,
     io_metrics,
@@ -23,7 +24,7 @@ from headrace.rest.handlers.subtasks import (
     vertex_status,
 )
 from headrace.rest.models import jobs as models
-from headrace.rest.models.cluster import Empty
+from headrace.rest.models.cluster import Empty, LogUrl
 
 SCHEDULER: Final = "Default"
 _APPLICATION_STATUS: Final = {
@@ -168,6 +169,17 @@ async def job_execution_result(
     )
 
 
+async def report_client_heartbeat(
+    cluster: ClusterParameter, job: JobParameter, body: models.ClientHeartbeat
+) -> Empty:
+    """Keep a job going that is cancelled when its client is heard no more."""
+    try:
+        await cluster.ask(cluster.dispatcher.report_client_heartbeat(job, body.expired_timestamp))
+    except UnknownJobError as error:
+        raise NotFoundError("Job could not be found.", str(error)) from error
+    return Empty()
+
+
 async def cancel_job(
     cluster: ClusterParameter,
     job: JobParameter,
@@ -192,6 +204,22 @@ async def cancel_job(
             f"Job cancellation failed because the job has already reached another terminal state: {error}"
         ) from error
     return Empty()
+
+
+async def job_manager_log_url(
+    cluster: ClusterParameter, job: JobParameter, request: Request
+) -> LogUrl:
+    """Tell where the dashboard shows the log of the process that runs a job."""
+    await cluster.status(job)
+    return LogUrl(url=f"{request.base_url}#/job-manager/logs")
+
+
+async def task_manager_log_url(
+    cluster: ClusterParameter, job: JobParameter, task_manager: TaskManagerId, request: Request
+) -> LogUrl:
+    """Tell where the dashboard shows the logs of a TaskManager, also of one that has gone."""
+    await cluster.status(job)
+    return LogUrl(url=f"{request.base_url}#/task-manager/{quote(task_manager, safe='')}/logs")
 
 
 def job_details_of(job: JobOverview, now_ms: int) -> models.JobDetails:

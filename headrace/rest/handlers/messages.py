@@ -86,7 +86,7 @@ async def take_job(
     cluster: ClusterParameter, graph: Annotated[JobGraph, Depends(_job_graph)]
 ) -> Acknowledge:
     """Take a job whose blobs have been brought."""
-    _refuse_jobs(cluster)
+    refuse_jobs(cluster)
     return await cluster.ask(cluster.dispatcher.submit_job(graph))
 
 
@@ -98,7 +98,7 @@ async def put_blob_chunk(
     offset: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
 ) -> ReceivedBytes:
     """Take a chunk of a job's blob, named by its SHA-256, and answer how many bytes are there."""
-    _refuse_jobs(cluster)
+    refuse_jobs(cluster)
     if cluster.blob_server is None:
         raise UnavailableError("This cluster has no blob server.")
     chunk = bytearray()
@@ -112,7 +112,8 @@ async def put_blob_chunk(
     return ReceivedBytes(received=received)
 
 
-def _refuse_jobs(cluster: ClusterView) -> None:
+def refuse_jobs(cluster: ClusterView) -> None:
+    """Raise ForbiddenError where the cluster takes neither jobs nor programs from outside."""
     if not cluster.accepts_jobs:
         raise ForbiddenError(
             f"This cluster takes no jobs from outside: set {WEB_SUBMIT_ENABLE.key} to true where it is started, or "

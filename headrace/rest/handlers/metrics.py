@@ -1,6 +1,7 @@
 """Handlers of metrics: lists of names, values, and values combined over jobs, subtasks or TaskManagers.
 
-Names of operators stand before their metrics with `_` for each character that is no letter, digit or underscore.
+An id is a metric's name with `_` for each character that is no letter, digit, underscore or dot, as names of operators
+stand in it. An id that is asked for may have them as they are. Names of splits stay.
 Source: Flink's AbstractMetricsHandler and AbstractAggregatingMetricsHandler.
 """
 
@@ -14,8 +15,9 @@ from fastapi import Query
 from headrace.core.ids import JobId, ResourceId
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import SubtaskDetails, VertexDetails
-from headrace.gateways.job_metrics import job_metrics
+from headrace.gateways.job_metrics import job_metrics, last_checkpoint
 from headrace.rest.handler_errors import BadRequestError
+from headrace.rest.handlers.checkpoints import with_scheme
 from headrace.rest.handlers.parameters import (
     ClusterParameter,
     JobParameter,
@@ -28,6 +30,11 @@ from headrace.rest.handlers.vertices import find_subtask
 from headrace.rest.models.cluster import AggregatedMetric, MetricValue
 
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
+_SPLIT: Final = ".split."
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_.]|\.(?![A-Za-z0-9_])")
+"""All that is no letter, digit or underscore; dots between such stay, as those in front of a metric's name."""
+_LAST_CHECKPOINT_EXTERNAL_PATH: Final = "lastCheckpointExternalPath"
+"""A text, which is told over REST and to no reporter."""
 _INDEX: Final = re.compile("[0-9]{1,9}")
 _Aggregations = Annotated[str | None, Query(alias="agg", max_length=100)]
 _Chosen = Annotated[str | None, Query(max_length=100_000)]
@@ -123,18 +130,26 @@ async def metrics_of_subtask(
 async def metrics_of_coordinators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
-    """List metrics of the coordinators of a vertex: they have none of their own yet."""
-    await cluster.vertex(job, vertex)
-    return shown({}, get)
+    """List metrics of the coordinators of a vertex, as `<operator>.coordinator.<metric>`."""
+    return shown((await cluster.vertex(job, vertex)).coordinator_metrics, get)
 
 
 def shown(values: Mapping[str, float | str], wanted: Sequence[str] | None) -> list[MetricValue]:
     """Return names alone where none is wanted by name, else those that exist with their values."""
+    by_id = {metric_id(name): value for name, value in values.items()}
     if wanted is None:
-        return [MetricValue(id=name) for name in sorted(values)]
+        return [MetricValue(id=each) for each in sorted(by_id)]
     return [
-        MetricValue(id=name, value=value_text(values[name])) for name in wanted if name in values
+        MetricValue(id=each, value=value_text(by_id[each]))
+        for each in map(metric_id, wanted)
+        if each in by_id
     ]
+
+
+def metric_id(name: str) -> str:
+    """Return the id of a metric."""
+    scope, split, rest = name.partition(_SPLIT)
+    return _OTHER.sub("_", scope) + split + rest
 
 
 def combined(
@@ -154,10 +169,12 @@ def combined(
     for metrics in found:
         for name, value in metrics.items():
             if not isinstance(value, str) and math.isfinite(value):
-                values.setdefault(name, []).append(value)
+                values.setdefault(metric_id(name), []).append(value)
     if wanted is None:
-        return [MetricValue(id=name) for name in sorted(values)]
-    return [_aggregate(name, values[name], chosen) for name in wanted if name in values]
+        return [MetricValue(id=each) for each in sorted(values)]
+    return [
+        _aggregate(each, values[each], chosen) for each in map(metric_id, wanted) if each in values
+    ]
 
 
 def skew_percent(values: Sequence[float]) -> float:
@@ -190,7 +207,12 @@ def _aggregate(name: str, values: Sequence[float], chosen: Sequence[str]) -> Agg
 
 
 async def _of_job(cluster: ClusterParameter, job: JobId) -> Mapping[str, float | str]:
-    return job_metrics(await cluster.details(job), cluster.clock.now_ms())
+    details = await cluster.details(job)
+    values: dict[str, float | str] = {**job_metrics(details, cluster.clock.now_ms())}
+    last = last_checkpoint(details.checkpoints)
+    if last is not None and last.uri:
+        values[_LAST_CHECKPOINT_EXTERNAL_PATH] = with_scheme(last.uri)
+    return values
 
 
 def _chosen_subtasks(vertex: VertexDetails, text: str | None) -> list[SubtaskDetails]:

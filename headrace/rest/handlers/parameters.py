@@ -8,6 +8,7 @@ from headrace.core.ids import JobId, JobVertexId
 from headrace.rest.cluster_view import ClusterView
 from headrace.rest.flame_graphs import FlameGraphs
 from headrace.rest.operations import Operations
+from headrace.rest.programs.program_service import ProgramService
 from headrace.rest.state.state_reads import StateReads
 
 _HEX = "^[0-9a-fA-F]{32}$"
@@ -23,6 +24,10 @@ def _operations(request: Request) -> Operations:
 
 def _state_reads(request: Request) -> StateReads:
     return request.app.state.state_reads
+
+
+def _programs(request: Request) -> ProgramService:
+    return request.app.state.programs
 
 
 def _flame_graphs(request: Request) -> FlameGraphs:
@@ -51,6 +56,8 @@ RunningOperations = Annotated[Operations, Depends(_operations)]
 """Savepoints and other things that clients asked for."""
 ReadsOfState = Annotated[StateReads, Depends(_state_reads)]
 """Reads of state that go on."""
+Programs = Annotated[ProgramService, Depends(_programs)]
+"""Programs that clients uploaded."""
 SampledGraphs = Annotated[FlameGraphs, Depends(_flame_graphs)]
 """Flame graphs that are looked at."""
 JobParameter = Annotated[JobId, Depends(_job_id)]

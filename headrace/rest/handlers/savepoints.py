@@ -5,14 +5,17 @@ it what became of the operation.
 """
 
 import asyncio
+import logging
+import os
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.checkpoint.retention import cleaner
+from headrace.checkpoint.storage import file_systems
 from headrace.core.errors import ConfigurationError, HeadraceError
-from headrace.core.ids import UniqueId
+from headrace.core.ids import JobId, UniqueId
 from headrace.core.randomness import system_random
 from headrace.core.threads import run_in_thread
 from headrace.rest.cluster_view import ClusterView
@@ -29,6 +32,7 @@ from headrace.rest.models.cluster import TriggerAnswer
 from headrace.rest.models.jobs import FailureCause, OperationStatus
 from headrace.rest.operations import Operations
 
+_LOG: Final = logging.getLogger(__name__)
 _TRIGGER_ID: Final = re.compile("[0-9a-fA-F]{32}")
 SAVEPOINT: Final = "savepoint"
 CHECKPOINT: Final = "checkpoint"
@@ -50,11 +54,11 @@ async def trigger_savepoint(
     """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
     request = body or models.SavepointTriggerRequest()
     _refuse_native(request.format_type)
-    directory = _directory(cluster, request.target_directory, "target-directory")
+    directory = await _directory(cluster, job, request.target_directory, "target-directory")
 
     async def take() -> str:
-        location = await cluster.ask(
-            cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT
+        location = await _told(
+            job, cluster.ask(cluster.dispatcher.trigger_savepoint(job, directory), _WITHOUT_LIMIT)
         )
         if request.cancel_job:
             await cluster.ask(cluster.dispatcher.cancel_job(job))
@@ -72,12 +76,11 @@ async def stop_with_savepoint(
     """Begin to end a job with a savepoint."""
     request = body or models.StopRequest()
     _refuse_native(request.format_type)
-    directory = _directory(cluster, request.target_directory, "targetDirectory")
+    directory = await _directory(cluster, job, request.target_directory, "targetDirectory")
 
     async def stop() -> str:
-        return await cluster.ask(
-            cluster.dispatcher.stop_with_savepoint(job, directory, request.drain), _WITHOUT_LIMIT
-        )
+        stopping = cluster.dispatcher.stop_with_savepoint(job, directory, request.drain)
+        return await _told(job, cluster.ask(stopping, _WITHOUT_LIMIT))
 
     return begin_operation(operations, SAVEPOINT, job.hex(), request.trigger_id, stop)
 
@@ -131,11 +134,18 @@ async def delete_savepoint(
     cluster: ClusterParameter, operations: RunningOperations, body: models.SavepointDisposalRequest
 ) -> TriggerAnswer:
     """Begin to delete a savepoint; only one whose metadata were written with the cluster's key."""
+    path = body.savepoint_path
+    if not file_systems.is_whole(path):
+        raise BadRequestError(
+            f"the path '{path}' is relative, and the cluster has a folder of its own: give the whole path, as the "
+            f"savepoint's completion told it; if you mean one in the cluster's folder it is "
+            f"{file_systems.absolute_uri(path)}"
+        )
 
     async def dispose() -> None:
         await run_in_thread(
             "headrace-disposal",
-            lambda: cleaner.dispose_savepoint(body.savepoint_path, cluster.settings, cluster.clock),
+            lambda: cleaner.dispose_savepoint(path, cluster.settings, cluster.clock),
         )
 
     return begin_operation(operations, _DISPOSAL, NO_JOB, body.trigger_id, dispose)
@@ -165,14 +175,35 @@ def _refuse_native(format_type: str) -> None:
         )
 
 
-def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
+async def _directory(cluster: ClusterView, job: JobId, given: str | None, name: str) -> str:
+    """Return the folder for a savepoint. BadRequestError where nobody names one, UnknownJobError before that."""
     directory = given or cluster.settings.get_option(SAVEPOINT_DIRECTORY)
     if not directory:
+        await cluster.status(job)
         problem = "name a folder for the savepoint, or set this option"
         raise BadRequestError(
             f"Config key [{SAVEPOINT_DIRECTORY.key}] is not set. Property [{name}] must be provided."
         ) from ConfigurationError(SAVEPOINT_DIRECTORY.key, "", problem)
-    return directory
+    # A relative path means the folder of the cluster's process. Its name is told, and used again, without detours.
+    return (
+        directory
+        if file_systems.is_uri(directory)
+        else os.path.abspath(os.path.expanduser(directory))
+    )
+
+
+async def _told(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
+    """Await a savepoint and tell its place where the cluster runs, as whoever asked for it may be gone by then."""
+    try:
+        location = await savepoint
+    except HeadraceError as error:
+        # For the log file: who asked is told, and loses nothing where nobody hears it.
+        _LOG.info("a savepoint of job %s, asked for over REST, came to nothing: %s", job, error)
+        raise
+    _LOG.warning(
+        "a savepoint of job %s, asked for over REST, is complete: %s", job, with_scheme(location)
+    )
+    return location
 
 
 def begin_operation(

@@ -1,12 +1,17 @@
 """Handlers of TaskManagers: list, details, logs, thread dumps."""
 
+import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from fastapi import Request, Response
 
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId
 from headrace.core.process.log_files import LogPiece, task_manager_file_name
+from headrace.core.process.process_memory import MemoryParts
+from headrace.core.resource_profile import ResourceProfile
+from headrace.gateways.errors import UnknownTaskManagerError
 from headrace.gateways.resource_manager import TaskManagerInfo
 from headrace.metrics import cluster_names as names
 from headrace.rest.cluster_view import ClusterView
@@ -16,7 +21,10 @@ from headrace.rest.log_answers import log_answer
 from headrace.rest.models import task_managers as models
 from headrace.rest.models.cluster import LogFileList, ThreadDump
 
+_LOG: Final = logging.getLogger(__name__)
+
 _MEGABYTE: Final = 1 << 20
+_NETWORK_MEMORY: Final = "Status.Shuffle.Netty.TotalMemory"
 
 
 async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerList:
@@ -37,15 +45,15 @@ async def task_manager_details(
     """Show one TaskManager with its slots and its memory."""
     resource_id = ResourceId(task_manager)
     found = await cluster.task_manager(resource_id)
-    metrics = await cluster.task_manager_metrics(resource_id)
+    metrics = await _known_metrics(cluster, found)
     tasks = (await assigned_tasks(cluster)).get(resource_id, 0)
     busy = [each for each in found.slots if each.job_id is not None]
     return models.TaskManagerDetails(
-        **_fields(found, tasks),
+        **_fields(found, tasks, int(metrics.get(_NETWORK_MEMORY, 0))),
         allocated_slots=[
             models.AllocatedSlot(
                 job_id=each.job_id.hex(),
-                resource=_resource(found, 1),
+                resource=_resource(each.profile),
                 assigned_tasks=tasks // max(1, len(busy)),
             )
             for each in busy
@@ -56,7 +64,7 @@ async def task_manager_details(
 
 
 async def task_manager_logs(cluster: ClusterParameter, task_manager: TaskManagerId) -> LogFileList:
-    """List a TaskManager's log files, also of one that has ended on this host."""
+    """List a TaskManager's log files, also of one that has ended."""
     gateway = cluster.resource_manager
     found = await cluster.ask(gateway.request_task_manager_log_files(ResourceId(task_manager)))
     return log_list(found)
@@ -111,6 +119,19 @@ async def assigned_tasks(cluster: ClusterView) -> dict[ResourceId, int]:
     return counts
 
 
+async def _known_metrics(cluster: ClusterView, found: TaskManagerInfo) -> Mapping[str, float]:
+    """Return what it says of its process; nothing where it does not answer, as the rest is shown all the same."""
+    if found.held_lock is not None:
+        return {}
+    try:
+        return await cluster.task_manager_metrics(found.resource_id)
+    except UnknownTaskManagerError:
+        raise
+    except HeadraceError as error:
+        _LOG.info("TaskManager %s is shown without its metrics: %s", found.resource_id, error)
+        return {}
+
+
 async def _file(
     cluster: ClusterView, request: Request, resource_id: ResourceId, name: str
 ) -> Response:
@@ -119,12 +140,13 @@ async def _file(
     def read(offset: int, max_bytes: int) -> Awaitable[LogPiece]:
         return cluster.ask(gateway.read_task_manager_log_file(resource_id, name, offset, max_bytes))
 
-    return await log_answer(read, request.headers.get("range"))
+    return await log_answer(name, read, request.headers.get("range"))
 
 
-def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, Any]:
+def _fields(found: TaskManagerInfo, tasks: int, network_bytes: int = 0) -> dict[str, Any]:
+    """Return the fields of lists and details. `network_bytes`: of its pool, known where one is looked at alone."""
     limit = 0 if found.memory is None else found.memory.limit_bytes
-    managed = found.managed_memory_bytes
+    managed, held = found.managed_memory_bytes, found.held_lock
     return {
         "id": str(found.resource_id),
         "path": found.address,
@@ -133,39 +155,49 @@ def _fields(found: TaskManagerInfo, tasks: int) -> dict[str, Any]:
         "slots_number": found.slot_count,
         "free_slots": found.free_slot_count,
         "assigned_tasks": tasks,
-        "total_resource": _resource(found, found.slot_count),
-        "free_resource": _resource(found, found.free_slot_count),
+        "total_resource": _resource(found.total),
+        "free_resource": _resource(found.free),
         "hardware": models.HardwareInfo(
             cpu_cores=found.cpu_cores,
             physical_memory=found.physical_memory_bytes,
             free_memory=found.free_memory_bytes,
             managed_memory=managed,
         ),
-        # A Python process has no heap of a fixed size: all that is not managed is the tasks'.
-        "memory_configuration": models.MemoryConfiguration(
-            framework_heap=0,
-            task_heap=max(0, limit - managed),
-            framework_off_heap=0,
-            task_off_heap=0,
-            network_memory=0,
-            managed_memory=managed,
-            jvm_metaspace=0,
-            jvm_overhead=0,
-            total_flink_memory=limit,
-            total_process_memory=limit,
-        ),
+        "memory_configuration": _configuration(found.memory_parts, network_bytes, limit),
+        "held_interpreter_lock": None
+        if held is None
+        else models.HeldInterpreterLock(duration=held.held_ms, function=held.function),
     }
 
 
-def _resource(found: TaskManagerInfo, slots: int) -> models.ResourceInfo:
-    limit = 0 if found.memory is None else found.memory.limit_bytes
-    share = slots / max(1, found.slot_count)
+def _configuration(
+    parts: MemoryParts | None, network_bytes: int, limit_bytes: int
+) -> models.MemoryConfiguration:
+    """Return the parts of a TaskManager's memory; network memory is what its pool really has, where that is known."""
+    if parts is None:
+        parts = MemoryParts(0, max(0, limit_bytes - network_bytes), 0, 0, network_bytes, 0, 0)
+    return models.MemoryConfiguration(
+        framework_heap=parts.framework_heap,
+        task_heap=parts.task_heap,
+        framework_off_heap=parts.framework_off_heap,
+        task_off_heap=parts.task_off_heap,
+        network_memory=network_bytes or parts.network,
+        managed_memory=parts.managed,
+        jvm_metaspace=0,
+        jvm_overhead=parts.overhead,
+        total_flink_memory=parts.flink_bytes,
+        total_process_memory=parts.process_bytes,
+    )
+
+
+def _resource(profile: ResourceProfile) -> models.ResourceInfo:
     return models.ResourceInfo(
-        cpu_cores=found.cpu_cores * share,
-        task_heap_memory=int((limit - found.managed_memory_bytes) * share) // _MEGABYTE,
-        task_off_heap_memory=0,
-        managed_memory=int(found.managed_memory_bytes * share) // _MEGABYTE,
-        network_memory=0,
+        cpu_cores=round(profile.cpu_cores, 6),
+        task_heap_memory=profile.task_heap_bytes // _MEGABYTE,
+        task_off_heap_memory=profile.task_off_heap_bytes // _MEGABYTE,
+        managed_memory=profile.managed_bytes // _MEGABYTE,
+        network_memory=profile.network_bytes // _MEGABYTE,
+        extended_resources={name: float(amount) for name, amount in profile.external_resources},
     )
 
 

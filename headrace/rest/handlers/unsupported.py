@@ -1,12 +1,24 @@
 """Handlers of Flink routes that this cluster cannot serve: each says why, with the status that clients know."""
 
+import contextlib
 from typing import NoReturn
 
-from headrace.rest.handler_errors import BadRequestError, HandlerError, UnavailableError
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from headrace.rest.handler_errors import (
+    BadRequestError,
+    HandlerError,
+    NotFoundError,
+    UnavailableError,
+)
 
 
-async def submit_java_graph() -> NoReturn:
-    """Refuse a job graph of Flink's Java client."""
+async def submit_java_graph(request: Request) -> NoReturn:
+    """Refuse a job graph of Flink's Java client, once it is here: a client still sending does not hear the answer."""
+    with contextlib.suppress(ClientDisconnect):
+        async for _ in request.stream():
+            pass
     raise BadRequestError(
         "This cluster runs Python programs and cannot take a Java job graph: start a program with 'headrace run'."
     )
@@ -23,4 +35,18 @@ async def resource_requirements() -> NoReturn:
         "Internal server error.",
         "The scheduler of this job does not support changing the resource requirements: stop it with a savepoint and "
         "start it again with another parallelism.",
+    )
+
+
+async def rescales() -> NoReturn:
+    """Refuse to tell how a job's parallelism changed while it ran, as Flink's default scheduler does."""
+    raise NotFoundError(
+        "The scheduler of this job never changes its parallelism while it runs, and keeps no history of that."
+    )
+
+
+async def profiler() -> NoReturn:
+    """Refuse to profile a process, as Flink does without `rest.profiling.enabled`."""
+    raise NotFoundError(
+        "There is no profiler: the flame graphs of a job's vertices show where its threads spend their time."
     )

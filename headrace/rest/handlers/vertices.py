@@ -1,5 +1,6 @@
 """Handlers of vertices and subtasks: attempts, times, TaskManagers, back pressure, watermarks, accumulators."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.core.ids import JobId, JobVertexId
@@ -162,10 +163,10 @@ async def watermarks(
 async def vertex_accumulators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexAccumulators:
-    """List the sums of a vertex: figures of its operators, summed over subtasks."""
+    """List the sums of a vertex: the counters of its functions, summed over subtasks."""
     found = await cluster.vertex(job, vertex)
     return models.VertexAccumulators(
-        id=vertex.hex(), user_accumulators=_accumulators(found.metrics)
+        id=vertex.hex(), user_accumulators=_accumulators(found.subtasks)
     )
 
 
@@ -182,7 +183,7 @@ async def subtasks_accumulators(
                 subtask=each.subtask_index,
                 attempt=each.attempt_number,
                 endpoint=each.endpoint or "(unassigned)",
-                user_accumulators=_accumulators(each.metrics),
+                user_accumulators=_accumulators((each,)),
             )
             for each in found.subtasks
         ],
@@ -203,7 +204,7 @@ async def attempt_accumulators(
         subtask=subtask_index,
         attempt=attempt,
         id=f"{job.hex()}_{vertex.hex()}_{subtask_index}_{attempt}",
-        user_accumulators=_accumulators(found.metrics),
+        user_accumulators=_accumulators((found,) if isinstance(found, SubtaskDetails) else ()),
     )
 
 
@@ -246,10 +247,14 @@ def _back_pressure(subtask: SubtaskDetails) -> models.SubtaskBackPressure:
     )
 
 
-def _accumulators(metrics: dict[str, float]) -> list[dict[str, str]]:
-    """Return the figures of operators, as a job's result has them."""
+def _accumulators(subtasks: Sequence[SubtaskDetails]) -> list[dict[str, str]]:
+    """Return the counters of functions, as a job's result has them, summed over subtasks."""
+    names_of_counters = {name for each in subtasks for name in each.counters}
     return [
-        {"name": name, "type": "DoubleCounter", "value": str(value)}
-        for name, value in sorted(metrics.items())
-        if "." in name
+        {
+            "name": name,
+            "type": "DoubleCounter",
+            "value": str(sum(each.metrics.get(name, 0.0) for each in subtasks)),
+        }
+        for name in sorted(names_of_counters)
     ]

@@ -53,6 +53,11 @@ class RetentionRules:
     forgets_gone: bool = False
     """Whether a job whose archive is gone leaves the list."""
 
+    @property
+    def keeps_all(self) -> bool:
+        """Return whether nothing is ever deleted."""
+        return self.count_max < 0 and self.age_max_ms is None
+
     def expired(self, archives: Sequence[StoredArchive], now_ms: int) -> list[StoredArchive]:
         """Return those of a folder that go, the oldest first. `archives`: all of them, the newest first."""
         count = len(archives) if self.count_max < 0 else self.count_max
@@ -64,7 +69,7 @@ class RetentionRules:
         return [each for each, kept in zip(archives, is_kept, strict=True) if not kept][::-1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """An archive as it was read. `overview`: JSON."""
 
@@ -75,9 +80,9 @@ class _Seen:
 
 
 class ArchiveCatalog:
-    """`refresh` is called by one thread, all else by any number of them. Calls block, except `overviews` and `counts`.
+    """`refresh` is called by one thread, all else by any number of them. `folders` are absolute.
 
-    `folders` are absolute.
+    Calls block, except `overviews`, `statuses` and `has`.
     """
 
     def __init__(
@@ -118,6 +123,10 @@ class ArchiveCatalog:
     def statuses(self) -> list[tuple[str, str]]:
         """Return ids and statuses of all jobs."""
         return [(job, seen.state) for job, seen in self._seen.items()]
+
+    def has(self, job: str) -> bool:
+        """Return whether a job is listed."""
+        return job in self._seen
 
     def answer(self, job: str, path: str) -> bytes:
         """Return the JSON of a path. NotFoundError; UnavailableError where the archive cannot be read now."""
@@ -184,11 +193,26 @@ class ArchiveCatalog:
     def _take(self, folder: str, found: list[StoredArchive]) -> None:
         """List what is new in a folder, as it is read; of two archives of one job, that of the first folder counts."""
         new = [each for each in found if self._is_new(each)]
+        damaged: list[DamagedArchiveError] = []
         with ThreadPoolExecutor(_READERS, "headrace-archive-read") as readers:
-            for begin in range(0, len(new), _READ_AT_ONCE):
-                some = new[begin : begin + _READ_AT_ONCE]
-                read = [seen for seen in readers.map(self._read, some) if seen is not None]
-                self._replace({**self._seen, **{seen.archive.job: seen for seen in read}})
+            begin = 0
+            while begin < len(new):
+                # As many as are listed already: each round copies those, and so all rounds together are linear.
+                some = new[begin : begin + max(_READ_AT_ONCE, len(self._seen))]
+                begin += len(some)
+                read = list(readers.map(self._read, some))
+                listed = {seen.archive.job: seen for seen in read if isinstance(seen, _Seen)}
+                self._replace({**self._seen, **listed})
+                damaged += [each for each in read if isinstance(each, DamagedArchiveError)]
+        if len(damaged) == 1:
+            _LOG.warning("%s", damaged[0])
+        elif damaged:
+            _LOG.warning(
+                "%d files in %s are left out, the first of them: %s",
+                len(damaged),
+                folder,
+                damaged[0],
+            )
         there = {each.job for each in found}
         gone = [
             seen
@@ -206,7 +230,7 @@ class ArchiveCatalog:
             return not known.is_there
         return known.archive != archive or not known.is_there
 
-    def _read(self, archive: StoredArchive) -> _Seen | None:
+    def _read(self, archive: StoredArchive) -> "_Seen | DamagedArchiveError | None":
         key = (archive.folder, archive.job, archive.size_bytes, archive.modified_ms)
         overview = self._remembered.get(key)
         try:
@@ -215,16 +239,15 @@ class ArchiveCatalog:
                     overview = bytes(read_index(archive.uri, file).overview)
             shown = _checked_overview(archive, overview)
         except DamagedArchiveError as error:
-            self._tell(archive, error)
-            return None
+            self._remember_damaged(archive)
+            return error
         except _StorageError as error:
             # Gone meanwhile, or not to be had now: the next round tries again.
             _LOG.debug("%s was not read: %s", archive.uri, error)
             return None
         return _Seen(archive, msgspec.json.encode(shown), shown.state)
 
-    def _tell(self, archive: StoredArchive, error: DamagedArchiveError) -> None:
-        _LOG.warning("%s", error)
+    def _remember_damaged(self, archive: StoredArchive) -> None:
         with self._lock:
             self._told[archive] = None
             while len(self._told) > ARCHIVES_MAX:
@@ -232,6 +255,8 @@ class ArchiveCatalog:
 
     def _retain(self, folder: str, found: Sequence[StoredArchive]) -> None:
         """Delete what the rules do not keep, of what is known to be an archive."""
+        if self._rules.keeps_all:
+            return
         known = {seen.archive for seen in self._seen.values()}
         archives = [each for each in found if each in known]
         deleted: list[_Seen] = []

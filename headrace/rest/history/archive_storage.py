@@ -21,7 +21,7 @@ from headrace.rest.history.archive_file import RangeReader
 _JOB_NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredArchive:
     """A file with the name of a job. `modified_ms`: epoch milliseconds."""
 

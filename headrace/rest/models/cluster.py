@@ -139,3 +139,9 @@ class SessionRequest(SnakeModel):
     """The token, with which a browser signs in."""
 
     token: str = Field(max_length=4096)
+
+
+class LogUrl(SnakeModel):
+    """Address of a page that shows logs."""
+
+    url: str

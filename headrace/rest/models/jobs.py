@@ -1,7 +1,8 @@
 """Shapes of jobs: lists, details, plan, configuration, exceptions, results."""
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
+from headrace.rest.java_throwable import serialized_throwable
 from headrace.rest.models.spelling import CamelModel, KebabModel, Milliseconds, SnakeModel, left_out
 
 
@@ -137,10 +138,16 @@ class JobStatusInfo(SnakeModel):
 
 
 class FailureCause(KebabModel):
-    """An error as text; what Flink's Java client would deserialize is left out."""
+    """An error as text, and once more as Flink's Java client reads it."""
 
     class_name: str = Field(serialization_alias="class")
     stack_trace: str
+
+    @computed_field(alias="serialized-throwable")
+    @property
+    def serialized_throwable(self) -> str:
+        """Return the stream that the Java client makes its exception of."""
+        return serialized_throwable(self.class_name, self.stack_trace)
 
 
 class OperationStatus(SnakeModel):
@@ -239,3 +246,9 @@ class JobAccumulators(KebabModel):
     job_accumulators: list[AccumulatorInfo] = Field(default_factory=list)
     user_task_accumulators: list[AccumulatorInfo]
     serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
+
+
+class ClientHeartbeat(CamelModel):
+    """A client's word that it waits for a job, and until when it does; epoch milliseconds."""
+
+    expired_timestamp: int

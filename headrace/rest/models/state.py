@@ -79,7 +79,11 @@ class StateKey(KebabModel):
 
 
 class StateTimers(KebabModel):
-    """Timers of one domain: when the next one is due, and how many are due within 1 s, 10 s and so on."""
+    """Timers of one domain: when the next one is due, and how many are due within 1 s, 10 s and so on.
+
+    Where the watermark is not known, as in a snapshot, all of event time are `later`; those of processing time are due
+    from `taken-at` on.
+    """
 
     domain: str
     next: Milliseconds
@@ -87,7 +91,11 @@ class StateTimers(KebabModel):
 
 
 class StateFigures(KebabModel):
-    """Sizes of one state over all subtasks. `size`: bytes of its rows in Arrow, or of its files in a snapshot.
+    """Sizes of one state over all subtasks.
+
+    `size`: bytes of its rows in Arrow, or of its files in a snapshot. Key groups, keys, timers and the oldest window
+    are counted from its rows, also in a snapshot, whose files are read for some seconds. `is-partial`: not all rows
+    were counted. Of states in RocksDB's own files, and where keys are pickles in a snapshot, less is known.
 
     `unreadable`: columns of pickles, which REST does not load. `is-waiting`: it lies in the restored checkpoint, and no
     record has asked for it since. Skews are the largest over the mean, by bytes; null where nothing is known.

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from headrace.rest.models.spelling import CamelModel, Milliseconds, SnakeModel
+from headrace.rest.models.spelling import CamelModel, Milliseconds, SnakeModel, left_out
 
 
 class ResourceInfo(CamelModel):
@@ -40,8 +40,21 @@ class MemoryConfiguration(CamelModel):
     total_process_memory: int
 
 
+class HeldInterpreterLock(CamelModel):
+    """The C code of `function` has held the interpreter lock of a TaskManager for `duration` milliseconds by now.
+
+    `function`: name, file and line in the user's code; empty where no stack tells.
+    """
+
+    duration: int
+    function: str
+
+
 class TaskManagerInfo(CamelModel):
-    """One TaskManager. `time_since_last_heartbeat` is a moment, whatever its name."""
+    """One TaskManager. `time_since_last_heartbeat` is a moment, whatever its name.
+
+    `held_interpreter_lock` is Headrace's own field: why a TaskManager that is alive does not answer.
+    """
 
     id: str
     path: str
@@ -55,6 +68,7 @@ class TaskManagerInfo(CamelModel):
     free_resource: ResourceInfo
     hardware: HardwareInfo
     memory_configuration: MemoryConfiguration
+    held_interpreter_lock: HeldInterpreterLock | None = left_out()
 
 
 class TaskManagerList(SnakeModel):

@@ -203,15 +203,6 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
 
 
 def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> models.StateFigures:
-    present = [(index, one) for index, one in enumerate(totals.subtasks) if one is not None]
-    groups = [
-        models.StateKeyGroup(
-            key_group=group.key_group, subtask=index, rows=group.row_count, size=group.size_bytes
-        )
-        for index, one in present
-        for group in one.key_groups
-    ]
-    largest = sorted(groups, key=lambda one: one.size, reverse=True)[:_KEY_GROUPS_SHOWN]
     return models.StateFigures(
         table=_TABLE_NAMES[info.table],
         name=info.name,
@@ -224,18 +215,35 @@ def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> m
         oldest_window=totals.oldest_window_ms,
         subtasks=[
             models.StateSubtask(subtask=index, rows=one.row_count, size=one.size_bytes)
-            for index, one in present
+            for index, one in enumerate(totals.subtasks)
+            if one is not None
         ],
         subtask_skew=totals.subtask_skew,
-        key_group_count=len(groups),
-        key_group_skew=totals.key_group_skew,
-        key_groups=largest,
-        keys=[
+        is_partial=is_partial or totals.is_partial,
+        **parts_of(totals),
+    )
+
+
+def parts_of(totals: StateTotals) -> dict[str, Any]:
+    """Return the fields of StateFigures that tell of key groups, keys and timers."""
+    groups = [
+        models.StateKeyGroup(
+            key_group=group.key_group, subtask=index, rows=group.row_count, size=group.size_bytes
+        )
+        for index, one in enumerate(totals.subtasks)
+        if one is not None
+        for group in one.key_groups
+    ]
+    return {
+        "key_group_count": len(groups),
+        "key_group_skew": totals.key_group_skew,
+        "key_groups": sorted(groups, key=lambda one: one.size, reverse=True)[:_KEY_GROUPS_SHOWN],
+        "keys": [
             models.StateKey(key=one["key"], rows=one["rows"], size=one["bytes"])
             for one in totals.top_keys
         ],
-        are_keys_exact=totals.are_top_keys_exact,
-        timers=[
+        "are_keys_exact": totals.are_top_keys_exact,
+        "timers": [
             models.StateTimers(
                 domain=one["domain"],
                 next=one["next_ms"],
@@ -243,5 +251,4 @@ def _figures(info: LiveStateInfo, totals: StateTotals, *, is_partial: bool) -> m
             )
             for one in totals.timers
         ],
-        is_partial=is_partial or totals.is_partial,
-    )
+    }

@@ -12,10 +12,15 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.rest.models import state as models
 from headrace.rest.state.job_snapshots import JobSnapshot
-from headrace.rest.state.live_state_view import RowsRequest
+from headrace.rest.state.live_state_view import RowsRequest, parts_of
 from headrace.rest.state.shown_rows import ShownRows
 from headrace.state_processor.selection import PinnedReader, held, missing_explained, operator_in
-from headrace.state_processor.stored_state import StoredChunk, chunks_of, stored_state
+from headrace.state_processor.stored_counts import StoredCounts
+from headrace.state_processor.stored_state import (
+    StoredChunk,
+    chunks_of,
+    stored_state,
+)
 from headrace.state_processor.table_query import STATE_TABLES, OpenTable, TableQuery, keys_of_json
 
 _TABLE_NAMES: Final = {table: name for name, table in STATE_TABLES.items()}
@@ -51,21 +56,25 @@ class StoredStateView:
         ]
 
     def figures(self, named: str) -> models.OperatorState:
-        """Return the sizes of an operator's states, as the metadata says. UnknownStateError."""
+        """Return the sizes of an operator's states, of its metadata and of its rows. UnknownStateError."""
         metadata = self._loaded().metadata
         operator = operator_in(metadata, named)
-        return models.OperatorState(
-            id=operator.operator_id.hex(),
-            title=operator.title,
-            snapshot=self._snapshot.checkpoint_id,
-            taken_at=metadata.timestamp_ms,
-            watermark=None,
-            states=[
-                _figures(operator, table, name)
-                for table in (*_TABLE_NAMES, StateTable.NATIVE)
-                for name in sorted({one.chunk.name for one in chunks_of(operator, table)})
-            ],
-        )
+        states = [
+            (table, name)
+            for table in (*_TABLE_NAMES, StateTable.NATIVE)
+            for name in sorted({one.chunk.name for one in chunks_of(operator, table)})
+        ]
+        reader = PinnedReader(self._snapshot.uri)
+        counts = StoredCounts(reader, self._clock, operator, metadata.timestamp_ms)
+        with held(self._snapshot.uri, clock=self._clock):
+            return models.OperatorState(
+                id=operator.operator_id.hex(),
+                title=operator.title,
+                snapshot=self._snapshot.checkpoint_id,
+                taken_at=metadata.timestamp_ms,
+                watermark=None,
+                states=[_figures(operator, table, name, counts) for table, name in states],
+            )
 
     def rows(self, named: str, request: RowsRequest) -> models.StateRows:
         """Return rows of one state. UnknownStateError, NativeStateError, JsonValueError."""
@@ -119,7 +128,10 @@ def _opened(
     return query.open(snapshot), state.opaque
 
 
-def _figures(operator: OperatorSnapshot, table: StateTable, name: str) -> models.StateFigures:
+def _figures(
+    operator: OperatorSnapshot, table: StateTable, name: str, counts: StoredCounts
+) -> models.StateFigures:
+    """Return rows and bytes of a state as the metadata says, and the parts that its rows are counted by."""
     chunks = [one for one in chunks_of(operator, table) if one.chunk.name == name]
     subtasks = [
         _subtask(index, [one for one in chunks if one.subtask_index == index])
@@ -128,6 +140,7 @@ def _figures(operator: OperatorSnapshot, table: StateTable, name: str) -> models
     sizes = [0] * max(operator.parallelism, len(subtasks))
     for place, one in enumerate(subtasks):
         sizes[place] = one.size
+    counted = counts.of(chunks)
     return models.StateFigures(
         table=_TABLE_NAMES.get(table, table.value),
         name=name,
@@ -137,16 +150,11 @@ def _figures(operator: OperatorSnapshot, table: StateTable, name: str) -> models
         rows=sum(one.rows for one in subtasks),
         size=sum(one.size for one in subtasks),
         expired_rows=sum(one.expired_count for one in chunks) or None,
-        oldest_window=None,
+        oldest_window=counted.totals.oldest_window_ms,
         subtasks=subtasks,
         subtask_skew=skew_of(sizes),
-        key_group_count=None,
-        key_group_skew=None,
-        key_groups=[],
-        keys=[],
-        are_keys_exact=True,
-        timers=[],
-        is_partial=False,
+        is_partial=counted.is_partial,
+        **parts_of(counted.totals),
     )
 
 

@@ -1,7 +1,8 @@
 """DataFrameCommitter: writes the staged files of a checkpoint through Spark, in the driver, once for each id.
 
 What makes a second commit of an id harmless depends on the target: a note in a folder of files, the transaction id of
-a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late.
+a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late: a note
+that is written once the function has returned, or Spark's writer has.
 """
 
 import hashlib
@@ -10,21 +11,27 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
+from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, folder_entries
 from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.connectors.dataframe.batch_log import BATCH_LOG_FORMAT, BatchLog
 from headrace.connectors.dataframe.directory_commit import DirectoryCommit
-from headrace.connectors.dataframe.messages import CommitPayload, StagedPart
-from headrace.connectors.dataframe.sink import batch_function
-from headrace.connectors.dataframe.staging import is_left_by_older_attempt
+from headrace.connectors.dataframe.messages import CommitPayload, FunctionPayload, StagedPart
+from headrace.connectors.dataframe.sink import batch_count_max
+from headrace.connectors.dataframe.staging import DATAFRAMES_FOLDER, is_left_by_older_attempt
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.sink.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.sink.staging import delete_file, exists, remove_if_spent
-from headrace.core.errors import ErrorDomain, HostError, ProgramError
+from headrace.core.errors import ErrorDomain, ProgramError, UserCodeError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
-from headrace.spark.dataframes.sink_coordinator import SinkCommitError
+from headrace.spark.dataframes.sink_coordinator import (
+    FUNCTION_TARGET,
+    SinkCommitError,
+    call_batch_function,
+    check_batch_function,
+)
 from headrace.spark.session import spark_session
 from headrace.spark.session.spark_errors import root_message
 
@@ -58,11 +65,16 @@ class DataFrameCommitter:
         payload: CommitPayload,
         spark: Callable[[], SparkSession],
         key: KeySource,
+        note_folder: str = "",
     ) -> None:
+        """`note_folder`: where it is noted which batches a function has had, beside checkpoints that outlive us."""
         self._operator_name: Final = operator_name
         self._payload: Final = payload
         self._spark: Final = spark
         self._key: Final = key
+        self._note_folder: Final = note_folder
+        # Where no checkpoint outlives the driver, no note need either.
+        self._had: dict[str, int] = {}
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
@@ -72,18 +84,23 @@ class DataFrameCommitter:
             return
         try:
             self._write(scope_of(key), checkpoint_id, parts)
+        except UserCodeError:
+            raise
         except Exception as error:
             may_succeed = getattr(error, "recoverable", True)
             kind = SinkWriteError if may_succeed else SinkCommitError
-            raise kind(self._operator_name, self._payload.path, root_message(error)) from error
+            target = FUNCTION_TARGET if self._payload.function else self._payload.path
+            raise kind(self._operator_name, target, root_message(error)) from error
         self._delete_staged(parts)
         self._sweep(parts)
 
     def last_committed(self, scope: str) -> int | None:
-        """Return the newest commit in the target; None for a user's function, whose notes are not known here."""
+        """Return the newest commit in the target; for a function, of the newest batch that it has had."""
         payload = self._payload
-        if payload.function_id:
-            return None
+        if payload.function is not None and not self._note_folder:
+            return self._had.get(scope)
+        if payload.format == BATCH_LOG_FORMAT:
+            return BatchLog(payload.path).last_id(scope)
         if payload.format in FILE_FORMATS:
             return DirectoryCommit(payload.path, payload.mode, self._key).last_committed(scope)
         note = self._notes(scope).read()
@@ -100,8 +117,13 @@ class DataFrameCommitter:
 
     def _write(self, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
         payload = self._payload
-        if payload.function_id:
-            self._call_function(checkpoint_id, parts)
+        if payload.function is not None:
+            if self._has_rows(parts):
+                self._give_batch(payload.function, scope, checkpoint_id, parts)
+        elif payload.format == BATCH_LOG_FORMAT:
+            if self._has_rows(parts):
+                most = batch_count_max(payload.options)
+                BatchLog(payload.path).append(scope, checkpoint_id, parts, most)
         elif payload.format in FILE_FORMATS:
             directory = DirectoryCommit(payload.path, payload.mode, self._key)
             if self._has_rows(parts) or not directory.has_committed(scope):
@@ -114,15 +136,22 @@ class DataFrameCommitter:
         elif self._has_rows(parts):
             self._write_to_table(scope, checkpoint_id, parts)
 
-    def _call_function(self, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
-        function = batch_function(self._payload.function_id)
-        if function is None:
-            raise HostError(
-                f"this driver does not know the function of sink '{self._operator_name}': a job with one must be "
-                "submitted by the process that made it"
-            )
-        if self._has_rows(parts):
-            function(self._read(parts), checkpoint_id)
+    def _give_batch(
+        self, function: FunctionPayload, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]
+    ) -> None:
+        """Call the function, unless it has had the batch: later checkpoints may name one that is done."""
+        notes = self._notes(scope) if self._note_folder else None
+        note = None if notes is None else notes.read()
+        last_id = self._had.get(scope, 0) if note is None else note.last_id
+        if checkpoint_id <= last_id:
+            return
+        call_batch_function(
+            self._operator_name, function.function_id, self._read(parts), checkpoint_id
+        )
+        # Before the rows are deleted: without them it cannot be called again.
+        self._had[scope] = checkpoint_id
+        if notes is not None:
+            notes.write(WriteNote(scope, note.first_id if note else checkpoint_id, checkpoint_id))
 
     def _write_to_table(self, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]) -> None:
         notes = self._notes(scope)
@@ -163,16 +192,16 @@ class DataFrameCommitter:
                 continue
             self._swept.add(attempt)
             file_system, path = file_system_of(part.path)
-            selector = fs.FileSelector(path.rpartition("/")[0], allow_not_found=True)
-            for info in file_system.get_file_info(selector):
+            for info in folder_entries(file_system, path.rpartition("/")[0]):
                 if is_left_by_older_attempt(info.base_name, part):
                     delete_file(file_system, info.path)
             remove_if_spent(file_system, path.rpartition("/")[0])
 
     def _notes(self, scope: str) -> NoteFile[WriteNote]:
-        file_system, place = file_system_of(self._payload.path.rstrip("/"))
+        file_system, place = file_system_of(self._note_folder or self._payload.path.rstrip("/"))
         parent, _, name = place.rpartition("/")
-        path: Any = f"{parent}/.{name}.headrace-commits-{digest_of_scope(scope)}"
+        beginning = f"{place}/" if self._note_folder else f"{parent}/.{name}"
+        path: Any = f"{beginning}.headrace-commits-{digest_of_scope(scope)}"
         return NoteFile(file_system, path, WriteNote, scope, self._key)
 
 
@@ -187,13 +216,19 @@ def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Com
     """Make the committer of a sink that Spark writes; the entry point `dataframe`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=CommitPayload)
     check_can_commit(context, decoded)
+    settings, folder = context.settings, ""
+    if decoded.function is not None:
+        check_batch_function(context.operator_name, settings, decoded.function)
+        folder = settings.get_option(CHECKPOINT_DIRECTORY)
     key = partial(metadata_key, context.settings)
-    return DataFrameCommitter(context.operator_name, decoded, spark_session, key)
+    if folder:
+        folder = child_uri(absolute_uri(folder), DATAFRAMES_FOLDER)
+    return DataFrameCommitter(context.operator_name, decoded, spark_session, key, folder)
 
 
 def check_can_commit(context: CommitterContext, payload: CommitPayload) -> None:
     """Raise ProgramError where commits of a job with checkpoints could not be told apart, and nobody bears that."""
-    can_tell = payload.function_id or payload.format in FILE_FORMATS or payload.format == "delta"
+    can_tell = payload.function or payload.format in {*FILE_FORMATS, BATCH_LOG_FORMAT, "delta"}
     if can_tell or payload.is_at_least_once or context.settings.duration_ms(INTERVAL) <= 0:
         return
     raise ProgramError(

@@ -39,6 +39,7 @@ from headrace.connectors.dataframe.messages import (
     ReaderOpened,
     SourceState,
 )
+from headrace.connectors.dataframe.staging import DATAFRAMES_FOLDER
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.connectors.files.sink.staging import remove_if_empty
 from headrace.core.config import Settings
@@ -60,9 +61,7 @@ from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.spark_errors import root_message, user_location_in
 
 _LOG = logging.getLogger(__name__)
-COPIES: Final = "dataframes"
-"""Folder of the copies, below `execution.checkpointing.dir`."""
-_PASSING: Final = f"headrace-{COPIES}-"
+_PASSING: Final = f"headrace-{DATAFRAMES_FOLDER}-"
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
 _TARGET_LOST: Final = re.compile(
     rf"{re.escape(ConnectionLostError.__module__)}\."
@@ -75,7 +74,7 @@ def make_folder_of_copies(settings: Settings) -> str:
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
     if not directory:
         return tempfile.mkdtemp(prefix=_PASSING)
-    folder = f"{fixed_place(directory)}/{COPIES}"
+    folder = f"{fixed_place(directory)}/{DATAFRAMES_FOLDER}"
     make_folder(folder, is_shared=settings.get_option(SHARED_FILES))
     return folder
 
@@ -117,12 +116,14 @@ class PartitionOwners:
         """Partitions of a subtask that have not ended, ascending."""
         return tuple(sorted(self._open[subtask_index]))
 
-    def announce(self, partition_count: int) -> None:
-        """The DataFrame is planned: give its partitions out."""
+    def announce(self, partition_count: int, first_partition: int = 0) -> None:
+        """The DataFrame is planned: give its partitions out, which are numbered from the first on."""
         assert not self.is_announced
         self.is_announced = True
+        end = first_partition + partition_count
         for index in range(self._parallelism):
-            mine = range(index, partition_count, self._parallelism)
+            start = first_partition + (index - first_partition) % self._parallelism
+            mine = range(start, end, self._parallelism)
             self._open[index] = set(mine)
             self._at_announcement[index] = frozenset(mine)
 
@@ -145,6 +146,15 @@ class PartitionOwners:
             self._starts_from_state.add(subtask_index)
         else:
             self._starts_from_state.discard(subtask_index)
+
+    def handle_event(self, subtask_index: int, payload: bytes) -> None:
+        """A reader opens, or has all of a partition."""
+        event: ReaderEvent = _EVENT.decode(payload)
+        match event:
+            case ReaderOpened(positions):
+                self.opened(subtask_index, [position.partition for position in positions])
+            case PartitionEnded(partition):
+                self.ended(subtask_index, partition)
 
     def opened(self, subtask_index: int, partitions: Iterable[int]) -> None:
         """A reader opens, with these partitions in the state that it starts from."""
@@ -256,13 +266,7 @@ class DataFrameCoordinator:
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
         """A reader opens, or has all of a partition."""
-        event: ReaderEvent = _EVENT.decode(payload)
-        match event:
-            case ReaderOpened(positions):
-                partitions = [position.partition for position in positions]
-                self._owners.opened(attempt_id.subtask_index, partitions)
-            case PartitionEnded(partition):
-                self._owners.ended(attempt_id.subtask_index, partition)
+        self._owners.handle_event(attempt_id.subtask_index, payload)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
         """Return the identity of the plan; positions are in the readers' states.

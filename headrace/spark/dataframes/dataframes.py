@@ -1,9 +1,9 @@
 """DataFrames as streams: keeps the program's DataFrames by name in the driver, and makes sources that refer to them."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -15,12 +15,19 @@ from headrace.cluster.job_master.coordinators.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.connectors.dataframe.messages import SourcePayload
-from headrace.connectors.dataframe.source import DataFrameSource, check_dataframe_schema
+from headrace.connectors.dataframe.source import DataFrameSource
+from headrace.connectors.files.paths import fixed_place
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.arrow_source import ArrowSource, read_arrow
+from headrace.functions.dataframe_columns import check_dataframe_schema
 from headrace.spark.dataframes.dataframe_coordinator import DataFrameCoordinator
 from headrace.spark.dataframes.push import with_plain_names
+from headrace.spark.dataframes.streaming_dataframe_coordinator import (
+    QueryOptions,
+    StreamingDataFrameCoordinator,
+)
 from headrace.spark.session.authentication import TaskSecrets
 
 
@@ -30,19 +37,37 @@ class _Registry:
 
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     frames: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
+    queries: dict[str, QueryOptions] = field(default_factory=dict[str, QueryOptions])
 
 
 _registry: Final = _Registry()
+_DELAY: Final = "spark.watermarkDelayMs"
+"""Metadata of a column. Source: Spark, EventTimeWatermark.delayKey."""
 
 
 def dataframe_source(
-    df: DataFrame, *, event_time_column: str | None = None
-) -> tuple[DataFrameSource, TypeInformation]:
-    """Return the source of a DataFrame's rows and their type. ProgramError where it has no such column or type."""
-    if getattr(df, "isStreaming", False):
+    df: DataFrame,
+    *,
+    event_time_column: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    checkpoint_location: str | None = None,
+) -> tuple[DataFrameSource | ArrowSource, TypeInformation, int | None]:
+    """Return the source of a DataFrame's rows, their type, and the delay in ms of the DataFrame's own watermark.
+
+    A bounded DataFrame of Spark Connect is computed at once: its rows travel with the job. ProgramError where it has no
+    such column or type.
+    """
+    is_streaming = bool(df.isStreaming)
+    if not is_streaming and (trigger or checkpoint_location):
         raise ProgramError(
-            "from_dataframe takes bounded DataFrames; this one is a streaming DataFrame"
+            "trigger and checkpoint_location are for streaming DataFrames; this one is bounded"
         )
+    if type(df).__module__.startswith("pyspark.sql.connect."):
+        rows = _source_of_connect(df, event_time_column)
+        return rows, rows.produced_type, None
+    delay_ms: int | None = None
+    if is_streaming and event_time_column is None:
+        event_time_column, delay_ms = spark_watermark(df)
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
         schema = to_arrow_schema(df.schema, timezone=zone)
@@ -53,7 +78,44 @@ def dataframe_source(
     dataframe_id = f"dataframe-{next(_registry.numbers)}"
     # The stream's columns have their names from the type: whoever reads pushed rows takes them by position.
     _registry.frames[dataframe_id] = with_plain_names(df)
-    return DataFrameSource(dataframe_id, row_type, event_time_column), row_type
+    if is_streaming:
+        location = fixed_place(checkpoint_location) if checkpoint_location else ""
+        _registry.queries[dataframe_id] = QueryOptions(dict(trigger or {}), location)
+    source = DataFrameSource(dataframe_id, row_type, event_time_column, is_streaming)
+    return source, row_type, delay_ms
+
+
+def dataframe_named(dataframe_id: str, reader: str) -> DataFrame:
+    """Return a DataFrame of the program's, with plain names of columns, for an operator that reads it.
+
+    HostError where this process has never made it.
+    """
+    df = _registry.frames.get(dataframe_id)
+    if df is None:
+        raise HostError(
+            f"{reader} reads {dataframe_id}, which this driver does not know: a job with DataFrames must be submitted "
+            "by the process that made them"
+        )
+    return df
+
+
+def _source_of_connect(df: Any, event_time_column: str | None) -> ArrowSource:
+    """Return a source of rows that the Connect server computes now: no driver of ours can have them computed later."""
+    if df.isStreaming:
+        raise ProgramError(
+            "this DataFrame streams on Spark Connect, whose client has no driver to run its query: write it to files "
+            "or to Kafka with writeStream, and read those with a FileSource or KafkaSource"
+        )
+    return read_arrow(df.toArrow(), event_time_column)
+
+
+def spark_watermark(df: DataFrame) -> tuple[str | None, int | None]:
+    """Return the column of `df.withWatermark(column, delay)` and the delay in ms, as far as a column still has them."""
+    for column in df.schema.fields:
+        delay_ms = column.metadata.get(_DELAY) if column.metadata else None
+        if delay_ms is not None:
+            return column.name, int(delay_ms)
+    return None, None
 
 
 def source_coordinator_factory(secrets: TaskSecrets) -> CoordinatorFactory:
@@ -61,12 +123,10 @@ def source_coordinator_factory(secrets: TaskSecrets) -> CoordinatorFactory:
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
         dataframe_id = msgspec.msgpack.decode(payload, type=SourcePayload).dataframe_id
-        df = _registry.frames.get(dataframe_id)
-        if df is None:
-            raise HostError(
-                f"{context.place} reads {dataframe_id}, which this driver does not know: a job "
-                "with DataFrames must be submitted by the process that made them"
-            )
+        df = dataframe_named(dataframe_id, context.place)
+        query = _registry.queries.get(dataframe_id)
+        if query is not None:
+            return StreamingDataFrameCoordinator(context, df, query, secrets)
         return DataFrameCoordinator(context, df, secrets)
 
     return create

@@ -160,6 +160,8 @@ class PushTarget:
     run_number: int = 0
     open_partitions: Mapping[int, int] | None = None
     """Subtask by partition; None before they were given out: then i goes to subtask i modulo the number of subtasks."""
+    first_partition: int = 0
+    """Number of the partition that Spark counts as 0."""
 
     def subtask_of(self, partition: int) -> int | None:
         """Return the subtask that gets the partition; None for a partition that has ended already."""
@@ -174,7 +176,7 @@ def push_partition(
     """Body of the pushing Spark task: send this partition's rows to its subtask, without those accepted before."""
     context = TaskContext.get()
     assert context is not None
-    partition = context.partitionId()
+    partition = target.first_partition + context.partitionId()
     attempt = target.run_number * ATTEMPTS_PER_RUN + context.attemptNumber()
     subtask_index = target.subtask_of(partition)
     if subtask_index is None:

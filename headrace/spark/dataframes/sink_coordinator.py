@@ -1,31 +1,53 @@
-"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, by one Spark write at its end.
+"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, once, when all of it has finished.
 
-With checkpoints, `committer` writes with each of them.
+That is one Spark write, or one call of the user's function. With checkpoints, `committer` commits with each of them.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.cluster.job_master.coordinators.operator_coordinator import (
     CoordinatorContext,
     CoordinatorFactory,
     OperatorCoordinator,
 )
-from headrace.connectors.dataframe.messages import FilesStaged, SinkPayload
-from headrace.connectors.dataframe.staging import has_checkpoints
+from headrace.connectors.dataframe.batch_log import BATCH_LOG_FORMAT, BatchLog
+from headrace.connectors.dataframe.messages import (
+    FilesStaged,
+    FunctionPayload,
+    SinkPayload,
+    StagedPart,
+)
+from headrace.connectors.dataframe.sink import BatchFunction, batch_count_max, batch_function
+from headrace.connectors.dataframe.staging import batch_staging_folder, has_checkpoints
 from headrace.connectors.files.paths import file_system_of
-from headrace.core.errors import HostError
+from headrace.core.config import Settings
+from headrace.core.errors import (
+    USER_EXCEPTIONS,
+    HostError,
+    ProgramError,
+    UserCodeError,
+    wrap_user_error,
+)
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread
+from headrace.spark.session.session import planned_or_running_master
 from headrace.spark.session.spark_errors import root_message
 
+_PAYLOAD: Final = msgspec.msgpack.Decoder[SinkPayload | FunctionPayload](
+    SinkPayload | FunctionPayload
+)
 _STAGED: Final = msgspec.msgpack.Decoder(FilesStaged)
+FUNCTION_TARGET: Final = "to its function"
+ONLY_ID: Final = 1
+"""Id of the one commit of a job without checkpoints."""
 
 
 class SinkCommitError(HostError):
@@ -35,6 +57,40 @@ class SinkCommitError(HostError):
         super().__init__(
             f"{reason.splitlines()[0]} (while sink '{operator_name}' wrote {target} through Spark)\n{reason}"
         )
+
+
+def check_batch_function(operator_name: str, settings: Settings, payload: FunctionPayload) -> None:
+    """Raise HostError unless the function is this process's, ProgramError where workers share no folder with it."""
+    known_function(operator_name, payload.function_id)
+    master = str(planned_or_running_master(settings) or "local")
+    has_place = payload.staging_path or settings.get_option(CHECKPOINT_DIRECTORY)
+    if not has_place and not master.startswith("local"):
+        raise ProgramError(
+            f"the rows for the function of sink '{operator_name}' wait in a folder that driver and TaskManagers share, "
+            f"and Spark's master is {master}: say where with {CHECKPOINT_DIRECTORY.key}, or with staging_path"
+        )
+
+
+def known_function(operator_name: str, function_id: str) -> BatchFunction:
+    """Return the function of a sink. HostError where this process does not have it."""
+    function = batch_function(function_id)
+    if function is None:
+        raise HostError(
+            f"this driver does not know the function of sink '{operator_name}': a job with one must be submitted by "
+            "the process that made it"
+        )
+    return function
+
+
+def call_batch_function(
+    operator_name: str, function_id: str, staged: DataFrame, checkpoint_id: int
+) -> None:
+    """Call a user's function with the rows of a checkpoint. UserCodeError where it raises; HostError."""
+    function = known_function(operator_name, function_id)
+    try:
+        function(staged, checkpoint_id)
+    except USER_EXCEPTIONS as error:
+        raise wrap_user_error(error, operator_name) from error
 
 
 class StagedFiles:
@@ -64,12 +120,30 @@ class StagedFiles:
         """The files that make up the result, in order of subtasks."""
         return tuple(path for index in sorted(self._staged) for path in self._staged[index].paths)
 
+    @property
+    def parts(self) -> tuple[StagedPart, ...]:
+        """The same files as a committer takes them: without checkpoints each subtask stages one."""
+        newest = [self._staged[index] for index in sorted(self._staged)]
+        return tuple(
+            StagedPart(path, one.row_count, one.subtask_index, one.attempt_number)
+            for one in newest
+            for path in one.paths
+        )
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the result."""
+        return sum(staged.row_count for staged in self._staged.values())
+
 
 class SinkCoordinator:
     """Collects the files that subtasks have staged and commits them when every task has finished."""
 
     def __init__(
-        self, context: CoordinatorContext, payload: SinkPayload, spark: Callable[[], SparkSession]
+        self,
+        context: CoordinatorContext,
+        payload: SinkPayload | FunctionPayload,
+        spark: Callable[[], SparkSession],
     ) -> None:
         self._context = context
         self._payload = payload
@@ -77,8 +151,14 @@ class SinkCoordinator:
         self._staged = StagedFiles(context.parallelism)
         self._commit_end: asyncio.Future[None] | None = None
         self._is_closed = False
+        self._target: Final = payload.path if isinstance(payload, SinkPayload) else FUNCTION_TARGET
         # Then everything goes through checkpoints and the Committer: staged files are theirs.
         self._has_checkpoints = has_checkpoints(context.settings)
+        if isinstance(payload, SinkPayload):
+            self._staging, self._is_temporary = payload.staging_directory, False
+        else:
+            self._staging = batch_staging_folder(payload, context.settings)
+            self._is_temporary = self._staging == payload.temporary
 
     def start(self) -> None:
         """Staged files of an earlier run of the same sink object are no part of this one."""
@@ -103,7 +183,7 @@ class SinkCoordinator:
         if self._staged.missing:
             raise SinkCommitError(
                 self._context.operator_name,
-                self._payload.path,
+                self._target,
                 f"subtasks {', '.join(map(str, self._staged.missing))} finished without staging their files",
             )
         self._commit_end = run_in_thread(f"commit-{self._context.operator_name}", self._commit)
@@ -111,8 +191,11 @@ class SinkCoordinator:
         await asyncio.shield(self._commit_end)
 
     async def close(self) -> None:
-        """Leave no staged files; a commit that is running reads them, so it is let finish first."""
-        if self._is_closed or self._has_checkpoints:
+        """Leave no staged files; a commit that is running reads them, so it is let finish first.
+
+        Files of checkpoints stay, unless they lie in a folder of this driver's, whose checkpoints end with it, too.
+        """
+        if self._is_closed or (self._has_checkpoints and not self._is_temporary):
             return
         self._is_closed = True
         if self._commit_end is not None:
@@ -124,21 +207,38 @@ class SinkCoordinator:
     def _commit(self) -> None:
         payload = self._payload
         try:
+            if isinstance(payload, SinkPayload) and payload.format == BATCH_LOG_FORMAT:
+                self._append(payload)
+                return
             spark = self._spark()
             spark.sparkContext.setJobGroup(
                 f"headrace-{self._context.job_id.hex()[:8]}-commit",
                 f"results of '{self._context.operator_name}'",
             )
             staged = spark.read.parquet(*self._staged.paths)
+            if isinstance(payload, FunctionPayload):
+                if self._staged.row_count:
+                    call_batch_function(
+                        self._context.operator_name, payload.function_id, staged, ONLY_ID
+                    )
+                return
             writer = staged.write.format(payload.format).mode(payload.mode)
             writer.options(**payload.options).save(payload.path)
+        except UserCodeError:
+            raise
         except Exception as error:
             raise SinkCommitError(
-                self._context.operator_name, payload.path, root_message(error)
+                self._context.operator_name, self._target, root_message(error)
             ) from error
 
+    def _append(self, payload: SinkPayload) -> None:
+        if self._staged.row_count:
+            most = batch_count_max(payload.options)
+            scope = self._context.job_id.hex()
+            BatchLog(payload.path).append(scope, ONLY_ID, self._staged.parts, most)
+
     def _remove_staging(self) -> None:
-        filesystem, directory = file_system_of(self._payload.staging_directory)
+        filesystem, directory = file_system_of(self._staging)
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(directory)
 
@@ -147,7 +247,9 @@ def sink_coordinator_factory(spark: Callable[[], SparkSession]) -> CoordinatorFa
     """Return the factory of a DataFrame sink's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
-        decoded: Any = msgspec.msgpack.decode(payload, type=SinkPayload)
+        decoded = _PAYLOAD.decode(payload)
+        if isinstance(decoded, FunctionPayload) and not has_checkpoints(context.settings):
+            check_batch_function(context.operator_name, context.settings, decoded)
         return SinkCoordinator(context, decoded, spark)
 
     return create

@@ -41,7 +41,9 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     **HOSTING_SETTINGS,
+    # Its page knows no password, and anybody on this host can open it.
     "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # Else every `createDataFrame` and `save` may ask a metastore; a session of ours has none.

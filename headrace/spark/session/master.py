@@ -1,10 +1,11 @@
-"""Parses Spark's master URL, and tells whether a standalone master answers."""
+"""Parses Spark's master URL, and tells whether a standalone master, or Kubernetes' API server, answers."""
 
 import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from urllib.request import getproxies
 
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
@@ -16,6 +17,10 @@ LOCAL_CLUSTER: Final = re.compile(
 )
 _STANDALONE: Final = re.compile(r"spark://(?P<places>[^/?#]+)\Z")
 _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9]{1,5})\Z")
+_KUBERNETES: Final = re.compile(
+    r"k8s://(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/]+)(?::(?P<port>[0-9]{1,5}))?(?:/|\Z)"
+)
+_KUBERNETES_PORTS: Final = {None: 443, "https": 443, "http": 80}
 ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 
@@ -59,12 +64,13 @@ class UnknownMasterError(HostError):
 
 
 class MasterUnreachableError(HostError):
-    """Nobody listens where the standalone master should."""
+    """Nobody listens where the standalone master, or Kubernetes' API server, should."""
 
     def __init__(self, master: str, reason: str, timeout_s: float) -> None:
+        shown = "its page shows" if standalone_places(master) else "'kubectl cluster-info' shows"
         super().__init__(
             f"Spark's master {master} cannot be reached ({reason}; headrace.spark.master-timeout is {timeout_s:g} s): "
-            "is it running, and is this the address that its page shows? 'local[n]' runs on this machine without one"
+            f"is it running, and is this the address that {shown}? 'local[n]' runs on this machine without one"
         )
 
 
@@ -92,11 +98,24 @@ def standalone_places(master: str) -> tuple[tuple[str, int], ...] | None:
     return places if len(places) == len(found) and all(port < 65536 for _, port in places) else None
 
 
+def api_server_place(master: str) -> tuple[str, int] | None:
+    """Return host and port of Kubernetes' API server in `k8s://https://host:port`, or None for another kind of URL."""
+    found = _KUBERNETES.match(master)
+    if found is None:
+        return None
+    port = found["port"]
+    return found["host"].strip("[]"), int(port) if port else _KUBERNETES_PORTS[found["scheme"]]
+
+
 def refuse_unreachable_master(
     master: str, timeout_s: float, clock: Clock, connect: ConnectSocket = socket.create_connection
 ) -> None:
-    """Raise MasterUnreachableError where none of the standalone masters takes a connection within `timeout_s`."""
-    places = standalone_places(master)
+    """Raise MasterUnreachableError where no standalone master, or API server, takes a connection within `timeout_s`.
+
+    Clients of Kubernetes may reach it through a proxy: where there is one, nothing is tried.
+    """
+    server = None if getproxies() else api_server_place(master)
+    places = standalone_places(master) if server is None else (server,)
     if places is None:
         return
     deadline_ns = clock.monotonic_ns() + int(timeout_s * 1e9)

@@ -211,8 +211,9 @@ def refuse_and_describe(conf: Mapping[str, str], settings: Settings) -> tuple[st
 def _active_session() -> SparkSession | None:
     if os.environ.get("SPARK_REMOTE") or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
         raise HostError(
-            "Spark Connect cannot host a streaming job: its client has no driver that executors could reach; "
-            "run the program by spark-submit, or with --master and without SPARK_REMOTE"
+            "Spark Connect cannot host a streaming job: its client has no driver that executors could reach; submit "
+            "the program to a session beside the Connect server (headrace cluster start, then headrace run --target "
+            "session), or run it by spark-submit, or with --master and without SPARK_REMOTE"
         )
     active = SparkSession.getActiveSession()
     if active is not None and _is_alive(active):

@@ -13,7 +13,7 @@ from typing import Final
 from headrace.cluster.task_executor.shuffle_service_loader import refuse_unknown_shuffle_service
 from headrace.core.config import Settings
 from headrace.core.security.tls import is_loopback
-from headrace.graph.pipeline_options import PARALLELISM
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_EXECUTABLE
 from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 from headrace.spark.session.authentication import without_unfit
 from headrace.spark.session.checklist import SESSION_SETTINGS
@@ -138,8 +138,10 @@ def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
 
 
 def given_by_user(settings: Settings) -> dict[str, str]:
-    """Return the `spark.*` keys of `settings`, and the master by the name that Spark has for it."""
-    given = {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
+    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has."""
+    executable = settings.get_option(PYTHON_EXECUTABLE)
+    given = {"spark.pyspark.python": executable} if executable else {}
+    given |= {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
     master = settings.get_option(MASTER)
     return {**given, "spark.master": master} if master else given
 

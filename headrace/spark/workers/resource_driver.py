@@ -13,8 +13,8 @@ from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.threads import run_in_thread, start_thread
-from headrace.gateways.messages import ResourceProfile
 from headrace.spark.session.jvm import JvmGoneError
 from headrace.spark.session.spark_errors import unusable_worker
 from headrace.spark.workers.worker_jobs import WorkerJob, WorkerJobs
@@ -74,6 +74,9 @@ class SparkResourceDriver:
     def max_worker_count(self) -> int | None:
         """Slots of the application less the spare one, or None where executors come on demand."""
         return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return self._jobs.refusal_of(profile, usual)
 
     def describe_shortage(self) -> str:
         slot_count = self._slot_count

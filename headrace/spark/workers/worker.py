@@ -100,7 +100,9 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     share_interpreter()
     settle_interpreter()
     # Before any thread is started: those have the cores of the one that starts them.
-    configuration = _with_secrets(spec.configuration)
+    configuration = replace(
+        _with_secrets(spec.configuration), external_resources=_external_resources(task_context)
+    )
     place = take_place(Settings(configuration.settings))
     watch = ParentWatch(parent_pid, descriptors)
     try:
@@ -109,6 +111,12 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
         watch.stop()
         if place is not None:
             place.release()
+
+
+def _external_resources(task_context: TaskContext | None) -> dict[str, tuple[str, ...]]:
+    """Return the addresses of the external resources that Spark keeps for this task alone, by name."""
+    found = {} if task_context is None else task_context.resources()
+    return {name: tuple(information.addresses) for name, information in found.items()}
 
 
 def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfiguration:

@@ -6,20 +6,20 @@ and tags belong to the thread that submits.
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.core.context import SparkContext
-from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.authentication import TaskSecrets, handed_to_tasks
 from headrace.spark.session.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.session.spark_errors import root_message
+from headrace.spark.workers.worker_sizes import WorkerSizes
 
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
 """Body of the task: takes the (undrained) input of its partition, returns the job's result."""
@@ -64,12 +64,17 @@ class WorkerJobs(Protocol):
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         ...
 
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        """Say why there can be no worker of a size, as ResourceManagerDriver does. From any thread, without waiting."""
+        ...
+
 
 class SparkWorkerJobs:
     """Jobs of a real SparkContext. `body_of` makes the task's function for a worker.
 
-    `counted` is the profile that workers will have: room is counted in tasks of it. Where the host does not honour
-    profiles, every worker takes one of its slots. `secrets` are handed to each of them.
+    `counted` is the profile of workers of the usual size: room is counted in tasks of it. `sizes`: which others there
+    can be; where the host does not honour profiles, every worker takes one of its slots. `secrets` are handed to each
+    of them. `description_of` a worker is what Spark's web page, status API and event log say of its job.
     """
 
     def __init__(
@@ -77,17 +82,20 @@ class SparkWorkerJobs:
         context: SparkContext,
         body_of: Callable[[ResourceId], WorkerBody],
         *,
-        honours_profiles: bool,
+        sizes: WorkerSizes,
         secrets: TaskSecrets,
         counted: ResourceProfile = ANY_PROFILE,
+        description_of: Callable[[ResourceId], str] = lambda worker_id: f"TaskManager {worker_id}",
     ) -> None:
         self._context = context
         self._body_of = body_of
-        self._honours_profiles = honours_profiles
+        self._sizes = sizes
         self._counted = counted
         self._secrets = secrets
+        self._description_of = description_of
         self._profiles: dict[ResourceProfile, Any] = {}
         self._slots: ApplicationSlots | None = None
+        self._cores: ApplicationSlots | None = None
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job."""
@@ -96,8 +104,14 @@ class SparkWorkerJobs:
         if spark_profile is not None:
             rdd = rdd.withResources(spark_profile)
         group = job_group(worker_id)
-        with jvm_calls(), handed_to_tasks(self._context, self._secrets):
-            self._context.setJobGroup(group, f"TaskManager {worker_id}", interruptOnCancel=True)
+        secrets = self._secrets
+        if profile != self._counted:
+            own = {**secrets.settings, **self._sizes.settings_of(profile)}
+            secrets = replace(secrets, settings=own)
+        with jvm_calls(), handed_to_tasks(self._context, secrets):
+            self._context.setJobGroup(
+                group, self._description_of(worker_id), interruptOnCancel=True
+            )
             self._context.addJobTag(WORKER_TAG)
             try:
                 return start_job(self._context, rdd)
@@ -116,17 +130,27 @@ class SparkWorkerJobs:
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
         with jvm_calls():
             if self._slots is None:
-                self._slots = ApplicationSlots(self._context, self._spark_profile(self._counted))
-            return self._slots.count()
+                spark_profile = self._spark_profile(self._counted)
+                self._slots = ApplicationSlots(self._context, spark_profile)
+                if spark_profile is not None and self._counted.external_resources:
+                    self._cores = ApplicationSlots(self._context)
+            count = self._slots.count()
+            cores = None if self._cores is None else self._cores.count()
+            if count is None or cores is None:
+                return count
+            # Where GPUs run out before cores do, tasks of Spark's own have room beside all workers.
+            return count + (cores > count * max(1, ceil(self._counted.cpu_cores)))
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return self._sizes.refusal_of(profile, usual)
 
     def _spark_profile(self, profile: ResourceProfile) -> Any:
-        cpus = ceil(profile.cpu_cores)
-        if not self._honours_profiles or cpus <= 1:
+        is_plain = ceil(profile.cpu_cores) <= 1 and not profile.external_resources
+        if self._sizes.kind.is_single_process or (is_plain and not profile.memory_bytes):
             return None
         if profile not in self._profiles:
             # One Spark profile per worker profile: Spark never forgets one.
-            requests = TaskResourceRequests().cpus(cpus)
-            self._profiles[profile] = ResourceProfileBuilder().require(requests).build
+            self._profiles[profile] = self._sizes.spark_profile_of(profile)
         return self._profiles[profile]
 
 

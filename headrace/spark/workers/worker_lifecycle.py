@@ -17,7 +17,7 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 
 
 class WorkerPhase(enum.Enum):

@@ -76,31 +76,30 @@ class StandardOutput:
             signal.pthread_kill(main_thread, signal.SIGINT)
 
 
-class OutputPipe:
-    """The reading end, in the driver. `copy` gets all lines besides."""
+class LinePipe:
+    """The reading end of a named pipe. `take` gets the whole lines that processes of this host write, on a thread."""
 
-    def __init__(self, path: Path, copy: OutputCopy = no_copy) -> None:
+    def __init__(self, path: Path, take: Callable[[bytes], None], thread_name: str) -> None:
         self.path = path
-        self._standard_output = StandardOutput(copy)
+        self._take = take
         os.mkfifo(path, 0o600)
         # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._end_read, self._end_write = os.pipe()
         self._is_closing = False
-        self._thread = start_thread("headrace-output", self._run)
+        self._thread = start_thread(thread_name, self._run)
 
     def close(self) -> None:
         """Read the lines written so far, then end."""
         if self._is_closing:
             return
         self._is_closing = True
-        self._standard_output.close()
         os.close(self._end_write)
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
             os.close(self._descriptor)
             os.close(self._end_read)
-        # Else whoever reads our output takes their time, and the thread still needs both.
+        # Else `take` takes its time, and the thread still needs both.
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
 
@@ -116,14 +115,27 @@ class OutputPipe:
             while (content := self._read()) is not None:
                 pending += content
                 whole, newline, pending = pending.rpartition(b"\n")
-                self._standard_output.show(whole + newline)
-        self._standard_output.show(pending)
+                self._take(whole + newline)
+        self._take(pending)
 
     def _read(self) -> bytes | None:
         try:
             return os.read(self._descriptor, _READ_SIZE_BYTES)
         except BlockingIOError:
             return None
+
+
+class OutputPipe(LinePipe):
+    """Shows printed lines on the driver's standard output. `copy` gets all lines besides."""
+
+    def __init__(self, path: Path, copy: OutputCopy = no_copy) -> None:
+        self._standard_output = StandardOutput(copy)
+        super().__init__(path, self._standard_output.show, "headrace-output")
+
+    def close(self) -> None:
+        """Read the lines written so far, then end."""
+        self._standard_output.close()
+        super().close()
 
 
 def _forget_standard_output() -> None:

@@ -188,17 +188,17 @@ def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:
         return None
     explicit = conf.get("spark.executor.memoryOverhead")
     if explicit is not None:
-        overhead_bytes = _size_bytes(explicit)
+        overhead_bytes = size_bytes(explicit)
     else:
         factor = float(conf.get("spark.executor.memoryOverheadFactor", factor))
-        heap_bytes = _size_bytes(conf.get("spark.executor.memory", "1g"))
+        heap_bytes = size_bytes(conf.get("spark.executor.memory", "1g"))
         overhead_bytes = max(_OVERHEAD_MIN_BYTES, int(heap_bytes * factor))
     cores = int(conf.get("spark.executor.cores", "1"))
     worker_count = max(1, cores // int(conf.get("spark.task.cpus", "1")))
     return overhead_bytes // worker_count
 
 
-def _size_bytes(text: str) -> int:
+def size_bytes(text: str) -> int:
     """Spark's sizes: a number with a unit; mebibytes without."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     assert match is not None and match[2] in _UNITS, f"Spark took '{text}' for a size"

@@ -146,6 +146,11 @@ class HeapKeyedStateBackend(TypedStateBackend[HeapState]):
     def create_timer_queue(self, name: str) -> HeapTimerQueue:
         return HeapTimerQueue()
 
+    def forget_keys(self) -> None:
+        for handle in self._handles.values():
+            handle.entries.clear()
+        self.event_clock.restart()
+
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         return list(self._handle_of(descriptor, self.key_scope).entries)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from headrace.checkpoint.storage.snapshot_files import SnapshotReader, SnapshotW
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
+from headrace.core.process.process_memory import is_memory_set, own_memory_parts
 from headrace.functions.state import MapStateDescriptor, StateDescriptor
 from headrace.state.backend import (
     EntryScope,
@@ -82,6 +83,8 @@ from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
 from headrace.state.ttl import NO_STAMP
 from headrace.state.typed_state import TypedStateBackend
 
+_MEMORY_MIN_BYTES: Final = 8 << 20
+
 Stored = tuple[bytes, bytes]
 
 
@@ -108,7 +111,7 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
         self._timers_cached = settings.get_option(ROCKSDB_TIMERS_CACHED)
         database = Database(
             settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
-            settings.get_option(ROCKSDB_MEMORY),
+            _memory_bytes(settings),
         )
         self._database = database
         try:
@@ -143,6 +146,9 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
                 queue.register(*rows.timer_of(row_key, value))
             stored.delete_range(b"", b"\xff" * 8)
         return queue
+
+    def forget_keys(self) -> NoReturn:
+        raise AssertionError("BATCH mode keeps state in memory, of a few keys at a time")
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         self._handle_of(descriptor, self.key_scope)
@@ -385,3 +391,10 @@ def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> i
 def _taken(found: deque[Stored]) -> Iterator[Stored]:
     while True:
         yield found.popleft()
+
+
+def _memory_bytes(settings: Settings) -> int:
+    """Return what all databases of the process share: managed memory, where the settings say how much there is."""
+    if settings.is_set(ROCKSDB_MEMORY) or not is_memory_set(settings):
+        return settings.get_option(ROCKSDB_MEMORY)
+    return max(_MEMORY_MIN_BYTES, own_memory_parts(settings).managed)

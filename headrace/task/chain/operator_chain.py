@@ -30,13 +30,15 @@ from headrace.core.ids import OperatorId
 from headrace.core.key_groups import key_group_range
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.process.failpoints import Failpoint, reach
+from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import ChainedOperator
-from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
+from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters, runs_in_batch
 from headrace.metrics.groups import MetricSample
 from headrace.metrics.latency import LatencyStats
+from headrace.metrics.names import is_of_runtime
 from headrace.network.flow.buffer_debloater import UNLIMITED_ROWS
 from headrace.network.writers.record_writer import RecordWriter
-from headrace.operators.registry import create_operator
+from headrace.operators.registry import create_batch_operator, create_operator
 from headrace.operators.runtime.operator import (
     OneInputOperator,
     Operator,
@@ -54,6 +56,7 @@ from headrace.task.chain.outputs import (
     OperatorOutput,
     PacedTarget,
     Target,
+    WrittenTarget,
 )
 from headrace.task.chain.queryable_state import ReadOperator
 from headrace.task.chain.rows_wanted import RowsWanted
@@ -146,8 +149,10 @@ class OperatorChain:
         self._described = {operator.operator_id: operator for operator in vertex.operators}
         ids = [operator.operator_id for operator in vertex.operators]
         self._types = dict(zip(ids, types, strict=True))
+        is_batch = runs_in_batch(environment.settings)
+        create = create_batch_operator if is_batch else create_operator
         self._operators: dict[OperatorId, Operator] = {
-            operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
+            operator_id: create(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
         # Asked before each batch: of most operators the answer is known.
         self._refusing = [
@@ -186,6 +191,26 @@ class OperatorChain:
     def head_output(self) -> OperatorOutput:
         """The head's output."""
         return self._outputs[self.head_id]
+
+    def send_to(
+        self,
+        operator_id: OperatorId,
+        write: Callable[[RecordBatch], None],
+        side_output_tag: str | None = None,
+    ) -> None:
+        """Hand an operator's output to `write` too; before `open`."""
+        blame = self._blame_record(self._described[operator_id])
+        self._outputs[operator_id].add_target(WrittenTarget(write, blame), side_output_tag)
+
+    def prepared_effects(self, checkpoint_id: int) -> dict[OperatorId, Sequence[Committable]]:
+        """Return the effects of sinks that are to be committed, after `finish`, where no checkpoint carries them."""
+        return {
+            described.operator_id: self._operators[described.operator_id].snapshot_state(
+                checkpoint_id
+            )
+            for described in self._environment.vertex.operators
+            if described.committer
+        }
 
     @property
     def is_per_record(self) -> bool:
@@ -330,6 +355,15 @@ class OperatorChain:
                     values[f"{described.name}.{name}"] = value
         return values
 
+    def user_counters(self) -> tuple[str, ...]:
+        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        return tuple(
+            f"{described.name}.{name}"
+            for described in self._environment.vertex.operators
+            for name in self._metrics[described.operator_id].counters()
+            if not is_of_runtime(name)
+        )
+
     def metric_samples(self) -> dict[OperatorId, list[MetricSample]]:
         """Return the metrics of each operator by its id."""
         return {
@@ -348,8 +382,12 @@ class OperatorChain:
 
     @property
     def _paces_source(self) -> bool:
-        """True if batches of the head pass in parts: batches of a gate are split before the head."""
-        return isinstance(self.head, SourceOperator) and self.is_per_record
+        """True if batches of the head pass in parts: batches of a gate are split before the head.
+
+        In BATCH mode nothing waits for the task between two parts.
+        """
+        is_paced = self.is_per_record and not runs_in_batch(self._environment.settings)
+        return isinstance(self.head, SourceOperator) and is_paced
 
     def _wire(self, writers: Sequence[RecordWriter]) -> None:
         for edge in self._environment.vertex.chain_edges:
@@ -406,6 +444,7 @@ class OperatorChain:
             send_event=send_event,
             wake=self._mailbox.wake,
             ingest=environment.ingest,
+            external_resources=environment.external_resources,
             attempt_id=environment.attempt_id,
             mail=self._mail,
             back_pressured_ms=self._back_pressured_ms,
@@ -433,6 +472,7 @@ def _create_outputs(
             mailbox.check_interrupted,
             reuses_objects=environment.settings.get_option(OBJECT_REUSE),
             random=environment.random,
+            is_batch=runs_in_batch(environment.settings),
         )
         for operator in environment.vertex.operators
     }

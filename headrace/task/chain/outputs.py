@@ -65,7 +65,8 @@ class OperatorOutput:
 
     Side outputs are streams of their own, so that all targets get every watermark. `check_interrupted` raises if the
     task is to stop, which a function that emits forever would not notice otherwise.
-    A latency marker goes to one target, drawn from `random`.
+    A latency marker goes to one target, drawn from `random`. In BATCH mode (`is_batch`) event time stands still until
+    its end, so that no record is late.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class OperatorOutput:
         *,
         reuses_objects: bool = False,
         random: SeededRandom | None = None,
+        is_batch: bool = False,
     ) -> None:
+        self._is_batch: Final = is_batch
         self.check_interrupted: Final = check_interrupted
         self._random: Final = random or SeededRandom(0)
         self._reuses_objects = reuses_objects
@@ -114,7 +117,7 @@ class OperatorOutput:
             target.receive(with_private_rows(batch) if is_shared else batch)
 
     def emit_watermark(self, timestamp_ms: int) -> None:
-        if timestamp_ms <= self.watermark:
+        if timestamp_ms <= self.watermark or (self._is_batch and timestamp_ms != MAX_WATERMARK):
             return
         if self._is_idle:
             if timestamp_ms != MAX_WATERMARK:
@@ -189,6 +192,40 @@ class PacedTarget:
         self.receive_watermark = self.rows.watermark
         self.receive_status = self.rows.status
         self.receive_latency_marker = self.rows.latency_marker
+
+
+class WrittenTarget:
+    """Hands rows to `write`, which makes columns of them; there are no markers between them.
+
+    What `write` refuses is blamed on the operator that made the rows.
+    """
+
+    makes_columns = True
+    reads_rows = False
+
+    def __init__(
+        self,
+        write: Callable[[RecordBatch], None],
+        blame: Callable[[BaseException], BaseException],
+    ) -> None:
+        self._write = write
+        self._blame = blame
+
+    def receive(self, batch: RecordBatch) -> None:
+        """Write the rows."""
+        try:
+            self._write(batch)
+        except USER_EXCEPTIONS as error:  # of pickling, and of a partitioner
+            raise self._blame(error) from error
+
+    def receive_watermark(self, timestamp_ms: int) -> None:
+        """Drop it: readers know the end of event time by the end of the rows."""
+
+    def receive_status(self, is_idle: bool) -> None:
+        """Drop it."""
+
+    def receive_latency_marker(self, marker: LatencyMarker) -> None:
+        """Drop it."""
 
 
 class NetworkTarget:

@@ -1,5 +1,6 @@
 """Daemons whose start fails: the command says why, ends with an error, and leaves nothing. Spark is not started."""
 
+import json
 import os
 import subprocess
 import sys
@@ -62,6 +63,9 @@ def test_a_program_that_fails_before_its_job_fails_as_without_d(tmp_path: Path) 
     assert found.left == []
     attached = Outcome(tmp_path, "run", "program.py")
     assert attached.err == found.err
+    told = Outcome(tmp_path, "run", "-d", "--json", "program.py")
+    [error] = json.loads(told.out)["errors"]
+    assert found.err[0] == f"error: {error}"
 
 
 def test_what_a_program_without_a_job_prints_is_shown_with_its_exit_code(tmp_path: Path) -> None:
@@ -71,3 +75,7 @@ def test_what_a_program_without_a_job_prints_is_shown_with_its_exit_code(tmp_pat
     assert "usage: …" in found.out
     assert "ended without a job, with code 3" in found.err[-1]
     assert found.left == []
+    told = Outcome(tmp_path, "run", "-d", "--json", "program.py")
+    assert json.loads(told.out) == {"exit-code": 3, "jobs": [], "errors": []}
+    assert told.code == 3
+    assert "usage: …" in told.err

@@ -1,14 +1,16 @@
 """A driver in a process of its own, with TaskManagers as further ones; several with one cluster id are rivals.
 
 Its arguments are a JSON file with its settings, a scratch folder, and a file that arms failpoints of its own. It reads
-words, one a line: `submit <file with a job graph>`, `result <job id>`, `shut-down` and, at the end of the input, closes
-what it has. It prints a line of JSON for each thing that happens.
+words, one a line: `submit <file with a job graph>`, `running <job id>`, `result <job id>`, `die-with-one`, which kills
+a TaskManager and itself, `shut-down` and, at the end of the input, closes what it has. It prints a line of JSON for
+each thing that happens. Where `rest.port` is set it serves REST, as the driver of a session does.
 """
 
 import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -21,10 +23,14 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
+from headrace.core.lifecycle import ExecutionState
 from headrace.core.process import failpoints
 from headrace.core.randomness import system_random
 from headrace.core.threads import start_thread
 from headrace.graph.job_graph import JobGraph
+from headrace.rest.options import REST_PORT
+from headrace.rest.server import ControlPlane
+from headrace.rest.web_monitor import WebMonitor
 from tests.integration.programs.process_cluster import ProcessDriver
 from tests.unit.network.exchange import SECRET
 
@@ -52,13 +58,48 @@ def await_result(handle: ClusterHandle, job_hex: str) -> None:
         tell("result", status=result.status.name, failure=result.failure and result.failure.text)
 
 
-def obey(handle: ClusterHandle) -> None:
+def await_running(handle: ClusterHandle, job_hex: str) -> None:
+    """Tell when all tasks of a job run, or have run, and the checkpoint from which they began."""
+    job_id = JobId.from_hex(job_hex)
+    pause = threading.Event()
+    while True:
+        with contextlib.suppress(HeadraceError):
+            details = handle.call(handle.dispatcher.request_job_details(job_id), WAIT_S)
+            states = {task.state for vertex in details.vertices for task in vertex.subtasks}
+            if states and states <= {ExecutionState.RUNNING, ExecutionState.FINISHED}:
+                break
+        pause.wait(0.02)
+    request = handle.dispatcher.request_checkpoint_statistics(job_id)
+    restored = handle.call(request, WAIT_S).restored
+    tell("running", restored=None if restored is None else restored.checkpoint_id)
+
+
+def serve_rest(web_monitor: WebMonitor, handle: ClusterHandle) -> None:
+    """Serve clients, and let them know where."""
+    web_monitor.start(
+        ControlPlane(
+            handle.dispatcher, handle.resource_manager, handle.loop, blob_server=handle.blob_server
+        ),
+        name="driver",
+        is_session=True,
+    )
+    assert web_monitor.server is not None
+    handle.announce(web_monitor.server.address)
+    tell("serves", address=web_monitor.server.address)
+
+
+def obey(handle: ClusterHandle, driver: ProcessDriver) -> None:
     for line in sys.stdin:
         match line.split():
             case ["submit", path]:
                 submit(handle, path)
             case ["result", job_hex]:
                 start_thread("result", lambda job=job_hex: await_result(handle, job))
+            case ["running", job_hex]:
+                start_thread("running", lambda job=job_hex: await_running(handle, job))
+            case ["die-with-one"]:
+                driver.live[0].kill()
+                os.kill(os.getpid(), signal.SIGKILL)
             case ["shut-down"]:
                 handle.call(handle.dispatcher.shut_down_cluster(), WAIT_S)
             case words:
@@ -70,22 +111,29 @@ def main(settings_file: str, scratch: str, points: str) -> int:
     settings = Settings(json.loads(Path(settings_file).read_text()))
     failpoints.arm(Settings({failpoints.FAILPOINTS.key: points}))
     driver: Any = ProcessDriver(settings, Path(scratch), 2)
+    clock, random = SystemClock(), system_random()
+    web_monitor = WebMonitor(settings, clock, random)
     entrypoint = ClusterEntrypoint(
-        settings, driver, {}, SECRET, "127.0.0.1", "127.0.0.1", SystemClock(), system_random()
-    )
+        settings, driver, {}, SECRET, "127.0.0.1", "127.0.0.1", clock, random,
+        on_job_ended=web_monitor.job_ended,
+    )  # fmt: skip
     tell("started", pid=os.getpid())
     handle = driver.handle = entrypoint.start()
     tell("leads")
+    if REST_PORT.key in settings.to_dict():
+        serve_rest(web_monitor, handle)
     is_over = threading.Event()
 
     def read_words() -> None:
-        obey(handle)
+        obey(handle, driver)
         is_over.set()
 
     start_thread("words", read_words)
     while not is_over.wait(0.02) and not handle.is_shutting_down.is_set():
         pass
+    web_monitor.leave()
     handle.close()
+    web_monitor.close()
     driver.kill_all()
     tell("ended", failure=type(handle.failure).__name__)
     return 0

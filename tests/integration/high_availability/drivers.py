@@ -193,9 +193,12 @@ def rivals(folder: Path) -> Generator[Rivals]:
 class NumbersJob:
     """Writes each number once into files, some hundred in each second, with many checkpoints."""
 
-    def __init__(self, folder: Path, *, padding: int = 0, count: int = COUNT) -> None:
+    def __init__(
+        self, folder: Path, *, padding: int = 0, count: int = COUNT, parallelism: int = 1
+    ) -> None:
         """`padding`: bytes that its function carries, so that it becomes a blob."""
         self.target: Final = folder / "lines"
+        self._parallelism: Final = parallelism
         self.count: Final = count
         self.job_id: Final = JobId.generate(system_random())
         self.file: Final = folder / "graph"
@@ -218,7 +221,7 @@ class NumbersJob:
 
     def _graph(self, padding: bytes) -> JobGraph:
         env = StreamExecutionEnvironment.get_execution_environment()
-        env.set_parallelism(1)
+        env.set_parallelism(self._parallelism)
         source = DataGeneratorSource(
             lambda number: number, self.count, Types.LONG(), rows_per_second=RATE
         )

@@ -12,6 +12,11 @@ import pytest
 from headrace.core.process.failpoints import Failpoint
 from testkit.waiting import wait_until
 from tests.integration.high_availability.drivers import NumbersJob, Rivals, rivals
+from tests.integration.high_availability.leader_kills import (
+    Step,
+    kill_at,
+    kill_with_task_manager,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -48,51 +53,17 @@ def test_a_standby_goes_on_with_the_job_of_a_killed_leader(pair: Rivals) -> None
     pair.assert_forgotten(job)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        Failpoint.JOB_STORED,
-        Failpoint.METADATA_WRITTEN,
-        Failpoint.CHECKPOINT_PUBLISHED,
-        Failpoint.COMMIT_HALF,
-        Failpoint.JOB_ENDED,
-        Failpoint.RESULT_STORED,
-    ],
-    ids=lambda point: point.value,
-)
+@pytest.mark.parametrize("step", Step, ids=lambda step: step.name.lower())
 def test_a_leader_that_dies_at_a_step_of_a_job_loses_and_repeats_nothing(
-    pair: Rivals, point: Failpoint
+    step: Step, tmp_path: Path
 ) -> None:
-    job = NumbersJob(pair.folder, padding=200_000, count=1_000)
-    # A later checkpoint than the first, where there are many.
-    time_text = "" if point.value.startswith("job.") else "#3"
-    first = pair.start("first", failpoints=f"{point.value}{time_text}=kill")
-    first.wait_for("leads")
-    second = pair.start("second")
-    first.say("submit", str(job.file))
-    assert first.wait() == -9
-    second.wait_for("leads")
-    second.say("result", str(job.job_id))
-    assert second.wait_for("result")["status"] == "FINISHED"
-    assert job.output() == job.expected
-    pair.assert_forgotten(job)
+    outcome = kill_at(step, tmp_path)
+    assert outcome.mistakes == ()
+    assert outcome.failover_s < LEASE_S + SLACK_S
 
 
-def test_a_job_whose_leader_dies_before_it_is_stored_was_never_taken(pair: Rivals) -> None:
-    job = NumbersJob(pair.folder, padding=200_000, count=100)
-    first = pair.start("first", failpoints=f"{Failpoint.JOB_ACCEPTED.value}=kill")
-    first.wait_for("leads")
-    second = pair.start("second")
-    first.say("submit", str(job.file))
-    assert first.wait() == -9
-    assert first.find("submitted") is None
-    second.wait_for("leads")
-    # Its client, which has heard nothing, submits it again, with the same id.
-    second.say("submit", str(job.file))
-    second.wait_for("submitted")
-    second.say("result", str(job.job_id))
-    assert second.wait_for("result")["status"] == "FINISHED"
-    assert job.output() == job.expected
+def test_a_leader_that_dies_with_a_task_manager_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    assert kill_with_task_manager(tmp_path).mistakes == ()
 
 
 def test_a_job_that_the_next_leader_has_recovered_is_refused_a_second_time(pair: Rivals) -> None:

@@ -17,9 +17,10 @@ from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfig
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
+from headrace.core.process.log_files import private_folder
 from headrace.core.randomness import system_random
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.threads import start_thread
-from headrace.gateways.messages import ResourceProfile
 from tests.architecture.floor_plan import ROOT
 from tests.unit.network.exchange import SECRET
 
@@ -83,7 +84,10 @@ class TaskManagerProcess:
 class ProcessDriver:
     """Starts TaskManagers as processes. Implements ResourceManagerDriver."""
 
-    def __init__(self, settings: Settings, scratch: Path, count: int) -> None:
+    def __init__(
+        self, settings: Settings, scratch: Path, count: int, *, writes_logs: bool = False
+    ) -> None:
+        self._writes_logs = writes_logs
         self.handle: ClusterHandle | None = None
         self._settings = settings
         self._scratch = scratch
@@ -105,6 +109,9 @@ class ProcessDriver:
         with self._lock:
             wanted = (each for key, each in self._processes.items() if key not in self._released)
             return [each for each in wanted if each.is_alive]
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return "all TaskManagers are alike here"
 
     def describe_shortage(self) -> str:
         return "processes are started as they are needed"
@@ -141,11 +148,11 @@ class ProcessDriver:
         directory.mkdir()
         configuration = TaskManagerConfiguration(
             resource_id=worker_id,
-            resource_manager_address=self.handle.resource_manager_address,
-            resource_manager_id=self.handle.resource_manager_id,
+            leader_retrieval_address=self.handle.leader_retrieval_address,
             secret=SECRET,
             settings=self._settings.to_dict(),
             scratch_directory=directory,
+            log_folder=private_folder(directory / "logs") if self._writes_logs else None,
         )
         with self._lock:
             if self._is_closed or worker_id in self._released:
@@ -161,13 +168,24 @@ class ProcessDriver:
 
 @contextlib.contextmanager
 def process_cluster(
-    scratch: Path, count: int, settings: Mapping[str, str]
+    scratch: Path, count: int, settings: Mapping[str, str], log_folder: Path | None = None
 ) -> Iterator[tuple[ClusterHandle, ProcessDriver]]:
-    """A cluster of up to `count` TaskManagers, which come when a job needs them and end with the block."""
+    """A cluster of up to `count` TaskManagers, which come when a job needs them and end with the block.
+
+    `log_folder` is the driver's. With one, each TaskManager writes its log to a folder of its own, as on other hosts.
+    """
     chosen = Settings(settings)
-    driver: Any = ProcessDriver(chosen, scratch, count)
+    driver: Any = ProcessDriver(chosen, scratch, count, writes_logs=log_folder is not None)
     entrypoint = ClusterEntrypoint(
-        chosen, driver, {}, SECRET, "127.0.0.1", "127.0.0.1", SystemClock(), system_random()
+        chosen,
+        driver,
+        {},
+        SECRET,
+        "127.0.0.1",
+        "127.0.0.1",
+        SystemClock(),
+        system_random(),
+        log_folder=log_folder,
     )
     handle = driver.handle = entrypoint.start()
     try:

@@ -1,11 +1,12 @@
 """A TaskManager in a process of its own that says, when it is asked, what its data plane still holds of jobs.
 
 Standard input is its pickled configuration, and then a line for each question; standard output is a line of JSON for
-each answer. It ends when its input does, whoever closed that.
+each answer. It ends when its input does, whoever closed that. It writes a log where the configuration has a folder.
 """
 
 import gc
 import json
+import logging
 import pickle
 import sys
 import threading
@@ -13,6 +14,9 @@ from typing import Any
 
 from headrace.cluster.task_executor import task_manager_runner
 from headrace.cluster.task_executor.shuffle_service_loader import create_credit_based_environment
+from headrace.core.config import Settings
+from headrace.core.process.log_files import task_manager_file_name
+from headrace.core.process.process_log import ProcessLog
 from headrace.core.threads import share_interpreter, start_thread
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from testkit.simulation.exchange_scan import ExchangeScan, ScannedExchange
@@ -50,6 +54,11 @@ def main() -> None:
         finally:
             should_stop.set()
 
+    if configuration.log_folder is not None:
+        name = task_manager_file_name(configuration.resource_id)
+        log = ProcessLog(configuration.log_folder, name, Settings(configuration.settings))
+        logging.getLogger().addHandler(log.handler)
+        logging.getLogger().setLevel(logging.INFO)
     share_interpreter()
     start_thread("answers", answer)
     task_manager_runner.run_task_manager(configuration, should_stop=should_stop)

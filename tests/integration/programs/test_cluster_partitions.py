@@ -126,6 +126,23 @@ def test_what_a_job_leaves_is_read_again_and_again_until_it_is_released(
     wait_until(lambda: worker_count(cluster) == 0)
 
 
+def test_another_resource_manager_that_follows_lists_what_jobs_have_left(
+    cluster: MiniCluster,
+) -> None:
+    graph = persistent_graph(lambda n: n)
+    run(cluster, graph)
+    before = data_sets(cluster)
+    running = cluster.handle._cluster
+    failing = running.resource_manager
+    failing.close_async()
+    wait_until(lambda: running.resource_manager is not failing)
+    assert data_sets(cluster) == before and before[0].is_complete
+    assert read(places_of(cluster, before[0].data_set)) == list(range(COUNT))
+    released = resource_manager(cluster).release_cluster_partitions(before[0].data_set)
+    cluster.handle.call(released, WAIT_S)
+    wait_until(lambda: worker_count(cluster) == 0)
+
+
 def test_with_a_task_manager_the_whole_data_set_is_lost(
     cluster: MiniCluster, directory: Path
 ) -> None:

@@ -29,6 +29,7 @@ SETTINGS = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.network.min": "32mb",
     "taskmanager.memory.network.max": "32mb",
+    "headrace.taskmanager.memory.limit": "700mb",
     # A job whose TaskManager is lost has failed.
     "restart-strategy.type": "none",
 }
@@ -122,6 +123,26 @@ def fail(value: int) -> int:
 
 def leave(value: int) -> int:
     os._exit(1)
+
+
+def hoarding() -> Callable[[int], int]:
+    """Keeps 20 MB more with each record, up to 1.2 GB."""
+    kept: list[bytes] = []
+
+    def hoard(value: int) -> int:
+        if len(kept) < 60:
+            kept.append(b"x" * (20 << 20))
+        return value
+
+    return hoard
+
+
+def test_a_job_that_fills_its_memory_fails_alone_and_says_so(session: Session) -> None:
+    result = session.result(session.submit(hoarding()))
+    assert result.status is JobStatus.FAILED
+    assert result.failure is not None
+    assert "headrace.taskmanager.memory.limit" in result.failure.text
+    session.assert_undisturbed()
 
 
 def test_a_job_that_fails_fails_alone(session: Session) -> None:

@@ -27,11 +27,12 @@ from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
 from headrace.core.ids import ClusterDataSetId, ResourceId
 from headrace.core.randomness import secret_token, system_random
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.threads import EventLoopThread, start_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobStorageError
-from headrace.gateways.messages import DataSetInfo, ResourceProfile
+from headrace.gateways.messages import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.tcp import TcpRpcService
 
@@ -102,8 +103,7 @@ class ThreadDriver:
         assert self.handle is not None and self._listener is not None
         configuration = TaskManagerConfiguration(
             resource_id=worker_id,
-            resource_manager_address=self.handle.resource_manager_address,
-            resource_manager_id=self.handle.resource_manager_id,
+            leader_retrieval_address=self.handle.leader_retrieval_address,
             secret=self._secret,
             settings=self._settings.to_dict(),
         )

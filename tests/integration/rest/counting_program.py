@@ -29,6 +29,7 @@ class CountPerKey(KeyedProcessFunction):
         self._pause_s = pause_s
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._counted = runtime_context.get_metrics_group().counter("counted")
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value: Any, ctx: Any) -> Any:
@@ -38,6 +39,7 @@ class CountPerKey(KeyedProcessFunction):
             threading.Event().wait(self._pause_s)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
+        self._counted.inc()
         yield count
 
 
@@ -81,7 +83,13 @@ def vertices(rest: RestClient, program: Program) -> list[dict[str, Any]]:
 
 
 def await_running(rest: RestClient, program: Program) -> None:
-    wait_until(lambda: {each["status"] for each in vertices(rest, program)} == {"RUNNING"})
+    """Wait until every subtask runs: a vertex has the state RUNNING as soon as one of its subtasks does."""
+
+    def all_run() -> bool:
+        found = vertices(rest, program)
+        return bool(found) and all(one["tasks"]["RUNNING"] == one["parallelism"] for one in found)
+
+    wait_until(all_run)
 
 
 def completed(rest: RestClient, path: str) -> dict[str, Any]:

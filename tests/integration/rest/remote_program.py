@@ -87,6 +87,31 @@ def fail(address: str) -> Any:
     return said(env.execute)
 
 
+def wait_with_a_job(address: str, gate: str) -> Any:
+    """Say the id of a job that is to end with this process, and wait for it."""
+    env = environment(address)
+    settings = {
+        "execution.shutdown-on-attached-exit": "true",
+        "client.heartbeat.interval": "200 ms",
+        "client.heartbeat.timeout": "2 s",
+    }
+    env.configure(Configuration.from_dict(settings))
+    source = GatedSource(gate, None)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()).print()
+    client = env.execute_async("tied")
+    print(client.get_job_id(), flush=True)
+    client.get_job_execution_result().result()
+
+
+def leave_a_job(address: str, gate: str) -> Any:
+    """Return the id of a job that is to end with this process, which does not wait for it."""
+    env = environment(address)
+    env.configure(Configuration.from_dict({"execution.shutdown-on-attached-exit": "true"}))
+    source = GatedSource(gate, None)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()).print()
+    return str(env.execute_async("tied").get_job_id())
+
+
 def submit_endless(address: str, gate: str, folder: str) -> Any:
     """Return the id of a job that waits for a gate in the cluster's process, and leave it there."""
     env = environment(address)

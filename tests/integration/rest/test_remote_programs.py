@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from headrace import RestClusterClient
+from headrace.core.lifecycle import JobStatus
 from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
 from tests.architecture.floor_plan import ROOT
 from tests.integration.programs.gated import GATES, Gate
 from tests.integration.rest.counting_program import SETTINGS
 
 pytestmark = pytest.mark.integration
-PROGRAM = Path(__file__).with_name("remote_program.py")
+COMMAND = (sys.executable, "-m", "tests.integration.rest.remote_program")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def client(*arguments: str) -> Any:
     """Run a program, and return what it found."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.rest.remote_program", *arguments],
+        [*COMMAND, *arguments],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
@@ -87,6 +90,71 @@ def test_a_job_is_cancelled_by_a_process_that_did_not_submit_it(
     GATES["cancelled"] = Gate(0)
     job = client("submit_endless", address, "cancelled", str(tmp_path))
     assert client("cancel", address, job)[0] == "JobCancelledError"
+
+
+LEAVES_A_JOB = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2], type_info=Types.LONG()).map(lambda n: n // {divisor}).print()
+print("of the program")
+env.execute_async("halves").get_job_execution_result().result()
+"""
+
+
+@pytest.mark.parametrize(
+    ("divisor", "code", "state"), [(2, 0, "FINISHED"), (0, 1, "FAILED")], ids=["ends", "fails"]
+)
+def test_headrace_run_as_json_tells_of_its_jobs_in_one_document(
+    address: str, tmp_path: Path, divisor: int, code: int, state: str
+) -> None:
+    program = tmp_path / "halves.py"
+    program.write_text(LEAVES_A_JOB.format(divisor=divisor))
+    place = address.removeprefix("http://")
+    command = ["-m", "headrace", "run", "--json", "-m", place, str(program)]
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    told = json.loads(done.stdout)
+    [job] = told["jobs"]
+    assert (job["name"], job["state"], told["exit-code"]) == ("halves", state, code)
+    assert done.returncode == code
+    assert status_of(address, job["job-id"]).name == state
+    assert ["ZeroDivisionError" in error for error in told["errors"]] == [True] * code
+    assert "of the program" in done.stderr
+
+
+def status_of(address: str, job: str) -> JobStatus:
+    with RestClusterClient(address) as cluster:
+        return cluster.get_job_status(job)
+
+
+def test_a_job_that_is_tied_to_its_client_is_cancelled_when_that_is_killed(address: str) -> None:
+    GATES["killed"] = Gate(0)
+    with subprocess.Popen(
+        [*COMMAND, "wait_with_a_job", address, "killed"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        job = process.stdout.readline().strip()
+        process.kill()
+    wait_until(lambda: status_of(address, job) is JobStatus.CANCELED, what="the end of the job")
+
+
+def test_a_job_that_is_tied_to_its_client_ends_with_it(address: str) -> None:
+    GATES["left"] = Gate(0)
+    job = client("leave_a_job", address, "left")
+    wait_until(lambda: status_of(address, job).is_terminal_state(), what="the end of the job")
+    assert status_of(address, job) is JobStatus.CANCELED
 
 
 def test_an_unknown_job_is_the_same_error_as_in_the_cluster(address: str) -> None:

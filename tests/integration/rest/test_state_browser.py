@@ -55,7 +55,7 @@ def savepoint_of(rest: RestClient, program: Program, folder: Path) -> int:
             one["id"] for one in snapshots if one["kind"] == "savepoint" and one["problem"] is None
         ]
 
-    wait_until(readable)
+    wait_until(lambda: bool(readable()))
     return readable()[0]
 
 

@@ -206,7 +206,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ShuffleWor
     world.close()
     gc.collect()
     assert set(threading.enumerate()) <= threads
-    wait_until(lambda: open_descriptors() <= descriptors)
+    try:
+        wait_until(lambda: open_descriptors() <= descriptors)
+    except AssertionError:
+        pytest.fail(f"left open: {sorted(open_descriptors() - descriptors)}")
     assert world.fatal_errors == []
 
 

@@ -14,7 +14,13 @@ FRAGMENTS = [block for block in BLOCKS if not block.is_program and not block.is_
 
 def test_the_documents_are_found() -> None:
     programs = [block.document for block in BLOCKS if block.is_program]
-    assert programs == ["README.md", "docs/cached_streams.md", "docs/getting_started/pyspark.md"]
+    assert programs == [
+        "README.md",
+        "docs/batch.md",
+        "docs/cached_streams.md",
+        "docs/getting_started/pyspark.md",
+        "docs/streaming_dataframes.md",
+    ]
 
 
 @pytest.mark.parametrize("block", FRAGMENTS, ids=lambda block: f"{block.document}:{block.line}")

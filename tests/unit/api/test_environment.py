@@ -1,7 +1,6 @@
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import Any
 
 import pandas
@@ -15,8 +14,7 @@ from headrace.core.config import check_settings, unobeyed_settings
 from headrace.core.errors import ConfigurationError, ProgramError, RecordTypeError
 from headrace.datastream import CheckpointingMode, RuntimeExecutionMode
 from headrace.datastream.connectors import Source
-from headrace.graph.stream_graph import NodeRole
-from tests.unit.api.recording import RecordingExecutor, plan_nodes, recording, types_of
+from tests.unit.api.recording import RecordingExecutor, plan_nodes, recording
 
 
 def fresh(configuration: object = None) -> StreamExecutionEnvironment:
@@ -264,11 +262,14 @@ def test_checkpoints_are_refused_where_tasks_run_one_after_the_other(
     assert len(executor.submitted) == 2
 
 
-def test_batch_mode_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
+def test_batch_mode_is_refused_where_jobs_run_without_spark_of_the_program_s_own(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_collection([1]).print()
-    with pytest.raises(ProgramError, match="BATCH mode, which is not there yet"):
+    with pytest.raises(ProgramError, match=r"execution.target spark.*which 'recording' is not"):
         env.execute_async()
+    assert executor.submitted == []
 
 
 def test_settings_travel_with_the_job(
@@ -342,118 +343,3 @@ def test_from_source_checks_its_arguments(env: StreamExecutionEnvironment) -> No
 def test_from_dataframe_says_which_bridges_there_are(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(ProgramError, match=r"does not know DataFrames of type builtins\.dict"):
         env.from_dataframe({})
-
-
-def test_what_cannot_be_done_for_the_workers_is_refused_with_what_can(
-    env: StreamExecutionEnvironment,
-) -> None:
-    with pytest.raises(ProgramError, match="install the packages"):
-        env.set_python_requirements("requirements.txt", "cache")
-    with pytest.raises(ProgramError, match=r"spark\.archives"):
-        env.add_python_archive("data.zip", "data")
-    with pytest.raises(ProgramError, match="PYSPARK_PYTHON"):
-        env.set_python_executable("python3.12")
-
-
-def test_python_files_are_importable_here_and_kept_for_workers(
-    env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.path", ["first"])
-    module = tmp_path / "my_functions_for_a_test.py"
-    module.write_text("ANSWER = 42\n", encoding="utf-8")
-    env.add_python_file(str(module))
-    import sys
-
-    settings = env.get_stream_graph().settings
-    assert sys.path[0] == str(tmp_path)
-    assert settings["python.files"] == str(module)
-    with pytest.raises(ProgramError, match="does not exist"):
-        env.add_python_file("missing.py")
-
-
-def test_a_collect_sink_is_not_parallel_and_is_the_graphs_own(
-    env: StreamExecutionEnvironment, executor: RecordingExecutor
-) -> None:
-    executor.client = object()
-    env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()])).key_by(
-        lambda pair: pair[0], Types.STRING()
-    ).execute_and_collect()
-    sink = next(one for one in executor.last.vertices if "Collect" in one.name)
-    assert sink.parallelism == 1
-    # A keyed stream is collected as rows of key and value.
-    collected: Any = types_of(executor.last, "Sink: Collect").inputs[0].value_type
-    assert str(collected) == "RowTypeInfo(String, TupleTypeInfo(String, Integer))"
-
-
-def test_a_failed_submission_leaves_no_collect_sink_behind(
-    env: StreamExecutionEnvironment, executor: RecordingExecutor
-) -> None:
-    stream = env.from_collection([1])
-    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    with pytest.raises(ProgramError):
-        stream.execute_and_collect()
-    assert env.get_stream_graph().nodes == ()
-
-
-def test_what_needs_a_jvm_says_so() -> None:
-    with pytest.raises(ProgramError, match="user code runs in Python here"):
-        fresh().add_jars("connector.jar")
-    with pytest.raises(ProgramError, match="user code runs in Python here"):
-        fresh().add_classpaths("lib")
-
-
-@pytest.mark.parametrize("value", ["0", "-2"])
-def test_a_default_parallelism_that_cannot_be_is_refused_also_as_a_setting(value: str) -> None:
-    settings = {"parallelism.default": value}
-    with pytest.raises(ConfigurationError, match=r"parallelism.default.*at least (1, or )?-1"):
-        StreamExecutionEnvironment.get_execution_environment(settings).get_parallelism()
-
-
-def test_values_of_the_wrong_kind_are_refused_in_words(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(TypeError, match="parallelism must be an int, not '2'"):
-        env.set_parallelism("2")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"such as RuntimeExecutionMode\.STREAMING, not 'BATCH'"):
-        env.set_runtime_mode("BATCH")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="union needs DataStreams, not 5"):
-        env.from_collection([1]).union(5)  # type: ignore[arg-type]
-
-
-def test_a_socket_stream_is_made_of_lines_and_not_parallel() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.set_parallelism(3)
-    lines = env.socket_text_stream("localhost", 9999)
-    assert lines.get_type() == Types.STRING()
-    assert lines.get_name() == "Socket Stream"
-    lines.print()
-    nodes = env.get_stream_graph("sockets").nodes
-    (source,) = [node for node in nodes if node.role is NodeRole.SOURCE]
-    assert source.parallelism == 1
-
-
-def test_parallelism_that_is_set_late_does_not_reach_operators_made_before() -> None:
-    with recording(parallelism=4) as executor:
-        env = fresh()
-        assert env.get_parallelism() == 4
-        mapped = env.from_collection([1]).map(str).name("early")
-        env.set_parallelism(2)
-        mapped.map(str).name("late")
-        nodes = {node.name: node.parallelism for node in env.get_stream_graph().nodes}
-        assert (nodes["early"], nodes["late"]) == (4, 2)
-        env.execute_async()
-        assert [vertex.parallelism for vertex in executor.last.vertices] == [1, 4, 2]
-
-
-def test_explain_says_where_the_number_of_slots_is_not_known_yet(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with recording() as executor:
-        monkeypatch.setattr(executor, "known_parallelism", lambda: None)
-        env = fresh()
-        mapped = env.from_collection([1]).map(str)
-        note = env.explain().splitlines()[1]
-        assert note.startswith(
-            f"  parallelism {env.get_default_local_parallelism()} stands for the number of"
-        )
-        assert "not known before the cluster has started" in note
-        mapped.set_parallelism(3)
-        assert "stands for" not in env.explain(), "nobody takes that number"

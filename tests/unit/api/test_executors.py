@@ -6,7 +6,9 @@ from headrace.api import executors
 from headrace.api.executors import (
     create_executor,
     executor_for,
+    executor_name,
     known_parallelism,
+    runs_elsewhere,
     set_active_executor,
 )
 from headrace.core.config import Settings
@@ -19,6 +21,16 @@ def test_an_unknown_target_lists_the_installed_ones() -> None:
     with pytest.raises(
         ConfigurationError, match=r"'execution\.target' has the value 'yarn'.*there are: "
     ):
+        create_executor(Settings({"execution.target": "yarn"}))
+
+
+def test_targets_of_flink_stand_for_the_executors_that_do_the_same() -> None:
+    targets = ("application", "local", "session", "remote", "per-job", "spark")
+    names = [executor_name(Settings({"execution.target": target})) for target in targets]
+    assert names == ["spark", "spark", "remote", "remote", "per-job", "spark"]
+    elsewhere = [runs_elsewhere(Settings({"execution.target": target})) for target in targets]
+    assert elsewhere == [False, False, True, True, True, False]
+    with pytest.raises(ConfigurationError, match=r"application, local.*session, spark"):
         create_executor(Settings({"execution.target": "yarn"}))
 
 

@@ -72,6 +72,14 @@ def ending(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, in
     return first, ended.value.code
 
 
+def test_an_option_in_front_of_a_command_is_told_where_it_belongs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line, code = ending(capsys, "-m", "localhost:8081", "list")
+    assert code == 1
+    assert "-m stands before a command: options come behind it" in line
+
+
 def program(directory: Path, text: str) -> str:
     path = directory / "program.py"
     path.write_text(text)
@@ -163,6 +171,72 @@ def every_command() -> Iterator[tuple[str, ...]]:
         assert isinstance(command, click.Group)
         for name in command.list_commands(click.Context(command)):
             yield group, name
+
+
+def leaves(
+    group: click.Group, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with the words that a shell has for it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+LEAVES = dict(leaves(cli))
+WITHOUT_JSON = {("completion",): "it prints a script, which a shell runs"}
+"""Commands without `--json`, and why."""
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_command_takes_json_or_has_a_reason_not_to(words: tuple[str, ...]) -> None:
+    command = LEAVES[words]
+    # As a shell gives it: an option that is declared and never parsed would not count.
+    context = click.Context(command, info_name=" ".join(words), resilient_parsing=True)
+    try:
+        found, _, _ = command.make_parser(context).parse_args(["--json"])
+    except click.NoSuchOption:
+        found = {}
+    takes_json = True in found.values()
+    assert takes_json == (words not in WITHOUT_JSON), " ".join(words)
+
+
+def test_reasons_are_given_of_commands_that_there_are() -> None:
+    assert len(LEAVES) > 40
+    assert set(WITHOUT_JSON) <= set(LEAVES)
+
+
+def test_a_run_as_json_prints_one_document_and_all_else_on_standard_error(
+    made: list[RecordingExecutor], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "import os\nprint('of the program')\nos.system('echo of a child')\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--json", path])
+    told = capfd.readouterr()
+    assert json.loads(told.out) == {"exit-code": 0, "jobs": [], "errors": []}
+    assert {"of the program", "of a child"} <= set(told.err.splitlines())
+    assert (ended.value.code, made[0].is_closed) == (0, True)
+
+
+def test_a_run_as_json_that_fails_says_why_in_its_document(
+    made: list[RecordingExecutor], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "raise ValueError('no such airport')\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--json", path])
+    told = capfd.readouterr()
+    assert json.loads(told.out) == {
+        "exit-code": 1,
+        "jobs": [],
+        "errors": [f"ValueError: no such airport ({path}, line 1, in <module>)"],
+    }
+    assert ended.value.code == 1
+    print("standard output is as it was")
+    assert capfd.readouterr().out == "standard output is as it was\n"
 
 
 @pytest.mark.parametrize("words", list(every_command()), ids=" ".join)

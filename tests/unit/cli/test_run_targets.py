@@ -56,6 +56,12 @@ def test_no_session_or_several_are_errors_that_say_what_to_do() -> None:
         chosen("session", "weekly")
 
 
+def test_each_job_may_have_a_cluster_of_its_own() -> None:
+    assert chosen("per-job") == {"execution.target": "per-job"}
+    detached = {"execution.target": "per-job", "execution.attached": "false"}
+    assert chosen("per-job", is_detached=True) == detached
+
+
 def test_an_address_is_that_of_a_remote_cluster() -> None:
     wanted = {"execution.target": "remote", "rest.address": "host:8081"}
     assert chosen(None, None, "host:8081") == chosen("remote", None, "host:8081") == wanted

@@ -11,8 +11,9 @@ from headrace.core.ids import (
     ResourceId,
     SlotId,
 )
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.gateways.messages import ResourceProfile, SlotStatus
+from headrace.gateways.messages import SlotStatus
 from headrace.graph.job_graph import (
     ChainedOperator,
     JobEdge,

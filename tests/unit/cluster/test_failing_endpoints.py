@@ -1,4 +1,7 @@
-"""A cluster with real threads, a part of which fails from within: it ends with the cause, and so do its jobs."""
+"""A cluster with real threads, a part of which fails from within.
+
+It ends with the cause, and so do its jobs; but a ResourceManager is followed by another one, and no task notices.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,12 +10,17 @@ import pytest
 
 from headrace.cluster.entrypoint import Cluster, ClusterFailedError
 from headrace.cluster.minicluster import MiniCluster
-from headrace.core.ids import JobId
+from headrace.cluster.resource_manager.options import REPLACEMENTS_MAX
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId, ResourceId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
+from headrace.gateways.job_master import JobDetails
+from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.simulated_job import counting_job
+from testkit.waiting import wait_until
 
 RANDOM: Final = SeededRandom(12)
 ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {
@@ -22,9 +30,14 @@ ENDPOINTS: Final[dict[str, Callable[[Cluster], RpcEndpoint]]] = {
 }
 
 
-def long_job(name: str) -> JobGraph:
+def long_job(name: str, count: int = 10**6, parallelism: int = 1) -> JobGraph:
     return counting_job(
-        JobId.generate(RANDOM), name, count=10**6, interval_ms=100, parallelism=1, settings={}
+        JobId.generate(RANDOM),
+        name,
+        count=count,
+        interval_ms=100,
+        parallelism=parallelism,
+        settings={},
     )
 
 
@@ -41,7 +54,7 @@ def test_the_job_fails_the_cluster_says_so_and_everything_ends(
     name: str, error: BaseException
 ) -> None:
     graph = long_job("endless")
-    with MiniCluster() as mini:
+    with MiniCluster(settings={REPLACEMENTS_MAX.key: "0"}) as mini:
         cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
         handle = mini.submit(graph)
         raise_in(ENDPOINTS[name](cluster), error)
@@ -54,6 +67,18 @@ def test_the_job_fails_the_cluster_says_so_and_everything_ends(
             mini.submit(long_job("late"))
 
 
+def test_a_job_whose_master_fails_ends_with_the_cause() -> None:
+    graph = long_job("endless")
+    with MiniCluster() as mini:
+        dispatcher = mini.handle._cluster.dispatcher  # pyright: ignore[reportPrivateUsage]
+        mini.submit(graph)
+        [job] = dispatcher._jobs.values()  # pyright: ignore[reportPrivateUsage]
+        raise_in(job.job_master, LookupError("a bug"))
+        result = mini.await_result(graph.job_id, 30)
+        assert result.status is JobStatus.FAILED and result.failure is not None
+        assert "LookupError: a bug" in result.failure.text
+
+
 def test_a_host_that_cannot_be_opened_ends_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, listener: object) -> None:
         raise OSError("no host")
@@ -63,3 +88,95 @@ def test_a_host_that_cannot_be_opened_ends_the_cluster(monkeypatch: pytest.Monke
         assert mini.handle.is_shutting_down.wait(10)
         with pytest.raises(ClusterFailedError, match="OSError: no host"):
             mini.submit(long_job("nowhere"))
+
+
+def resources(mini: MiniCluster) -> ResourceOverview:
+    return mini.handle.call(mini.handle.resource_manager.request_resource_overview(), 10)
+
+
+def slots_of(mini: MiniCluster, graph: JobGraph) -> dict[ResourceId, int]:
+    """Return the TaskManagers that have registered, with the number of their slots that belong to the job."""
+    return {
+        each.resource_id: sum(slot.job_id == graph.job_id for slot in each.slots)
+        for each in resources(mini).task_managers
+    }
+
+
+def details_of(mini: MiniCluster, graph: JobGraph) -> JobDetails:
+    return mini.handle.call(mini.handle.dispatcher.request_job_details(graph.job_id), 10)
+
+
+def emitted_count(mini: MiniCluster, graph: JobGraph) -> float:
+    return details_of(mini, graph).vertices[0].metrics.get("numRecordsOut", 0)
+
+
+def await_new_leader(mini: MiniCluster, before: RpcEndpoint) -> None:
+    def leads() -> bool:
+        cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
+        return cluster.resource_manager is not before
+
+    wait_until(leads, 10, "another ResourceManager leads")
+
+
+@pytest.mark.parametrize("way", ["a bug", "its end"])
+def test_another_resource_manager_follows_and_takes_over_task_managers_slots_and_jobs(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = long_job("goes on", parallelism=2)
+    with MiniCluster(task_manager_count=3) as mini:
+        mini.submit(graph)
+        wait_until(lambda: emitted_count(mini, graph) > 0, 30, "the job runs")
+        before = slots_of(mini, graph)
+        assert sorted(before.values()) == [1, 1]
+        failing = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
+        if way == "a bug":
+            raise_in(failing, LookupError("a bug"))
+        else:
+            failing.close_async()
+        await_new_leader(mini, failing)
+        wait_until(lambda: slots_of(mini, graph) == before, 10, "all TaskManagers are back")
+        so_far = emitted_count(mini, graph)
+        late = long_job("late", count=20)
+        mini.submit(late)
+        assert mini.await_result(late.job_id, 30).status is JobStatus.FINISHED
+        wait_until(lambda: emitted_count(mini, graph) > so_far, 30, "records go on")
+        details = details_of(mini, graph)
+        assert details.restart_count == 0 and details.status is JobStatus.RUNNING
+        attempts = {one.attempt_number for vertex in details.vertices for one in vertex.subtasks}
+        assert attempts == {0}
+        after = slots_of(mini, graph)
+        assert {key: after[key] for key in before} == before and len(after) == 3
+        assert mini.handle.failure is None and not mini.handle.is_shutting_down.is_set()
+    (told,) = [each for each in caplog.messages if "another one follows it" in each]
+    assert "resourcemanager_0" in told and REPLACEMENTS_MAX.key in told
+    assert ("LookupError: a bug" if way == "a bug" else "it was closed") in told
+
+
+def test_a_resource_manager_that_fails_again_and_again_ends_the_cluster() -> None:
+    graph = long_job("endless")
+    with MiniCluster(settings={REPLACEMENTS_MAX.key: "2"}) as mini:
+        mini.submit(graph)
+        for number in range(3):
+            cluster = mini.handle._cluster  # pyright: ignore[reportPrivateUsage]
+            failing = cluster.resource_manager
+            raise_in(failing, LookupError(f"bug {number}"))
+            if number < 2:
+                await_new_leader(mini, failing)
+        result = mini.await_result(graph.job_id, 30)
+        assert result.status is JobStatus.FAILED and result.failure is not None
+        assert "LookupError: bug 2 (in endpoint" in result.failure.text
+        assert isinstance(mini.handle.failure, ClusterFailedError)
+
+
+def test_a_resource_manager_that_was_followed_has_no_say_any_more() -> None:
+    with MiniCluster() as mini:
+        failing = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
+        address, token = failing.address, failing.fencing_token
+        raise_in(failing, LookupError("a bug"))
+        await_new_leader(mini, failing)
+        leader = mini.handle._cluster.resource_manager  # pyright: ignore[reportPrivateUsage]
+        assert leader.address != address and leader.fencing_token != token
+        stale = leader.rpc_service.gateway(leader.address, ResourceManagerGateway, token)
+        with pytest.raises(HeadraceError, match="fencing token"):
+            mini.handle.call(stale.request_resource_overview(), 10)
+        assert resources(mini).task_managers == ()

@@ -3,11 +3,14 @@
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.cluster.minicluster import MiniCluster
+from headrace.connectors.files.formats.text_lines import StreamFormat
+from headrace.connectors.files.source.file_source import FileSource
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
@@ -15,6 +18,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.functions.record import MapFunction
 from headrace.functions.runtime_context import RuntimeContext
+from headrace.functions.watermarks import WatermarkStrategy
 from headrace.gateways.dispatcher import JobResult
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import registry as metric_registry
@@ -234,6 +238,38 @@ def test_metrics_of_users_arrive_with_their_keys_as_variables(
     assert sample.value == 10
     assert sample.path == ("shop", "tenant", "acme") and sample.keys == ("shop", "tenant")
     assert sample.variables == {"tenant": "acme"}
+
+
+def test_coordinators_are_reported_below_their_operators_also_for_the_last_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("a line\n")
+    noted = Noted()
+    monkeypatch.setattr(reporter_setup, "load_entry_point", lambda group, name: noting(noted))
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    source = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), str(tmp_path)
+    ).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "Lines").print()
+    graph = generate_job_graph(env.get_stream_graph("read"), JobId.generate(RANDOM), Settings())
+    # Longer than the job takes: its values are those of its end.
+    settings = {"metrics.reporter.noting.interval": "1 min"}
+    with MiniCluster(settings=settings) as cluster:
+        cluster.submit(graph)
+        assert cluster.await_result(graph.job_id).status is JobStatus.FINISHED
+    (reading,) = (
+        each for each in noted.ended["jobmanager"] if each.kind is GroupKind.JOB_MANAGER_OPERATOR
+    )
+    assert reading.scope[1:] == ("jobmanager", "read", "Source: Lines")
+    assert reading.variables.keys() == {
+        "host", "job_id", "job_name", "task_id", "task_name", "operator_id", "operator_name",
+    }  # fmt: skip
+    values = {".".join((*each.path, each.name)): each.value for each in reading.samples}
+    assert values["coordinator.numSplitsAssigned"] == 3
+    assert values["coordinator.enumerator.unassignedSplits"] == 0
+    assert values["coordinator.numEventsIn"] >= 4 and values["coordinator.numEventsOut"] >= 4
 
 
 def test_a_reporter_that_hangs_holds_up_no_job(

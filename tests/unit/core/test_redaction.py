@@ -29,6 +29,7 @@ WITH_KEY = "s3://AKIA:hush@bucket/job?region=eu-west-1&secret_key=hush"
         "spark.hadoop.fs.s3a.access.key",
         "spark.hadoop.fs.azure.account.key.store",
         "sasl.jaas.config",
+        "high-availability.zookeeper.client.authorization",
         "my.passphrase",
         "my.token",
     ],

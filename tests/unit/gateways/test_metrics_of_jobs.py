@@ -102,7 +102,15 @@ def test_facts_of_a_running_job_are_enough() -> None:
 
 def checkpoint(number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> CheckpointInfo:
     return CheckpointInfo(
-        number, kind, 5_000, 40, 300, 200, "", CheckpointMetrics(in_flight_bytes=7)
+        number,
+        kind,
+        5_000,
+        40,
+        300,
+        200,
+        "",
+        CheckpointMetrics(in_flight_bytes=7),
+        metadata_bytes=9,
     )
 
 
@@ -123,6 +131,8 @@ def test_the_last_checkpoint_is_the_newest_of_both_kinds() -> None:
         "lastCompletedCheckpointId": 5,
         "lastCheckpointSize": 200,
         "lastCheckpointFullSize": 300,
+        "lastCheckpointMetadataSize": 9,
+        "lastCheckpointProcessedData": 0,
         "lastCheckpointDuration": 40,
         "lastCheckpointPersistedData": 7,
         "lastCheckpointCompletedTimestamp": 5_040,

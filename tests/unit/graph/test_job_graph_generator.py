@@ -15,6 +15,7 @@ from headrace.graph.chaining import ChainingRules, is_chainable
 from headrace.graph.function_location import user_location_of
 from headrace.graph.job_graph import PartitionerKind, VertexKind
 from headrace.graph.operator_ids import operator_ids
+from headrace.graph.pipeline_options import runs_in_batch
 from headrace.graph.stream_graph import NodeRole, Partitioning, StreamEdge, StreamGraph
 from tests.unit.graph.graphs import (
     FunctionSpec,
@@ -142,14 +143,20 @@ def test_parallelism_above_max_parallelism_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("mode", ["BATCH", "batch", "AUTOMATIC"])
-def test_batch_mode_is_refused_plainly(mode: str) -> None:
-    with pytest.raises(ProgramError, match="BATCH mode, which is not there yet"):
-        job(line(2), Settings({"execution.runtime-mode": mode}))
+def test_a_bounded_job_runs_in_batch_mode_where_the_program_says_so(mode: str) -> None:
+    made = job(line(2), Settings({"execution.runtime-mode": mode}))
+    assert made.settings["execution.runtime-mode"] == "BATCH"
+    assert runs_in_batch(Settings(made.settings))
+
+
+def test_a_bounded_job_streams_where_the_program_says_nothing() -> None:
+    assert not runs_in_batch(Settings(job(line(2)).settings))
 
 
 def test_automatic_mode_streams_where_a_source_has_no_end() -> None:
     endless = graph([source(1, is_bounded=False), node(2)], [edge(1, 2)])
-    assert job(endless, Settings({"execution.runtime-mode": "AUTOMATIC"})).vertices
+    made = job(endless, Settings({"execution.runtime-mode": "AUTOMATIC"}))
+    assert made.settings["execution.runtime-mode"] == "STREAMING"
     with pytest.raises(ProgramError, match="'Source: n1' has no end"):
         job(endless, Settings({"execution.runtime-mode": "BATCH"}))
 

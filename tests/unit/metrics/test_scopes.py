@@ -22,6 +22,7 @@ def test_scopes_are_those_of_flink() -> None:
     assert {kind: scope(kind) for kind in GroupKind} == {
         GroupKind.JOB_MANAGER: "h.jobmanager",
         GroupKind.JOB_MANAGER_JOB: "h.jobmanager.orders",
+        GroupKind.JOB_MANAGER_OPERATOR: "h.jobmanager.orders.Map",
         GroupKind.TASK_MANAGER: "h.taskmanager.tm-1",
         GroupKind.TASK_MANAGER_JOB: "h.taskmanager.tm-1.orders",
         GroupKind.TASK: "h.taskmanager.tm-1.orders.count.3",

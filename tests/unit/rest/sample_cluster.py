@@ -20,6 +20,7 @@ from headrace.checkpoint.state_queries import (
 from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import (
     AllocationId,
+    BlobKey,
     ClusterDataSetId,
     IntermediateDataSetId,
     JobId,
@@ -50,6 +51,8 @@ from headrace.gateways.checkpoint_statistics import (
 )
 from headrace.gateways.dispatcher import JobOverview, JobResult
 from headrace.gateways.errors import (
+    BlobCorruptedError,
+    DuplicateJobSubmissionError,
     JobAlreadyEndedError,
     UnknownJobError,
     UnknownOperatorError,
@@ -57,6 +60,8 @@ from headrace.gateways.errors import (
 )
 from headrace.gateways.job_master import (
     AttemptDetails,
+    CheckpointInfo,
+    CheckpointOverview,
     ExceptionInfo,
     JobConfiguration,
     JobDetails,
@@ -74,6 +79,7 @@ from headrace.gateways.messages import (
     SubtaskState,
 )
 from headrace.gateways.resource_manager import ResourceOverview, SlotInfo, TaskManagerInfo
+from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_plan import JobPlan, OperatorNode, PlanInput, PlanNode
 from headrace.metrics.names import combine_metrics
 
@@ -103,6 +109,7 @@ def metrics_of(index: int) -> dict[str, float]:
         "backPressuredTimeMsPerSecond": 600.0 * index,
         "currentInputWatermark": START_MS + 5000.0,
         "Count.numLateRecordsDropped": 3.0,
+        "Count.cities": 3.0,
     }
 
 
@@ -121,6 +128,7 @@ def subtask(index: int, state: ExecutionState = _S.RUNNING) -> SubtaskDetails:
         endpoint="127.0.0.1:4001",
         timestamps_ms=times,
         earlier_attempts=(earlier,),
+        counters=("Count.cities",),
     )
 
 
@@ -128,14 +136,25 @@ def vertex(vertex_id: JobVertexId, name: str, state: ExecutionState = _S.RUNNING
     subtasks = (subtask(0, state), subtask(1, state))
     metrics = combine_metrics(each.metrics for each in subtasks)
     return VertexDetails(
-        vertex_id, name, 2, subtasks, metrics, max_parallelism=128, slot_sharing_group="default"
+        vertex_id,
+        name,
+        2,
+        subtasks,
+        metrics,
+        max_parallelism=128,
+        slot_sharing_group="default",
+        coordinator_metrics={f"{name}.coordinator.enumerator.unassignedSplits": 7.0}
+        if vertex_id == SOURCE
+        else {},
     )
 
 
 def details(job_id: JobId, status: JobStatus) -> JobDetails:
     state = _S.RUNNING if status is JobStatus.RUNNING else _S.FAILED
     root = RootExceptionInfo(
-        ExceptionInfo(FAILURE, START_MS + 90, "Count (1/2)", TASK_MANAGER, "127.0.0.1:4001"),
+        ExceptionInfo(
+            FAILURE, START_MS + 90, "Count (1/2) - execution #0", TASK_MANAGER, "127.0.0.1:4001"
+        ),
         (ExceptionInfo(FAILURE, START_MS + 91),),
     )
     return JobDetails(
@@ -147,6 +166,11 @@ def details(job_id: JobId, status: JobStatus) -> JobDetails:
         exceptions=(
             RootExceptionInfo(ExceptionInfo(FAILURE, START_MS + 50)),
             root,
+        ),
+        checkpoints=CheckpointOverview(
+            latest_completed=CheckpointInfo(
+                4, SnapshotKind.CHECKPOINT, START_MS, 20, 30, 30, "/checkpoints/chk-4"
+            )
         ),
     )
 
@@ -256,6 +280,8 @@ class SampleDispatcher:
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self.cancelled: list[JobId] = []
+        self.heartbeats: list[tuple[JobId, int]] = []
+        self.submitted: list[JobGraph] = []
         self.full_checkpoints: list[bool] = []
         self.savepoints: list[tuple[str, str]] = []
         self.failure: Exception | None = None
@@ -363,6 +389,13 @@ class SampleDispatcher:
         self.cancelled.append(job_id)
         return Acknowledge()
 
+    async def report_client_heartbeat(
+        self, job_id: JobId, expired_timestamp_ms: int
+    ) -> Acknowledge:
+        self._job("report_client_heartbeat", job_id)
+        self.heartbeats.append((job_id, expired_timestamp_ms))
+        return Acknowledge()
+
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
         self._job("trigger_savepoint", job_id)
         self.savepoints.append(("savepoint", target_directory))
@@ -380,9 +413,33 @@ class SampleDispatcher:
         self._job("trigger_checkpoint", job_id)
         return 4
 
+    async def submit_job(self, graph: JobGraph) -> Acknowledge:
+        if graph.job_id == RUNNING_JOB:
+            raise DuplicateJobSubmissionError(str(graph.job_id), "RUNNING")
+        self.submitted.append(graph)
+        return Acknowledge()
+
     async def shut_down_cluster(self) -> Acknowledge:
         self.is_shut_down = True
         return Acknowledge()
+
+
+class SampleBlobServer:
+    """Keeps chunks as a BlobServer would, and compares the whole with its key."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[BlobKey, bytes] = {}
+        self.chunk_sizes: list[int] = []
+
+    async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
+        there = self.blobs.get(key, b"")
+        if offset == len(there):
+            self.chunk_sizes.append(len(chunk))
+            there = self.blobs[key] = there + chunk
+        if len(there) >= key.size_bytes and BlobKey.of(there) != key:
+            del self.blobs[key]
+            raise BlobCorruptedError(str(job_id), str(key))
+        return len(there)
 
 
 class SampleResourceManager:
@@ -390,6 +447,7 @@ class SampleResourceManager:
 
     def __init__(self) -> None:
         self.log = b"line\n" * 3
+        self.info = TASK_MANAGER_INFO
         self.released: list[ClusterDataSetId] = []
 
     def _known(self, resource_id: ResourceId) -> None:
@@ -397,11 +455,11 @@ class SampleResourceManager:
             raise UnknownTaskManagerError(str(resource_id))
 
     async def request_resource_overview(self) -> ResourceOverview:
-        return ResourceOverview((TASK_MANAGER_INFO,), 0)
+        return ResourceOverview((self.info,), 0)
 
     async def request_task_manager_details(self, resource_id: ResourceId) -> TaskManagerInfo:
         self._known(resource_id)
-        return TASK_MANAGER_INFO
+        return self.info
 
     async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
         self._known(resource_id)
@@ -415,9 +473,10 @@ class SampleResourceManager:
         self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
     ) -> LogPiece:
         self._known(resource_id)
-        if name != LOG_NAME:
+        content = {LOG_NAME: self.log, OUT_NAME: b"said\n"}.get(name)
+        if content is None:
             raise LogFileNotFoundError(name)
-        return LogPiece(offset, len(self.log), self.log[offset : offset + min(max_bytes, 4)])
+        return LogPiece(offset, len(content), content[offset : offset + min(max_bytes, 4)])
 
     async def request_task_manager_thread_dump(
         self, resource_id: ResourceId
@@ -446,6 +505,7 @@ class SampleResourceManager:
 
 
 LOG_NAME = "taskmanager-headrace-tm-1.log"
+OUT_NAME = "taskmanager-headrace-tm-1.out"
 TASK_MANAGER_INFO = TaskManagerInfo(
     TASK_MANAGER,
     "headrace.tcp://127.0.0.1:4000/rpc/taskmanager",

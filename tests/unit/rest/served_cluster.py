@@ -15,7 +15,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.threads import EventLoopThread
 from headrace.rest.server import ControlPlane, RestServer
-from tests.unit.rest.sample_cluster import SampleDispatcher, SampleResourceManager
+from tests.unit.rest.sample_cluster import SampleBlobServer, SampleDispatcher, SampleResourceManager
 
 
 @dataclass
@@ -43,6 +43,7 @@ class ServedCluster:
     dispatcher: SampleDispatcher
     resource_manager: SampleResourceManager
     token: str
+    blob_server: SampleBlobServer
 
     @property
     def authority(self) -> str:
@@ -90,8 +91,11 @@ def served_cluster(
     patch.setenv("HEADRACE_HOME", str(home))
     control = EventLoopThread("sample control")
     dispatcher, resource_manager = SampleDispatcher(), SampleResourceManager()
+    blob_server = SampleBlobServer()
     server = RestServer(
-        ControlPlane(dispatcher, resource_manager, control.loop),  # type: ignore[arg-type]
+        ControlPlane(  # type: ignore[arg-type]
+            dispatcher, resource_manager, control.loop, blob_server=blob_server
+        ),
         Settings({"rest.port": "0", **(settings or {})}),
         clock or SystemClock(),
         name="sample",
@@ -101,7 +105,7 @@ def served_cluster(
         server.start()
         (file,) = (home / "clusters").glob("*.json")
         token = json.loads(file.read_text()).get("token", "")
-        yield ServedCluster(server, dispatcher, resource_manager, token)
+        yield ServedCluster(server, dispatcher, resource_manager, token, blob_server)
     finally:
         server.close()
         control.stop()

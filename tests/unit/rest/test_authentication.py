@@ -74,6 +74,19 @@ def test_a_browser_that_has_signed_in_is_known_by_a_cookie_that_is_not_the_token
     assert status(head(cookie=own["cookie"]), rules) == 401, "no browser"
 
 
+def test_a_browser_is_signed_in_to_two_clusters_of_one_host_at_a_time() -> None:
+    first, second = guard(port=8081), guard(port=8082)
+    cookies = [rules.sign_in().partition(";")[0] for rules in (first, second)]
+    assert [one.partition("=")[0] for one in cookies] == ["headrace_8081", "headrace_8082"]
+    # A browser sends the cookies of a host to all of its ports.
+    both = {"cookie": "; ".join(cookies), "sec_fetch_site": "same-origin"}
+    assert status(head(**both), first) is None
+    assert status(head(**both), second) is None
+    first.sign_out(both["cookie"])
+    assert status(head(**both), first) == 401
+    assert status(head(**both), second) is None
+
+
 def test_who_has_signed_out_is_not_known_any_more() -> None:
     rules = guard()
     first, second = (rules.sign_in().partition(";")[0] for _ in range(2))

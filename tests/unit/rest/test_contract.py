@@ -1,11 +1,15 @@
 """Every answer has the fields of Flink's REST API, no more and no less, and every error its status and text."""
 
-import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.gateways.lock_watcher import HeldLock
+from headrace.rest.models.cluster import ErrorBody
 from headrace.rest.routes import ROUTES
 from tests.unit.rest.sample_cluster import (
     COUNTER,
@@ -16,7 +20,7 @@ from tests.unit.rest.sample_cluster import (
     START_MS,
     TASK_MANAGER,
 )
-from tests.unit.rest.served_cluster import ServedCluster
+from tests.unit.rest.served_cluster import ServedCluster, served_cluster
 
 JOB = f"/jobs/{RUNNING_JOB.hex()}"
 VERTEX = f"{JOB}/vertices/{COUNTER.hex()}"
@@ -163,7 +167,8 @@ def test_failures_are_listed_newest_first_with_the_users_line_first(cluster: Ser
     fields(newest, *whole, "taskName", "endpoint", "taskManagerId")
     fields(oldest, *whole)
     assert newest["stacktrace"].startswith("ValueError: no such city (program.py, line 7)")
-    assert (newest["taskName"], newest["endpoint"]) == ("Count (1/2)", "127.0.0.1:4001")
+    assert newest["taskName"] == "Count (1/2) - execution #0"
+    assert newest["endpoint"] == "127.0.0.1:4001"
     assert [each["timestamp"] for each in newest["concurrentExceptions"]] == [START_MS + 91]
     assert history["truncated"] is False
     cut = cluster.get(f"{JOB}/exceptions?maxExceptions=1").json["exceptionHistory"]
@@ -180,7 +185,7 @@ def test_a_result_is_there_once_the_job_has_ended(cluster: ServedCluster) -> Non
         "start-time", "end-time", "failure-cause",
     )  # fmt: skip
     assert (result["application-status"], result["net-runtime"]) == ("FAILED", 200)
-    fields(result["failure-cause"], "class", "stack-trace")
+    fields(result["failure-cause"], "class", "stack-trace", "serialized-throwable")
 
 
 def test_accumulators_are_those_of_the_result(cluster: ServedCluster) -> None:
@@ -274,53 +279,9 @@ def test_accumulators_are_listed_for_a_vertex_its_subtasks_and_an_attempt(
     fields(subtasks["subtasks"][0], "subtask", "attempt", "endpoint", "user-accumulators")
     attempt = cluster.get(f"{VERTEX}/subtasks/0/attempts/1/accumulators").json
     fields(attempt, "subtask", "attempt", "id", "user-accumulators")
-    assert attempt["user-accumulators"][0]["name"] == "Count.numLateRecordsDropped"
-
-
-def test_metrics_are_names_first_and_values_for_those_asked_for(cluster: ServedCluster) -> None:
-    names = [each["id"] for each in cluster.get(f"{VERTEX}/metrics").json]
-    assert {"0.numRecordsIn", "1.numRecordsIn"} <= set(names)
-    found = cluster.get(f"{VERTEX}/metrics?get=1.numRecordsIn,none").json
-    assert found == [{"id": "1.numRecordsIn", "value": "200"}]
-    assert cluster.get(f"{VERTEX}/subtasks/1/metrics?get=numRecordsIn").json == [
-        {"id": "numRecordsIn", "value": "200"}
-    ]
-    assert cluster.get(f"{VERTEX}/jm-operator-metrics").json == []
-
-
-def test_metrics_of_subtasks_are_combined(cluster: ServedCluster) -> None:
-    path = f"{VERTEX}/subtasks/metrics?get=numRecordsIn"
-    (found,) = cluster.get(path).json
-    assert found.pop("skew") == pytest.approx(100 / 3)
-    assert found == {"id": "numRecordsIn", "min": 100, "max": 200, "avg": 150, "sum": 300}
-    assert cluster.get(f"{path}&agg=max").json == [{"id": "numRecordsIn", "max": 200}]
-    assert cluster.get(f"{path}&agg=sum&subtasks=1,5-9").json == [
-        {"id": "numRecordsIn", "sum": 200}
-    ]
-    assert cluster.get(f"{path}&agg=median").status == 400
-    assert cluster.get(f"{path}&subtasks=x").status == 400
-
-
-def test_metrics_of_jobs_and_processes(cluster: ServedCluster) -> None:
-    names = {each["id"] for each in cluster.get(f"{JOB}/metrics").json}
-    assert {
-        "uptime",
-        "numRestarts",
-        "numberOfCompletedCheckpoints",
-    } <= names
-    (combined,) = cluster.get("/jobs/metrics?get=numberOfCompletedCheckpoints&agg=sum").json
-    assert math.isfinite(combined["sum"])
-    driver = cluster.get("/jobmanager/metrics?get=taskSlotsTotal,numRegisteredTaskManagers").json
-    assert {each["id"]: each["value"] for each in driver} == {
-        "taskSlotsTotal": "2",
-        "numRegisteredTaskManagers": "1",
-    }
-    assert cluster.get(f"{TM}/metrics?get=Status.JVM.Memory.Heap.Used").json == [
-        {"id": "Status.JVM.Memory.Heap.Used", "value": "123"}
-    ]
-    assert cluster.get("/taskmanagers/metrics?get=Status.JVM.Memory.Heap.Used&agg=max").json == [
-        {"id": "Status.JVM.Memory.Heap.Used", "max": 123}
-    ]
+    accumulator = {"name": "Count.cities", "type": "DoubleCounter", "value": "3.0"}
+    assert attempt["user-accumulators"] == [accumulator]
+    assert vertex["user-accumulators"] == [accumulator | {"value": "6.0"}]
 
 
 def test_checkpoints_have_counts_summary_and_history(cluster: ServedCluster) -> None:
@@ -410,6 +371,21 @@ def test_task_managers_are_listed_and_one_is_shown_with_its_slots_and_memory(
     assert found["metrics"]["garbageCollectors"] == [{"name": "All", "count": 0, "time": 0}]
 
 
+def test_a_held_interpreter_lock_is_told_and_left_out_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        manager = cluster.resource_manager
+        held = HeldLock(12_000, "hash_all (program.py:7)")
+        manager.info = structs.replace(manager.info, held_lock=held)
+        (listed,) = cluster.get("/taskmanagers").json["taskmanagers"]
+        expected = {"duration": 12_000, "function": "hash_all (program.py:7)"}
+        assert listed["heldInterpreterLock"] == expected
+        found = cluster.get(TM).json
+        fields(found, *TASK_MANAGER_FIELDS, "allocatedSlots", "metrics", "heldInterpreterLock")
+        assert found["heldInterpreterLock"] == expected
+
+
 def test_logs_and_threads_of_a_task_manager(cluster: ServedCluster) -> None:
     assert cluster.get(f"{TM}/logs").json == {
         "logs": [{"name": LOG_NAME, "size": 15, "mtime": START_MS}]
@@ -463,3 +439,36 @@ def test_the_table_of_routes_has_no_route_twice_and_each_says_what_it_does() -> 
     places = [(route.method, route.path, route.is_message) for route in ROUTES]
     assert len(set(places)) == len(places)
     assert [route.path for route in ROUTES if not route.handler.__doc__] == []
+
+
+def test_routes_that_always_refuse_say_so_in_their_description(cluster: ServedCluster) -> None:
+    refused = [route for route in ROUTES if route.answer is ErrorBody]
+    assert len(refused) > 10
+    for route in refused:
+        path = re.sub(r"{\w+}", RUNNING_JOB.hex(), route.path)
+        assert cluster.ask(route.method, path).status == route.status, route.path
+
+
+def test_an_application_tells_the_failures_and_settings_of_its_job(cluster: ServedCluster) -> None:
+    application = f"/applications/{FAILED_JOB.hex()}"
+    found = cluster.get(f"{application}/exceptions").json
+    entries = found["exceptionHistory"]["entries"]
+    job = cluster.get(f"/jobs/{FAILED_JOB.hex()}/exceptions").json
+    assert [each["stacktrace"] for each in entries] == [
+        each["stacktrace"] for each in job["exceptionHistory"]["entries"]
+    ]
+    config = cluster.get(f"{application}/jobmanager/config").json
+    assert {"key", "value"} == set(config[0])
+
+
+def test_an_application_is_cancelled_with_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", f"/applications/{RUNNING_JOB.hex()}/cancel")
+        assert (answer.status, answer.json) == (202, {})
+        assert cluster.dispatcher.cancelled == [RUNNING_JOB]
+
+
+def test_the_status_of_a_job_is_one_word(cluster: ServedCluster) -> None:
+    assert cluster.get(f"{JOB}/status").json == {"status": "RUNNING"}

@@ -2,6 +2,9 @@
 
 import pytest
 
+from headrace.core.ids import JobId, OperatorId
+from headrace.gateways.errors import NothingCollectedError
+from headrace.rest.messages import MESSAGE
 from tests.unit.rest.sample_cluster import (
     COUNTER,
     FAILED_JOB,
@@ -89,3 +92,17 @@ def test_a_body_that_is_no_json_or_has_a_wrong_word_is_refused_and_unknown_field
         assert "Request did not match expected format" in found.errors
     body = {"target-directory": "/savepoints", "later": True}
     assert cluster.ask("POST", f"{JOB}/savepoints", body).status == 202
+
+
+def test_an_operator_that_collects_nothing_is_not_found(
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(job_id: JobId, operator_id: OperatorId, *_: int) -> None:
+        raise NothingCollectedError(str(job_id), str(operator_id))
+
+    monkeypatch.setattr(cluster.dispatcher, "fetch_collected_results", refuse, raising=False)
+    headers = {"Authorization": f"Bearer {cluster.token}", "Accept": MESSAGE}
+    path = f"{JOB}/operators/{'0' * 32}/collected"
+    answer = cluster.ask("GET", path, headers=headers)
+    assert answer.status == 404
+    assert b"collects no records" in answer.body

@@ -11,6 +11,7 @@ from urllib.parse import quote, quote_plus
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.rest.messages import MESSAGE
 from headrace.rest.routes import ROUTES, RestRoute
 from tests.unit.rest.sample_cluster import COUNTER, FAILED_JOB, RUNNING_JOB, TASK_MANAGER
 from tests.unit.rest.served_cluster import ServedCluster
@@ -102,9 +103,17 @@ def test_no_request_fails_inside(cluster: ServedCluster, data: st.DataObject) ->
     if query:
         path += "?" + "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in query)
     body: Any = None if route.method == "GET" else data.draw(BODIES)
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    if data.draw(st.booleans()):
+        headers["Accept"] = MESSAGE
     with logged_errors() as errors:
-        answer = cluster.ask(route.method, path, body)
+        answer = cluster.ask(route.method, path, body, headers=headers)
     assert errors == []
+    if answer.headers.get("content-type") == MESSAGE:
+        said = answer.body.decode("utf-8", "replace")
+        by_contract = answer.status < 500 or FAILS_BY_CONTRACT.search(said)
+        assert by_contract, (route.method, path, answer.body)
+        return
     if answer.status >= 400:
         assert all(isinstance(text, str) for text in answer.json["errors"])
     if answer.status >= 500:

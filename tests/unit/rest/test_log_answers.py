@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from fastapi import Response
 
+from headrace.cli.jobs.log_follower import LogFollower
 from headrace.cli.jobs.logs import follow_log
 from headrace.core.process.log_files import LogPiece, read_log_file
+from headrace.core.process.rotating_file import RotatingFile
 from headrace.rest.client import RestClient
 from headrace.rest.log_answers import log_answer
 from tests.unit.rest.sample_cluster import LOG_NAME, TASK_MANAGER
@@ -27,7 +29,7 @@ def answer_of(
         # A piece may be shorter than what was asked for.
         return LogPiece(offset, len(content), content[offset : offset + min(max_bytes, 3)])
 
-    return asyncio.run(log_answer(read, range_header, bound))
+    return asyncio.run(log_answer("a.log", read, range_header, bound))
 
 
 @pytest.mark.parametrize(
@@ -94,17 +96,22 @@ def test_a_file_that_becomes_shorter_meanwhile_is_answered_as_far_as_it_goes() -
         size = 10 if max_bytes == 0 else 5
         return LogPiece(offset, size, CONTENT[offset : min(size, offset + max_bytes)])
 
-    answer = asyncio.run(log_answer(read, "bytes=2-"))
+    answer = asyncio.run(log_answer("a.log", read, "bytes=2-"))
     assert (answer.status_code, answer.body) == (206, b"234")
     assert answer.headers["content-range"] == "bytes 2-4/10"
-    assert asyncio.run(log_answer(read, "bytes=7-")).status_code == 416
+    assert asyncio.run(log_answer("a.log", read, "bytes=7-")).status_code == 416
 
 
 class Enough(Exception):
     """Somebody pressed Ctrl-C."""
 
 
-def followed(cluster: ServedCluster, path: str, changes: Sequence[Callable[[], object]]) -> bytes:
+def followed(
+    cluster: ServedCluster,
+    path: str,
+    changes: Sequence[Callable[[], object]],
+    note: Callable[[str], None] = pytest.fail,
+) -> bytes:
     """Return all that is written of a log which is changed between the questions for it."""
     written: list[bytes] = []
     remaining = iter(changes)
@@ -117,7 +124,7 @@ def followed(cluster: ServedCluster, path: str, changes: Sequence[Callable[[], o
 
     client = RestClient(cluster.server.address, cluster.token)
     with pytest.raises(Enough):
-        follow_log(client, path, 0, written.append, wait, is_endless=True)
+        follow_log(LogFollower(client, path, 0, written.append, note), wait, is_endless=True)
     return b"".join(written)
 
 
@@ -166,6 +173,51 @@ def test_a_log_that_is_begun_anew_is_followed_from_its_start(
     with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:
         changes = [lambda: log.write_bytes(b"new"), lambda: add(log, b"er")]
         assert followed(cluster, PATH, changes) == CONTENT + b"newer"
+
+
+@pytest.mark.parametrize("path", [PATH, "/jobmanager/logs/jobmanager.log"])
+def test_no_line_is_lost_where_a_followed_log_is_put_aside_several_times_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    log = RotatingFile(tmp_path / "jobmanager.log", 30, 9)
+    lines = [b"line %06d\n" % number for number in range(20)]
+
+    def write(begin: int, end: int) -> Callable[[], object]:
+        return lambda: [log.write(line) for line in lines[begin:end]]
+
+    write(0, 1)()
+    with served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster:
+        changes = [write(1, 12), write(12, 13), write(13, 20)]
+        assert followed(cluster, path, changes) == b"".join(lines)
+    log.close()
+
+
+def test_lines_of_a_followed_log_that_were_deleted_meanwhile_are_told_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, notes = RotatingFile(tmp_path / "jobmanager.log", 10, 1), list[str]()
+    log.write(b"first 123\n")
+    with (
+        served_cluster(tmp_path / "home", monkeypatch, log_folder=tmp_path) as cluster,
+        # Held open, so that no new file gets the id of the deleted one.
+        (tmp_path / "jobmanager.log").open(),
+    ):
+        changes = [lambda: [log.write(b"line %04d\n" % number) for number in range(5)]]
+        found = followed(cluster, PATH, changes, notes.append)
+    log.close()
+    assert found == b"first 123\nline 0004\n"
+    assert notes == ["lines are missing here: the log was put aside more often than files are kept"]
+
+
+def test_an_answer_is_of_one_file_where_that_is_put_aside_while_it_is_read() -> None:
+    ids = iter(["old", "old", "new", "new"])
+
+    async def read(offset: int, max_bytes: int) -> LogPiece:
+        return LogPiece(offset, 10, CONTENT[offset : offset + min(max_bytes, 3)], next(ids))
+
+    answer = asyncio.run(log_answer("a b.log", read, "bytes=0-"))
+    assert (answer.status_code, answer.body) == (206, b"012")
+    assert (answer.headers["log-file-id"], answer.headers["log-file-name"]) == ("old", "a%20b.log")
 
 
 def test_parts_of_a_task_managers_log_are_answered_likewise(

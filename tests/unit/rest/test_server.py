@@ -3,17 +3,33 @@
 import contextlib
 import http.client
 import json
+import logging
+import re
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
-from headrace.rest import http_protocol
-from headrace.rest.server import bind, place_of_cluster
-from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB
+from headrace.core.security.tls import TlsIdentity, generate_identity
+from headrace.gateways.errors import CheckpointFailedError
+from headrace.rest import http_protocol, http_server
+from headrace.rest.authentication import GuardedApplication, Receive, Scope, Send
+from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestUnreachableError
+from headrace.rest.connections import read_connection
+from headrace.rest.server import (
+    HttpServer,
+    ListeningPlace,
+    bind,
+    place_of_cluster,
+    refuse_impossible_settings,
+)
+from testkit.waiting import wait_until
+from tests.unit.rest.sample_cluster import COUNTER, RUNNING_JOB, UNKNOWN_JOB
 from tests.unit.rest.served_cluster import Answer, ServedCluster, served_cluster
 
 JOB = f"/jobs/{RUNNING_JOB.hex()}"
@@ -68,7 +84,7 @@ def test_a_stranger_who_signs_in_may_send_little(cluster: ServedCluster) -> None
 def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HTTP_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(http_server, "HTTP_CONNECTIONS_MAX", 5)
     monkeypatch.setattr(http_protocol, "REQUEST_HEAD_TIMEOUT_S", 0.2)
     with served_cluster(tmp_path, monkeypatch) as cluster:
         assert cluster.get("/overview").status == 200
@@ -84,6 +100,61 @@ def test_connections_that_send_nothing_are_closed_and_there_are_only_so_many(
                 assert one.recv(1) == b""
             one.close()
         assert cluster.get("/overview").status == 200
+
+
+def test_connections_count_before_their_tls_handshakes_which_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HTTP_CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(http_server, "HANDSHAKE_TIMEOUT_S", 1.0)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    identity = generate_identity(SystemClock().now_ms())
+    server = server_of_all_addresses(identity)
+    try:
+        port = int(server.address.rpartition(":")[2])
+        assert server.address == f"https://127.0.0.1:{port}", "not 0.0.0.0, which nobody can reach"
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+        for one in silent:
+            one.settimeout(60)
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+            one.close()
+        (file,) = (tmp_path / "clusters").glob("*.json")
+        connection = read_connection(file)
+        found = RestClient(connection.address, connection.token, ca_file=connection.ca_file)
+        # A busy machine takes longer for an honest handshake, and to forget those that came to nothing.
+        monkeypatch.setattr(http_server, "HANDSHAKE_TIMEOUT_S", 60.0)
+        wait_until(lambda: answers(found), what="an answer after the silent connections")
+    finally:
+        server.close()
+
+
+def answers(client: RestClient) -> bool:
+    try:
+        return client.get("/anything") == {"said": "yes"}
+    except RestUnreachableError:
+        return False
+
+
+def server_of_all_addresses(identity: TlsIdentity) -> HttpServer:
+    """Serve an application of one answer at all addresses of this machine."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"14")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"said":"yes"}'})
+
+    server = HttpServer(
+        ListeningPlace("0.0.0.0", "historyserver.web.address", "0.0.0.0", "0", "port"),
+        lambda guard: GuardedApplication(answer, guard, lambda path: False),
+        Settings({}),
+        SystemClock(),
+        name="history server",
+        identity=identity,
+        is_history=True,
+    )
+    server.start()
+    return server
 
 
 def test_answers_tell_browsers_to_be_careful(cluster: ServedCluster) -> None:
@@ -136,6 +207,16 @@ def test_a_stop_is_asked_about_as_a_savepoint(
         assert cluster.dispatcher.savepoints == [("drain", "/s")]
 
 
+def test_a_relative_folder_is_one_of_the_clusters_process_and_told_without_detours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "a/../savepoints"})
+        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
+        assert cluster.dispatcher.savepoints == [("stop", str(tmp_path / "savepoints"))]
+
+
 def test_there_is_one_format_of_savepoints(cluster: ServedCluster) -> None:
     for path in ("savepoints", "stop"):
         answer = cluster.ask("POST", f"{JOB}/{path}", {"formatType": "NATIVE"})
@@ -150,6 +231,49 @@ def test_without_a_folder_a_savepoint_is_refused_by_the_name_that_the_body_has(
         answer = cluster.ask("POST", f"{JOB}/{path}", b"")
         assert answer.status == 400
         assert f"Property [{name}] must be provided." in answer.errors
+
+
+def test_an_unknown_job_is_told_before_the_folder_that_a_savepoint_lacks(
+    cluster: ServedCluster,
+) -> None:
+    for path in ("savepoints", "stop"):
+        answer = cluster.ask("POST", f"/jobs/{UNKNOWN_JOB.hex()}/{path}", b"")
+        assert answer.status == 404
+        assert f"Job {UNKNOWN_JOB} not found" in answer.errors
+
+
+def test_what_became_of_savepoints_from_outside_is_told_where_the_cluster_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        for path, body in (
+            ("savepoints", {"target-directory": "/one"}),
+            ("stop", {"targetDirectory": "/two"}),
+        ):
+            answer = cluster.ask("POST", f"{JOB}/{path}", body)
+            done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
+        cluster.dispatcher.failure = CheckpointFailedError("the disk is full")
+        answer = cluster.ask("POST", f"{JOB}/stop", {"targetDirectory": "/three"})
+        done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    logged = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
+    begin = f"a savepoint of job {RUNNING_JOB}, asked for over REST,"
+    assert told == [
+        f"{begin} is complete: file:/one/savepoint-000102-0123456789ab",
+        f"{begin} is complete: file:/two/savepoint-000102-0123456789ab",
+    ]
+    assert f"{begin} came to nothing: the disk is full" in logged
+
+
+def test_a_relative_path_of_a_savepoint_is_not_deleted_and_told_whole(
+    cluster: ServedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = cluster.ask("POST", "/savepoint-disposal", {"savepoint-path": "saved/savepoint-1"})
+    assert answer.status == 400
+    assert "the path 'saved/savepoint-1' is relative" in answer.errors
+    assert f"{tmp_path}/saved/savepoint-1" in answer.errors
 
 
 def test_a_checkpoint_tells_its_id_and_a_failure_its_cause(
@@ -168,6 +292,7 @@ def test_a_checkpoint_tells_its_id_and_a_failure_its_cause(
         cluster.dispatcher.failure = ValueError("the disk is full")
         answer = cluster.ask("POST", f"{JOB}/checkpoints")
         cause = done(cluster, f"{JOB}/checkpoints/{answer.json['request-id']}").json["operation"]
+        cause["failureCause"].pop("serialized-throwable")
         assert cause == {
             "failureCause": {"class": "ValueError", "stack-trace": "ValueError: the disk is full"}
         }
@@ -206,6 +331,9 @@ def test_a_job_is_cancelled_and_the_cluster_is_ended(
         assert (cluster.ask("PATCH", f"{JOB}?mode=cancel").status) == 202
         assert (cluster.ask("GET", f"{JOB}/yarn-cancel").json) == {}
         assert cluster.dispatcher.cancelled == [RUNNING_JOB] * 2
+        heartbeat = cluster.ask("PATCH", f"{JOB}/clientHeartbeat", {"expiredTimestamp": 7})
+        assert (heartbeat.status, heartbeat.json) == (202, {})
+        assert cluster.dispatcher.heartbeats == [(RUNNING_JOB, 7)]
         assert cluster.ask("DELETE", "/cluster").json == {}
         assert cluster.dispatcher.is_shut_down
 
@@ -245,6 +373,20 @@ def test_a_body_that_is_too_long_is_refused_also_where_it_does_not_say_so(
         connection.close()
 
 
+def test_json_that_curl_calls_a_form_is_taken_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_cluster(tmp_path, monkeypatch) as cluster:
+        headers = {
+            "Authorization": f"Bearer {cluster.token}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        body = {"target-directory": "/x", "cancel-job": False}
+        assert cluster.ask("POST", f"{JOB}/savepoints", body, headers=headers).status == 202
+        refused = cluster.ask("POST", f"{JOB}/savepoints", b"{", headers=headers)
+        assert refused.status == 400 and "JSON" in refused.errors
+
+
 def test_a_flame_graph_is_taken_once_somebody_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +396,8 @@ def test_a_flame_graph_is_taken_once_somebody_looks(
         cluster.get_until(path, lambda found: "data" in found)
         data = cluster.get(f"{path}?type=ON_CPU").json["data"]
         assert (data["name"], data["children"][0]["name"]) == ("root", "program.f:7")
+        # Flink's web UI spells it so.
+        assert cluster.get(f"{path}?type=on_cpu").json["data"] == data
         assert cluster.get(f"{path}?type=WALL").status == 400
         assert cluster.get(f"{path}?subtaskindex=2").status == 404
     off = {"rest.flamegraph.enabled": "false"}
@@ -273,6 +417,32 @@ def test_the_first_free_port_of_a_range_is_taken() -> None:
             assert listener.getsockname()[1] != port
     with pytest.raises(ConfigurationError, match="nothing can listen there"):
         bind(place_of_cluster(Settings({"rest.port": "0", "rest.bind-address": "203.0.113.7"})))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rest.port", "many"),
+        ("rest.bind-port", "99999"),
+        ("rest.authentication", "sometimes"),
+        ("rest.flamegraph.num-samples", "0"),
+        ("rest.flamegraph.stack-depth", "0"),
+        ("web.refresh-interval", "often"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_started(
+    key: str, value: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(key)):
+        refuse_impossible_settings(Settings({key: value}))
+    refuse_impossible_settings(Settings({}))
+
+
+def test_authentication_is_not_switched_off_for_other_hosts() -> None:
+    given = {"rest.authentication": "none", "rest.bind-address": "0.0.0.0"}
+    with pytest.raises(ConfigurationError, match=r"rest\.authentication"):
+        refuse_impossible_settings(Settings(given))
+    refuse_impossible_settings(Settings({**given, "rest.enabled": "false"}))
 
 
 def test_beyond_this_host_there_is_no_rest_without_a_certificate(

@@ -14,6 +14,7 @@ from tests.unit.rpc.sample_endpoints import ENTRY, Added, Declined, Ledger, Ledg
 
 GATEWAYS = [
     dispatcher.DispatcherGateway,
+    job_master.JobGateway,
     job_master.JobMasterGateway,
     resource_manager.ResourceManagerGateway,
     task_executor.TaskExecutorGateway,

@@ -13,6 +13,7 @@ from headrace.core.ids import ResourceId
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.heartbeat import (
     ArmTimer,
+    AskWitness,
     HeartbeatEvent,
     HeartbeatLoss,
     HeartbeatMonitor,
@@ -25,6 +26,7 @@ from headrace.rpc.heartbeat import (
     NotifyLost,
     PeerUnreachable,
     TimerFired,
+    WitnessAnswered,
 )
 from headrace.rpc.service import RpcService
 from testkit.simulation.lossy_network import LinkFaults, LossyNetwork
@@ -60,6 +62,29 @@ def test_a_threshold_below_zero_leaves_silence_as_the_only_proof() -> None:
     monitor = HeartbeatMonitor(HeartbeatTimings(10, 50, -1), now_ns=0)
     assert all(monitor.handle(PeerUnreachable()) == [] for _ in range(100))
     assert monitor.handle(TimerFired(50 * MS)) == [NotifyLost(MonitorState.TIMEOUT)]
+
+
+def test_a_timer_that_comes_late_gives_the_peer_a_whole_timeout_more() -> None:
+    monitor = HeartbeatMonitor(TIMINGS, now_ns=0)
+    assert monitor.handle(TimerFired(70 * MS)) == [ArmTimer(50)]
+    assert monitor.handle(TimerFired(120 * MS)) == [NotifyLost(MonitorState.TIMEOUT)]
+
+
+def test_a_silent_peer_is_lost_only_where_its_witness_does_not_say_that_it_is_alive() -> None:
+    monitor = HeartbeatMonitor(TIMINGS, now_ns=0, has_witness=True)
+    assert monitor.handle(TimerFired(50 * MS)) == [AskWitness()]
+    assert monitor.handle(WitnessAnswered(51 * MS, is_alive=True)) == [ArmTimer(10)]
+    assert monitor.handle(TimerFired(61 * MS)) == [AskWitness()]
+    assert monitor.handle(WitnessAnswered(62 * MS, is_alive=False)) == [
+        NotifyLost(MonitorState.TIMEOUT)
+    ]
+
+
+def test_a_sign_of_life_outweighs_a_witness_that_knows_of_none() -> None:
+    monitor = HeartbeatMonitor(TIMINGS, now_ns=0, has_witness=True)
+    assert monitor.handle(TimerFired(50 * MS)) == [AskWitness()]
+    monitor.handle(HeartbeatReceived(51 * MS))
+    assert monitor.handle(WitnessAnswered(52 * MS, is_alive=False)) == [ArmTimer(49)]
 
 
 EVENTS = st.one_of(
@@ -222,6 +247,30 @@ def test_an_error_of_the_handler_is_no_proof_of_death(virtual_world: World) -> N
         assert [state for _, _, state in leader.losses] == [MonitorState.TIMEOUT]
 
     virtual_world.run(scenario())
+
+
+class Size(int):
+    """A number that the codec does not take."""
+
+
+def test_answers_that_cannot_be_sent_are_told_once(
+    remote_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sizing(Worker):
+        async def heartbeat(self, resource_id: ResourceId) -> Report:
+            return Report(Size(1))
+
+    async def scenario() -> None:
+        leader, worker = Leader(remote_world.caller), Sizing(remote_world.callee)
+        leader.start()
+        worker.start()
+        await leader.watch(worker.address)
+        await remote_world.advance_ms(55_000)
+        assert [state for _, _, state in leader.losses] == [MonitorState.TIMEOUT]
+
+    remote_world.run(scenario())
+    [told] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told.startswith("heartbeats of worker fail, so that it will be lost: result (Report)")
 
 
 def test_nothing_comes_after_unmonitoring_or_stopping(virtual_world: World) -> None:

@@ -105,6 +105,11 @@ def test_a_metric_of_the_user_wins_over_one_of_the_runtime_with_its_name(task: T
     assert task.metrics_snapshot()["renamed.numRecordsIn"] == 300
 
 
+def test_counters_of_the_user_are_told_apart_from_all_other_metrics(task: Task) -> None:
+    assert task.user_counters() == ("renamed.a_b.seen",)
+    assert task.metrics_snapshot()["renamed.a_b.seen"] == 3
+
+
 def test_groups_of_users_keep_their_names(task: Task) -> None:
     (seen,) = (one for one in by_operator(task)["renamed"] if one.name == "seen")
     assert (seen.path, seen.keys, seen.value) == (("a.b",), ("a.b",), 3)

@@ -47,9 +47,10 @@ export function CheckpointsPage({ job, route }: JobProps): JSX.Element {
           {...(data.latest.completed === null ? {} : { detail: `${bytes(data.latest.completed.state_size)} of state` })}
         />
       </div>
-      <Panel title="History">
-        {data.history.length === 0 ? <Empty>No checkpoint yet.</Empty> : <HistoryBars job={job} history={data.history} selected={selected?.id ?? null} />}
-        <HistoryTable job={job} history={data.history} selected={selected?.id ?? null} />
+      <Panel title="Last checkpoints">
+        {data.history.length === 0 ? <Empty>No checkpoint yet.</Empty> : <CheckpointBars job={job} history={data.history} selected={selected?.id ?? null} />}
+        {data.history.length === 0 ? null : <BarColours />}
+        <CheckpointTable job={job} history={data.history} selected={selected?.id ?? null} />
       </Panel>
       {selected === null ? null : <CheckpointDetails key={selected.id} job={job} checkpoint={selected} />}
       <Panel title="Summary">
@@ -84,7 +85,7 @@ function kindOf(checkpoint: Checkpoint): string {
   return checkpoint.checkpoint_type.toLowerCase().replaceAll("_", " ");
 }
 
-function HistoryBars(props: { job: Job; history: readonly Checkpoint[]; selected: number | null }): JSX.Element {
+function CheckpointBars(props: { job: Job; history: readonly Checkpoint[]; selected: number | null }): JSX.Element {
   const shown = [...props.history].reverse();
   const durationOf = (each: Checkpoint): number =>
     each.end_to_end_duration >= 0 ? each.end_to_end_duration : Math.max(0, props.job.now - each.trigger_timestamp);
@@ -108,7 +109,21 @@ function HistoryBars(props: { job: Job; history: readonly Checkpoint[]; selected
   );
 }
 
-function HistoryTable(props: { job: Job; history: readonly Checkpoint[]; selected: number | null }): JSX.Element {
+/** What the colours of the bars mean; each bar says it in words too. */
+function BarColours(): JSX.Element {
+  return (
+    <ul class="legend">
+      {["completed", "savepoint", "failed", "in progress"].map((word) => (
+        <li key={word} class={`bar-colour ${word.replace(" ", "_")}`}>
+          <span class="swatch" aria-hidden="true" />
+          {word}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function CheckpointTable(props: { job: Job; history: readonly Checkpoint[]; selected: number | null }): JSX.Element {
   return (
     <DataTable
       caption="Checkpoints and savepoints, the newest first"

@@ -34,9 +34,9 @@ export function ConfigurationPage({ job }: JobProps): JSX.Element {
         )}
       </Panel>
       {data === undefined ? null : (
-        <Panel title="Settings of the program">
+        <Panel title="Global job parameters">
           <SettingsTable
-            caption="Settings that the program or its user named"
+            caption="Parameters that the program gave the job for its functions"
             settings={Object.entries(data["execution-config"]["user-config"]).map(([key, value]) => ({ key, value: String(value) }))}
           />
         </Panel>

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useContext, useMemo } from "preact/hooks";
 
 import * as api from "../../api";
+import { MetricsOverTime } from "../../charts/MetricsOverTime";
 import { Panel, State, TimeBar } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
 import { JobGraph } from "../../graph/JobGraph";
@@ -13,6 +14,7 @@ import { bytes, count, duration, short } from "../../model/format";
 import { vertexFacts } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
+import { TERMINAL } from "../../types";
 import type { JobProps } from "./JobPage";
 import { useLive } from "./useLive";
 
@@ -58,8 +60,8 @@ export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
               title: "time",
               cell: (vertex) => (
                 <TimeBar
-                  busy={ratio(vertex.busy.max)}
-                  backPressured={ratio(vertex.backPressured.max)}
+                  busy={ratio(vertex.busy.avg)}
+                  backPressured={ratio(vertex.backPressured.avg)}
                   idle={ratio(vertex.idle.avg)}
                 />
               ),
@@ -85,6 +87,11 @@ export function GraphPage({ job, route, rates }: JobProps): JSX.Element {
           ]}
         />
       </Panel>
+      {TERMINAL.includes(job.state) ? (
+        <Panel title="Metrics over time">
+          <MetricsOverTime job={job} vertexId={selected ?? ""} />
+        </Panel>
+      ) : null}
       {users.length === 0 ? null : (
         <Panel title="Accumulators">
           <DataTable

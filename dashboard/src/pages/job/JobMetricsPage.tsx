@@ -1,10 +1,11 @@
-/** Charts of metrics of a job or of one of its vertices. */
+/** Charts of metrics of a job or of one of its vertices: live ones that the reader picks, and those since the start. */
 
 import type { JSX } from "preact";
 
 import * as api from "../../api";
 import { MetricCharts, type Sample } from "../../charts/MetricCharts";
-import { Empty, Panel, Select } from "../../components/Basics";
+import { MetricsOverTime } from "../../charts/MetricsOverTime";
+import { Panel, Select } from "../../components/Basics";
 import { shortName } from "../../diagnosis/facts";
 import { number } from "../../model/format";
 import { link } from "../../model/router";
@@ -23,40 +24,48 @@ export function JobMetricsPage({ job, route }: JobProps): JSX.Element {
   const asked = route.query.get("vertex") ?? "";
   const vertexId = job.vertices.some((vertex) => vertex.id === asked) ? asked : "";
   const { jid } = job;
+  const ended = TERMINAL.includes(job.state);
   return (
-    <Panel title="Metrics">
-      <div class="toolbar">
-        <Select
-          label="Of"
-          value={vertexId}
-          options={[["", "the whole job"], ...job.vertices.map((vertex) => [vertex.id, shortName(vertex.name)] as const)]}
-          onChange={(value) => {
-            location.hash = link(["job", jid, "metrics"], { vertex: value === "" ? undefined : value });
-          }}
-        />
-      </div>
-      {TERMINAL.includes(job.state) ? (
-        <Empty>The job has ended: no metric is measured any more.</Empty>
-      ) : vertexId === "" ? (
-        <MetricCharts
-          key="job"
-          kind="job"
-          keys={[jid]}
-          defaults={JOB_DEFAULTS}
-          names={async (signal) => (await api.jobMetrics(jid, undefined, signal)).map((metric) => metric.id)}
-          values={async (names, signal) => singleValues(await api.jobMetrics(jid, names, signal))}
-        />
-      ) : (
-        <MetricCharts
-          key={vertexId}
-          kind="vertex"
-          keys={[jid, vertexId]}
-          defaults={VERTEX_DEFAULTS}
-          names={async (signal) => (await api.vertexSubtaskMetrics(jid, vertexId, undefined, signal)).map((metric) => metric.id)}
-          values={async (names, signal) => spreadValues(await api.vertexSubtaskMetrics(jid, vertexId, names, signal))}
-        />
+    <>
+      <Panel title="Metrics">
+        <div class="toolbar">
+          <Select
+            label="Of"
+            value={vertexId}
+            options={[["", "the whole job"], ...job.vertices.map((vertex) => [vertex.id, shortName(vertex.name)] as const)]}
+            onChange={(value) => {
+              location.hash = link(["job", jid, "metrics"], { vertex: value === "" ? undefined : value });
+            }}
+          />
+        </div>
+        {ended ? (
+          <MetricsOverTime job={job} vertexId={vertexId} />
+        ) : vertexId === "" ? (
+          <MetricCharts
+            key="job"
+            kind="job"
+            keys={[jid]}
+            defaults={JOB_DEFAULTS}
+            names={async (signal) => (await api.jobMetrics(jid, undefined, signal)).map((metric) => metric.id)}
+            values={async (names, signal) => singleValues(await api.jobMetrics(jid, names, signal))}
+          />
+        ) : (
+          <MetricCharts
+            key={vertexId}
+            kind="vertex"
+            keys={[jid, vertexId]}
+            defaults={VERTEX_DEFAULTS}
+            names={async (signal) => (await api.vertexSubtaskMetrics(jid, vertexId, undefined, signal)).map((metric) => metric.id)}
+            values={async (names, signal) => spreadValues(await api.vertexSubtaskMetrics(jid, vertexId, names, signal))}
+          />
+        )}
+      </Panel>
+      {ended ? null : (
+        <Panel title="Since the start">
+          <MetricsOverTime job={job} vertexId={vertexId} />
+        </Panel>
       )}
-    </Panel>
+    </>
   );
 }
 

@@ -86,7 +86,7 @@ export function SilencePage({ job, rates }: JobProps): JSX.Element {
                 title: "stands since",
                 cell: (row) => {
                   const since = facts.standing.get(watermarkKey(row.vertexId, row.subtask));
-                  return since === undefined ? "–" : `${since.exact ? "" : "at least "}${duration(facts.now - since.since)}`;
+                  return since === undefined || (!since.exact && facts.now - since.since < 1_000) ? "–" : `${since.exact ? "" : "at least "}${duration(facts.now - since.since)}`;
                 },
               },
               { title: "last record", cell: (row) => (row.idleMs === null ? "–" : `${duration(row.idleMs)} ago`), order: (row) => row.idleMs },

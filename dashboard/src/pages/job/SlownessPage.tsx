@@ -6,17 +6,19 @@ import { useRef } from "preact/hooks";
 import * as api from "../../api";
 import { Panel, Share, TimeBar, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
-import { findSlowness, type SlownessFacts } from "../../diagnosis/slowness";
+import { findSlowness, skewOf, type SlownessFacts } from "../../diagnosis/slowness";
 import { count, percent } from "../../model/format";
 import { loadGc, loadLive, loadPhases, vertexFacts, withSubtasks } from "../../model/jobFacts";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
+import { useMetricsHistory } from "../../model/useMetricsHistory";
 import type { Job } from "../../types";
 import type { VertexRates } from "../../model/VertexRates";
 import type { JobProps } from "./JobPage";
+import { LargestKeys } from "./LargestKeys";
 import { runningKey } from "./useLive";
 
-async function load(job: Job, rates: VertexRates, signal: AbortSignal): Promise<SlownessFacts> {
+async function load(job: Job, rates: VertexRates, signal: AbortSignal): Promise<Omit<SlownessFacts, "history">> {
   const facts = { state: job.state, now: job.now, timestamps: job.timestamps };
   if (job.state !== "RUNNING") {
     return { ...facts, vertices: vertexFacts(job, new Map()), gcMsPerSecond: {}, checkpointPhases: [] };
@@ -36,11 +38,12 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
   const latest = useRef(job);
   latest.current = job;
   const polled = usePoll("Diagnosis", (signal) => load(latest.current, rates, signal), [job.jid, job.state, runningKey(job)]);
+  const history = useMetricsHistory(job).data ?? null;
   const facts = polled.data;
   if (facts === undefined) {
     return <Waiting what="Looking at every vertex" failed={polled.failed} />;
   }
-  const found = findSlowness(facts);
+  const found = findSlowness({ ...facts, history });
   const vertex = facts.vertices.find((each) => each.id === found.vertexId);
   const most = Math.max(1, ...(vertex?.subtasks ?? []).map((each) => each.readRecords));
   return (
@@ -81,6 +84,7 @@ export function SlownessPage({ job, rates }: JobProps): JSX.Element {
           ))}
         </ul>
       </Panel>
+      {vertex === undefined || (found.subtask === null && skewOf(vertex) === null) ? null : <LargestKeys job={job} vertex={vertex} />}
       {vertex === undefined || vertex.subtasks.length < 2 ? null : (
         <Panel title="Its subtasks">
           <DataTable

@@ -7,13 +7,14 @@ import { MetricCharts } from "../../charts/MetricCharts";
 import { Facts, Panel, Share, Tabs, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
 import { ThreadDump } from "../../components/ThreadDump";
-import { bytes, count, duration, percent, time } from "../../model/format";
+import { bytes, count, duration, percent } from "../../model/format";
 import { usePoll } from "../../model/poll";
 import { link, type Route } from "../../model/router";
 import type { MemoryConfiguration, TaskManagerDetails } from "../../types";
 import { singleValues } from "../job/JobMetricsPage";
 import { Logs } from "./Logs";
 import { Stdout } from "./Stdout";
+import { LastHeartbeat } from "./TaskManagersPage";
 
 const TABS = [
   ["overview", "Memory and slots"],
@@ -104,7 +105,7 @@ function Overview({ id }: { id: string }): JSX.Element {
           rows={[
             ["address", data.path],
             ["data port", String(data.dataPort)],
-            ["last heartbeat", time(data.timeSinceLastHeartbeat)],
+            ["last heartbeat", <LastHeartbeat of={data} />],
             ["cores", count(data.hardware.cpuCores)],
             ["memory of the host", bytes(data.hardware.physicalMemory)],
             ["free there", bytes(data.hardware.freeMemory)],

@@ -5,9 +5,10 @@ import type { JSX } from "preact";
 import * as api from "../../api";
 import { Panel, Share, Waiting } from "../../components/Basics";
 import { DataTable } from "../../components/DataTable";
-import { bytes, time } from "../../model/format";
+import { bytes, duration, time } from "../../model/format";
 import { usePoll } from "../../model/poll";
 import { link } from "../../model/router";
+import type { TaskManager } from "../../types";
 
 export function TaskManagersPage(): JSX.Element {
   const { data, failed } = usePoll("TaskManagers", api.taskManagers, []);
@@ -47,11 +48,26 @@ export function TaskManagersPage(): JSX.Element {
                 numeric: true,
               },
               { title: "managed", cell: (row) => bytes(row.memoryConfiguration.managedMemory), order: (row) => row.memoryConfiguration.managedMemory, numeric: true },
-              { title: "last heartbeat", cell: (row) => time(row.timeSinceLastHeartbeat), order: (row) => row.timeSinceLastHeartbeat },
+              { title: "last heartbeat", cell: (row) => <LastHeartbeat of={row} />, order: (row) => row.timeSinceLastHeartbeat },
             ]}
           />
         )}
       </Panel>
+    </>
+  );
+}
+
+/** When a TaskManager answered last, and, where that is known, which function keeps it from answering. */
+export function LastHeartbeat({ of }: { of: TaskManager }): JSX.Element {
+  const held = of.heldInterpreterLock;
+  return (
+    <>
+      {time(of.timeSinceLastHeartbeat)}
+      {held !== undefined && (
+        <p class="problem">
+          alive, but its interpreter lock is held for {duration(held.duration)} in {held.function || "code that no stack names"}
+        </p>
+      )}
     </>
   );
 }

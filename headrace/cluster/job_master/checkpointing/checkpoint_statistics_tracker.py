@@ -103,6 +103,7 @@ class CheckpointStatisticsTracker:
             published.uri,
             slowest_of(checkpoint.metrics.values()),
             sum(metrics.is_unaligned for metrics in checkpoint.metrics.values()),
+            published.metadata_bytes,
         )
         self._count(completed=self._overview.counts.completed + 1)
         self._summarize(tracked.record)

@@ -18,6 +18,7 @@ from headrace.cluster.job_master.scheduler.scheduler import Scheduler
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.process.failpoints import Failpoint, reach
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.proxies import with_timeout
 
@@ -70,6 +71,7 @@ class CheckpointTasks:
                 checkpoint.timestamp_ms,
                 checkpoint.options,
             )
+            reach(Failpoint.TRIGGERED)
 
     async def progress(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int
@@ -92,6 +94,7 @@ class CheckpointTasks:
             gateway.notify_checkpoint_complete(
                 attempt_id, self._task_managers.job_master_id, checkpoint_id
             )
+            reach(Failpoint.NOTIFYING)
 
     def notify_aborted(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int

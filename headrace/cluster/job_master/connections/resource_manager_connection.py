@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.cluster.resource_manager_link import ResourceManagerLink
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId, JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.ids import JobId, JobMasterId, ResourceId
 from headrace.gateways.resource_manager import (
     JobMasterRegistrationResponse,
     ResourceManagerGateway,
@@ -37,8 +37,7 @@ class ResourceManagerConnection:
         job_id: JobId,
         job_master_id: JobMasterId,
         *,
-        address: str,
-        resource_manager_id: ResourceManagerId,
+        leader_retrieval_address: str,
         requirements: Callable[[], tuple[ResourceRequirement, ...]],
         on_rejected: Callable[[str], None],
     ) -> None:
@@ -50,8 +49,7 @@ class ResourceManagerConnection:
         self._declaration_number = 0
         self.link: Final = ResourceManagerLink(
             endpoint,
-            address,
-            resource_manager_id,
+            leader_retrieval_address,
             register=self._register,
             on_registered=self._registered,
             on_rejected=on_rejected,

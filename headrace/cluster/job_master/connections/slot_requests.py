@@ -16,7 +16,8 @@ from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import NoResourceAvailableError
-from headrace.gateways.messages import ErrorInfo, ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
+from headrace.gateways.messages import ErrorInfo
 from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.rpc.endpoint import RpcEndpoint
 
@@ -69,6 +70,15 @@ class SlotRequests:
                 self._endpoint.spawn(self._did_not_come(), "slot request timeout")
 
         self._endpoint.schedule_run_async(self._request_timeout_ms, timed_out)
+
+    def cannot_be(self, profile: ResourceProfile, explanation: str) -> None:
+        """The ResourceManager knows that no TaskManager can give a slot with the resources of `profile`."""
+        groups = [n for n, each in self._graph.slot_resources.items() if each == profile]
+        names = ", ".join(f"'{name}'" for name in groups)
+        self.cannot_come(
+            f"slot sharing group {names} asks for {profile} for each slot, which no TaskManager has: {explanation}, or "
+            "have it ask for less"
+        )
 
     def cannot_come(self, explanation: str) -> None:
         """The ResourceManager knows that there will not be enough."""

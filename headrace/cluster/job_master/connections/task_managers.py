@@ -14,6 +14,7 @@ from headrace.cluster.job_master.connections.cached_results import ResultPromoti
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
+from headrace.cluster.lock_witness import LockWitness
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -101,8 +102,9 @@ class TaskManagers:
         self._settings: Final = settings
         self._blob_server_address: Final = blob_server_address
         self._registered: dict[ResourceId, _ConnectedTaskManager] = {}
+        self._lock_witness: Final = LockWitness(endpoint)
         self._heartbeats: Final = HeartbeatSender[_ExecutionsReport](
-            endpoint, self._silent, self._answered
+            endpoint, self._silent, self._answered, witness=self._lock_witness.excuses
         )
         self._metrics_time_ns = -(1 << 62)
         self._metrics_refresh: asyncio.Task[None] | None = None
@@ -161,6 +163,7 @@ class TaskManagers:
         if task_manager is None:
             return
         self._heartbeats.unmonitor_target(resource_id)
+        self._lock_witness.forget(resource_id)
         error = ErrorInfo(
             "TaskManagerLostError",
             f"TaskManager {resource_id} was lost: {cause}",
@@ -215,6 +218,7 @@ class TaskManagers:
         return _ExecutionsReport(report, expected)
 
     def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
+        self._lock_witness.heard(resource_id, answer.report.lock_watcher_address)
         executions = self._executions
         running = set(answer.report.attempt_ids)
         for attempt_id in answer.expected:
@@ -378,4 +382,4 @@ class TaskManagers:
         for metrics in answers:
             execution = self._executions.find(metrics.attempt_id)
             if execution is not None and not execution.state.is_terminal:
-                execution.metrics = metrics.values
+                execution.take_metrics(metrics)

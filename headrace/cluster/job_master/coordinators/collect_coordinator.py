@@ -28,6 +28,7 @@ from headrace.core.operator_events import is_last_piece, marked_checkpoint, piec
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults
+from headrace.metrics.cluster_names import BUFFERED_BYTES
 from headrace.rpc.options import FRAME_SIZE
 
 COLLECT_BUFFER_SIZE: Final = ConfigOption(
@@ -132,6 +133,7 @@ class CollectCoordinator:
         self._has_ended = False
         self._uncommitted = UncommittedPieces() if _is_exactly_once(context.settings) else None
         self._has_exceeded = False
+        context.metric_group.gauge(BUFFERED_BYTES, lambda: self._buffered_bytes)
 
     def start(self) -> None:
         """Nothing to prepare."""
@@ -208,6 +210,11 @@ class CollectCoordinator:
     def size_bytes(self) -> int:
         """Bytes of what the client has not fetched yet."""
         return self._size_bytes
+
+    @property
+    def _buffered_bytes(self) -> int:
+        waiting = self._uncommitted
+        return self._size_bytes + (0 if waiting is None else waiting.size_bytes)
 
     def fetch(self, offset: int, max_piece_count: int) -> CollectedResults:
         """Forget pieces before `offset` and return those from there on; the reply's size is bounded too."""

@@ -4,13 +4,14 @@ Source: Flink OperatorCoordinator, OperatorCoordinatorHolder.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.metrics.groups import MetricGroup
 
 
 class LaterCalls(Protocol):
@@ -60,7 +61,7 @@ class CoordinatorContext:
     `send_event(subtask_index, payload)` reaches the current attempt of a subtask. `run_async` posts a callable to the
     JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog` tells whether the
     operator works off a backlog. `location` is the file and line of the user's program that the operator comes from,
-    empty if unknown.
+    empty if unknown. `metric_group` is for the coordinator's own metrics, which are read on the main thread.
     """
 
     job_id: JobId
@@ -74,6 +75,7 @@ class CoordinatorContext:
     later: LaterCalls = NO_LATER_CALLS
     report_backlog: Callable[[bool], None] = lambda is_backlog: None
     location: str = ""
+    metric_group: MetricGroup = field(default_factory=MetricGroup)
 
     @property
     def place(self) -> str:

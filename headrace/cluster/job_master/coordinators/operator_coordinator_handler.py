@@ -29,7 +29,7 @@ from headrace.cluster.job_master.coordinators.watermark_alignment import Aligned
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover.failure_history import Failure
 from headrace.cluster.job_master.scheduler.scheduler import Scheduler
-from headrace.core.clock import Cancellable
+from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
@@ -40,7 +40,10 @@ from headrace.core.threads import BlockingRunner
 from headrace.functions.source import SPLIT_COORDINATOR
 from headrace.gateways.errors import NothingCollectedError, UnknownAttemptError
 from headrace.gateways.job_master import CollectedResults
-from headrace.graph.job_graph import ChainedOperator, JobGraph
+from headrace.gateways.job_metrics import OperatorMetrics
+from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
+from headrace.metrics.cluster_names import NUM_EVENTS_IN, NUM_EVENTS_OUT
+from headrace.metrics.groups import MetricGroup
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class OperatorCoordinators:
         fail_job: Callable[[BaseException], None],
         later: LaterCalls = NO_LATER_CALLS,
         has_all_arrived: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
     ) -> None:
         self._has_all_arrived: Final = has_all_arrived
         self._when_quiet: Callable[[], None] | None = None
@@ -77,12 +81,17 @@ class OperatorCoordinators:
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.
         self._next_event: dict[tuple[ExecutionAttemptId, OperatorId], int] = {}
+        self._metrics: Final[dict[OperatorId, _CoordinatorMetrics]] = {}
+        self._metrics_by_vertex: Final[dict[JobVertexId, list[_CoordinatorMetrics]]] = {}
         self._backlogs: set[OperatorId] = set()
         self._backlog_changed: Callable[[bool], None] = lambda is_any: None
         for vertex in graph.vertices:
             for operator in vertex.operators:
                 if not operator.coordinator:
                     continue
+                metrics = _CoordinatorMetrics(vertex, operator, clock)
+                self._metrics[operator.operator_id] = metrics
+                self._metrics_by_vertex.setdefault(vertex.vertex_id, []).append(metrics)
                 context = CoordinatorContext(
                     job_id=graph.job_id,
                     operator_id=operator.operator_id,
@@ -97,6 +106,7 @@ class OperatorCoordinators:
                     later=later,
                     report_backlog=functools.partial(self._backlog_of, operator.operator_id),
                     location=operator.location,
+                    metric_group=metrics.group,
                 )
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
@@ -156,7 +166,25 @@ class OperatorCoordinators:
         if sequence_number < self._next_event.get(key, 0):
             return
         self._coordinators[operator_id].handle_event(attempt_id, payload)
+        self._metrics[operator_id].events_in.inc()
         self._next_event[key] = sequence_number + 1
+
+    # Metrics
+
+    def metrics_of(self, vertex_id: JobVertexId) -> dict[str, float]:
+        """Return the metrics of a vertex's coordinators, as `<operator>.coordinator.<metric>`."""
+        return {
+            f"{metrics.operator_name}.{name}": value
+            for metrics in self._metrics_by_vertex.get(vertex_id, ())
+            for name, value in metrics.operator_group.snapshot().items()
+        }
+
+    def operator_metrics(self) -> tuple[OperatorMetrics, ...]:
+        """Return the metrics of all coordinators, for reporters."""
+        return tuple(
+            OperatorMetrics(metrics.variables, tuple(metrics.operator_group.samples()))
+            for metrics in self._metrics.values()
+        )
 
     # Checkpoints
 
@@ -237,6 +265,7 @@ class OperatorCoordinators:
         self, vertex_id: JobVertexId, operator_id: OperatorId, subtask_index: int, payload: bytes
     ) -> None:
         subtask = ExecutionVertexId(vertex_id, subtask_index)
+        self._metrics[operator_id].events_out.inc()
         if self._valve.pass_on(HeldEvent(subtask, operator_id, payload)):
             self._send_event(subtask, operator_id, payload)
 
@@ -246,6 +275,23 @@ class OperatorCoordinators:
 
     def _of(self, attempt_id: ExecutionAttemptId) -> list[OperatorCoordinator]:
         return self._by_vertex.get(attempt_id.execution_vertex_id.vertex_id, [])
+
+
+class _CoordinatorMetrics:
+    """Metrics of one operator's coordinator. Source: Flink JobManagerOperatorMetricGroup."""
+
+    def __init__(self, vertex: JobVertex, operator: ChainedOperator, clock: Clock | None) -> None:
+        self.operator_name: Final = operator.name
+        self.variables: Final = {
+            "task_id": str(vertex.vertex_id),
+            "task_name": vertex.name,
+            "operator_id": str(operator.operator_id),
+            "operator_name": operator.name,
+        }
+        self.operator_group: Final = MetricGroup(clock)
+        self.group: Final = self.operator_group.add_group("coordinator")
+        self.events_in: Final = self.group.counter(NUM_EVENTS_IN)
+        self.events_out: Final = self.group.counter(NUM_EVENTS_OUT)
 
 
 def _create(
@@ -292,6 +338,7 @@ class OperatorCoordinatorHandler:
             fail_job=self._fail_job_later,
             later=self,
             has_all_arrived=lambda: self._delivery.is_quiet,
+            clock=endpoint.clock,
         )
 
     def handle_event(

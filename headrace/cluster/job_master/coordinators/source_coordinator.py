@@ -41,8 +41,11 @@ from headrace.functions.source import (
     event_bytes,
     event_to_coordinator,
 )
+from headrace.metrics import cluster_names as names
+from headrace.metrics.groups import MetricGroup
 
 T = TypeVar("T")
+_ENUMERATOR: Final = "enumerator"
 
 
 class SplitAssignmentTracker:
@@ -91,6 +94,10 @@ class SourceCoordinator:
         # checkpoint that they start from have no reader, and never come in here.
         self._opening: dict[int, bool] = {}
         self._tracker = SplitAssignmentTracker()
+        metrics = context.metric_group
+        metrics.gauge(names.NUM_REGISTERED_READERS, lambda: len(self._readers))
+        self._assigned_count: Final = metrics.counter(names.NUM_SPLITS_ASSIGNED)
+        self._returned_count: Final = metrics.counter(names.NUM_SPLITS_RETURNED)
         self._is_started = False
         self._is_backlog = False
         self._enumeration = self._new_enumeration()
@@ -124,6 +131,7 @@ class SourceCoordinator:
         self._opening.pop(subtask_index, None)
         splits = self._tracker.take_back(subtask_index, checkpoint_id)
         if splits:
+            self._returned_count.inc(len(splits))
             self._enumeration.enumerator.add_splits_back(splits, subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
@@ -177,6 +185,7 @@ class SourceCoordinator:
         """Hand splits over to a reader, and remember it; the enumerator calls this."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._tracker.assigned(subtask_index, splits)
+        self._assigned_count.inc(len(splits))
         self._context.send_event(subtask_index, event_bytes(AddSplits(tuple(splits))))
 
     def tell(self, subtask_index: int, event: EventToReader) -> None:
@@ -200,6 +209,7 @@ class SourceCoordinator:
         self._enumeration.enumerator.handle_split_request(subtask_index, host)
 
     def _new_enumeration(self) -> "_Enumeration":
+        self._context.metric_group.remove_group(_ENUMERATOR)
         return _Enumeration(self, self._context, self._factory, self._content)
 
 
@@ -225,6 +235,10 @@ class _Enumeration:
     @property
     def settings(self) -> Settings:
         return self._context.settings
+
+    @property
+    def metric_group(self) -> MetricGroup:
+        return self._context.metric_group.add_group(_ENUMERATOR)
 
     @property
     def registered_readers(self) -> Sequence[int]:

@@ -103,7 +103,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class FailedTask:
-    """Name of the task that failed, for people, and the TaskManager it ran on and its `host:port`, if it had a slot."""
+    """The task that failed, and the TaskManager it ran on and its `host:port`, if it had a slot.
+
+    `name` is for people, such as `Map (2/4) - execution #0`: the vertex, the subtask, and its attempt.
+    """
 
     name: str
     resource_id: ResourceId | None
@@ -115,7 +118,8 @@ class FailedTask:
         if failure.attempt_id is None:
             return None
         subtask = failure.attempt_id.execution_vertex_id
-        name = graph.vertex(subtask.vertex_id).subtask_name(subtask.subtask_index)
+        task = graph.vertex(subtask.vertex_id).subtask_name(subtask.subtask_index)
+        name = f"{task} - execution #{failure.attempt_id.attempt_number}"
         execution = executions.find(failure.attempt_id)
         if execution is None:
             return cls(name, None)

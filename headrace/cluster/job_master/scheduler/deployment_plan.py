@@ -84,6 +84,7 @@ def describe_task(
             for edge in graph.edges_into(vertex.vertex_id)
         ),
         restore=restore,
+        artifacts=graph.job_graph.artifacts,
     )
 
 

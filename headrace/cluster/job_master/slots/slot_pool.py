@@ -9,7 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.core.ids import AllocationId, ResourceId
-from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.core.resource_profile import (
+    UNSPECIFIED,
+    ResourceProfile,
+    choose_slot,
+    unserved,
+)
+from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
 
 
@@ -64,7 +70,7 @@ class SlotPool:
                 if held.slot.resource_id == resource_id:
                     accepted.append(offer.allocation_id)
                 continue
-            served = next((each for each in unfulfilled if offer.profile.matches(each)), None)
+            served = _want_of(offer.profile, unfulfilled)
             if served is not None:
                 _take_one(unfulfilled, served)
                 slot = PhysicalSlot(
@@ -80,15 +86,19 @@ class SlotPool:
         for held in self._held.values():
             if not held.is_reserved:
                 free[held.slot.profile].append(held)
-        chosen: list[_Held] = []
-        for wanted in profiles:
-            fitting = [each for each, slots in free.items() if slots and each.matches(wanted)]
-            if not fitting:
+        chosen: dict[int, _Held] = {}
+        # Whoever has no wishes takes what the others leave.
+        for number in sorted(
+            range(len(profiles)), key=lambda number: profiles[number].is_unspecified
+        ):
+            available = [each for each, slots in free.items() if slots]
+            best = choose_slot(profiles[number], available)
+            if best is None:
                 return None
-            chosen.append(free[min(fitting, key=_size)].popleft())
-        for held in chosen:
+            chosen[number] = free[best].popleft()
+        for held in chosen.values():
             held.is_reserved = True
-        return tuple(held.slot for held in chosen)
+        return tuple(chosen[number].slot for number in range(len(profiles)))
 
     def holds(self, allocation_id: AllocationId) -> bool:
         """Whether the slot is still the job's."""
@@ -128,28 +138,18 @@ class SlotPool:
         return tuple(slot.allocation_id for slot in self.slots if slot.resource_id == resource_id)
 
     def _unfulfilled(self) -> Counter[ResourceProfile]:
-        """Wants, largest first, that no held slot serves, and how many of each.
-
-        Counted by profile, of which there are few: a job may want thousands of slots.
-        """
+        """Wants, largest first, that no held slot serves, and how many of each."""
         held = Counter(each.slot.profile for each in self._held.values())
-        unfulfilled: Counter[ResourceProfile] = Counter()
-        for wanted, count in sorted(
-            Counter(self._required).items(), key=lambda item: _size(item[0]), reverse=True
-        ):
-            missing = count
-            for profile in held:
-                if profile.matches(wanted):
-                    serving = min(missing, held[profile])
-                    held[profile] -= serving
-                    missing -= serving
-            if missing:
-                unfulfilled[wanted] = missing
-        return unfulfilled
+        return unserved(Counter(self._required), held)
 
 
-def _size(profile: ResourceProfile) -> tuple[float, int]:
-    return profile.cpu_cores, profile.memory_bytes
+def _want_of(slot: ResourceProfile, wants: Counter[ResourceProfile]) -> ResourceProfile | None:
+    """Return the want that a slot serves: the one that it was cut for, any, or the largest that it fits."""
+    if slot in wants:
+        return slot
+    if UNSPECIFIED in wants:
+        return UNSPECIFIED
+    return next((each for each in wants if slot.matches(each)), None)
 
 
 def _take_one(counts: Counter[ResourceProfile], profile: ResourceProfile) -> None:

@@ -11,16 +11,17 @@ from typing import Final
 
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.ids import ExecutionVertexId, JobVertexId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import UNSPECIFIED, ResourceProfile
 from headrace.graph.execution_graph import ExecutionGraph
 
 
 @dataclass(frozen=True)
 class ExecutionSlotSharingGroup:
-    """Subtasks that share one slot."""
+    """Subtasks that share one slot, which has the resources of `profile`."""
 
     slot_sharing_group: str
     execution_vertices: tuple[ExecutionVertexId, ...]
+    profile: ResourceProfile = UNSPECIFIED
 
 
 def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
@@ -42,7 +43,7 @@ def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
             slot_of[subtask] = slot
             members.setdefault(slot, []).append(subtask)
     return tuple(
-        ExecutionSlotSharingGroup(group, tuple(subtasks))
+        ExecutionSlotSharingGroup(group, tuple(subtasks), graph.job_graph.profile_of(group))
         for (group, _), subtasks in members.items()
     )
 
@@ -79,8 +80,8 @@ class GroupSlots:
 
     @property
     def profiles(self) -> list[ResourceProfile]:
-        """Return the profile that each group needs: any slot, until slot sharing groups can declare a profile."""
-        return [ResourceProfile() for _ in self._groups]
+        """Return the profile that each group needs."""
+        return [group.profile for group in self._groups]
 
     def reserve(
         self, scope: frozenset[ExecutionVertexId]
@@ -92,7 +93,7 @@ class GroupSlots:
             if not scope.isdisjoint(group.execution_vertices)
         ]
         missing = [number for number in needed if not self._holds(number)]
-        reserved = self._pool.reserve([ResourceProfile() for _ in missing])
+        reserved = self._pool.reserve([self._groups[number].profile for number in missing])
         if reserved is None:
             return None
         for number, slot in zip(missing, reserved, strict=True):

@@ -88,6 +88,7 @@ class FileWriter(SinkWriter):
         # Without checkpoints: what savepoints were given, and only those commit with which a job stops.
         self._handed_over: list[PendingFile] = []
         self._part_count = 0
+        self._sent_bytes = 0
         self._is_closed = False
         self._is_check_scheduled = False
         self._lock = StagingLock(self._file_system, self._folder_path)
@@ -133,6 +134,9 @@ class FileWriter(SinkWriter):
             committables.append(encode_committable(ended))
         return committables
 
+    def sent_byte_count(self) -> int:
+        return self._sent_bytes
+
     def close(self) -> None:
         """Remove files that were not handed over."""
         self._is_closed = True
@@ -161,7 +165,9 @@ class FileWriter(SinkWriter):
             part = None
         if part is None:
             part = self._open[bucket] = self._new_part(bucket, now_ms)
+        known_bytes = part.content.size_bytes
         part.content.write(batch)
+        self._sent_bytes += part.content.size_bytes - known_bytes
         part.written_ms = now_ms
 
     def _should_roll(self, part: PartFile, now_ms: int) -> bool:
@@ -200,8 +206,10 @@ class FileWriter(SinkWriter):
     def _roll(self, bucket: str) -> None:
         """Complete the bucket's file. It stays open in our books until it is, so that `close` finds it."""
         part = self._open[bucket]
+        known_bytes = part.content.size_bytes
         part.content.finish()
         size_bytes = part.content.size_bytes
+        self._sent_bytes += size_bytes - known_bytes
         part.stream.close()
         name = f"{part.stem}{PENDING}"
         if part.hidden_path.endswith(IN_PROGRESS):

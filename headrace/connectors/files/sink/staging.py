@@ -33,7 +33,7 @@ from pyarrow import fs
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
 from headrace.checkpoint.storage.checkpoint_storage import job_folder
-from headrace.checkpoint.storage.file_systems import is_there
+from headrace.checkpoint.storage.file_systems import folder_entries, is_there
 from headrace.connectors.files.paths import is_link
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError
@@ -150,7 +150,7 @@ def make_staging_folder(file_system: Any, path: str, settings: Settings) -> None
 
 def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]:
     """Every staging folder below a sink's folder; none where that does not exist."""
-    for info in file_system.get_file_info(fs.FileSelector(base_path, allow_not_found=True)):
+    for info in folder_entries(file_system, base_path):
         folder = StagingFolder.parse(info.base_name) if info.type is fs.FileType.Directory else None
         # A link of such a name is nobody's staging folder: what lies behind it is not ours to delete.
         if folder is not None and not is_link(file_system, info.path):
@@ -161,7 +161,7 @@ def delete_files(
     file_system: Any, folder: str, suffixes: tuple[str, ...], keep: frozenset[str]
 ) -> None:
     """Delete the files of a folder whose names end so, but for those to `keep` (names), and the folder where empty."""
-    for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+    for info in folder_entries(file_system, folder):
         if info.base_name.endswith(suffixes) and info.base_name not in keep:
             delete_file(file_system, info.path)
     remove_if_empty(file_system, folder)

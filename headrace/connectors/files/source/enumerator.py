@@ -16,6 +16,7 @@ from headrace.functions.source import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from headrace.metrics.cluster_names import UNASSIGNED_SPLITS
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class FileEnumerator(SplitEnumerator):
         self._known: set[str] | None = None
         # Readers without work, in the order in which they asked.
         self._waiting: list[int] = []
+        context.metric_group.gauge(UNASSIGNED_SPLITS.name, lambda: len(self._splits))
 
     def restore(self, state: bytes) -> None:
         restored = msgspec.msgpack.decode(state, type=FileEnumeratorState)

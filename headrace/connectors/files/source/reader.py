@@ -46,6 +46,7 @@ class FileReader(SplitReader):
         self._records: dict[str, CutRecords] = {}
         self._has_asked = False
         self._has_ended_one = False
+        self._pending_bytes = 0
 
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
         added = [decode_file_split(split) for split in splits]
@@ -54,6 +55,7 @@ class FileReader(SplitReader):
         else:
             self._begin(added)
         self._has_asked = False
+        self._count_pending()
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit the records of the next chunk of the next file that is not paused."""
@@ -69,6 +71,7 @@ class FileReader(SplitReader):
             split = self._splits[0]
             if split.split_id not in self._paused:
                 self._read(split, output)
+                self._count_pending()
                 return InputStatus.MORE_AVAILABLE
             self._splits.rotate(-1)
         return InputStatus.NOTHING_AVAILABLE
@@ -80,6 +83,9 @@ class FileReader(SplitReader):
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         splits = [*map(self._as_read, self._splits), *self._ahead]
         return [encode_split(split.encoded()) for split in splits]
+
+    def pending_byte_count(self) -> int | None:
+        return self._pending_bytes
 
     def close(self) -> None:
         while self._records:
@@ -95,12 +101,20 @@ class FileReader(SplitReader):
             self._has_asked = True
             self.request_split()
 
-    def _ask_ahead(self, split: FileSplit, records: CutRecords) -> None:
+    def _ask_ahead(self, split: FileSplit) -> None:
         """Ask for the next split when little of the only one is left."""
-        unread_bytes = split.length if records.unread_bytes is None else records.unread_bytes
         is_only = len(self._splits) == 1 and not self._ahead
-        if is_only and self._has_ended_one and unread_bytes <= AHEAD_BYTES:
+        if is_only and self._has_ended_one and self._unread_bytes(split) <= AHEAD_BYTES:
             self._ask()
+
+    def _unread_bytes(self, split: FileSplit) -> int:
+        """Return the bytes of a split that are still to be read: all of them where its format does not know."""
+        records = self._records.get(split.split_id)
+        unread_bytes = None if records is None else records.unread_bytes
+        return split.length if unread_bytes is None else unread_bytes
+
+    def _count_pending(self) -> None:
+        self._pending_bytes = sum(map(self._unread_bytes, (*self._splits, *self._ahead)))
 
     def _register_new(self, output: SourceOutput) -> None:
         """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
@@ -119,7 +133,7 @@ class FileReader(SplitReader):
             opened = self._format.open(split, self.context.types.output)
             records = CutRecords(opened, split)
             self._records[split_id] = records
-        self._ask_ahead(split, records)
+        self._ask_ahead(split)
         batch = records.next_batch(output.rows_wanted)
         if batch is None:
             del self._records[split_id]

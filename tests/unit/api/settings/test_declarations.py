@@ -1,6 +1,5 @@
 """Settings that a program declares: which are kept, which take effect, and which are refused."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -8,13 +7,15 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.settings.slot_sharing_group import SlotSharingGroup
 from headrace.connectors.datagen.source import NumberSequenceSource
-from headrace.core.config import declared_options, unobeyed_settings
+from headrace.core.config import declared_options
 from headrace.core.errors import ConfigurationError, ProgramError
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.datastream import CheckpointingMode, MemorySize
 from headrace.datastream.formats.json import JsonRowSerializationSchema
 from headrace.functions.serialization import RowFieldExtractorSchema
+from headrace.graph.pipeline_options import CACHED_FILES
 from headrace.table import DataTypes
 from tools.pages.configuration import import_declarations
 
@@ -38,19 +39,34 @@ def test_cores_and_heap_memory_of_a_group_come_together() -> None:
         SlotSharingGroup.builder("a").set_managed_memory_mb(5).build()
 
 
-def test_groups_put_their_operators_into_slots_of_their_own_and_say_what_is_not_obeyed(
-    env: StreamExecutionEnvironment, caplog: pytest.LogCaptureFixture
+def test_groups_put_their_operators_into_slots_of_their_size(
+    env: StreamExecutionEnvironment,
 ) -> None:
-    group = group_of("models of this test")
-    env.register_slot_sharing_group(group)
-    numbers = env.from_collection([1]).map(lambda n: n)
+    group, registered = group_of("models"), group_of("registered")
+    env.register_slot_sharing_group(registered).register_slot_sharing_group(group_of("unused"))
+    numbers = env.from_collection([1]).map(lambda n: n).slot_sharing_group("registered")
     numbers.map(lambda n: n).slot_sharing_group(group).print()
-    groups = {node.slot_sharing_group for node in env.get_stream_graph().nodes}
-    assert groups == {"default", group.get_name()}
-    told = [one for one in caplog.records if one.levelno == logging.WARNING]
-    assert [one.getMessage().split(":")[0] for one in told] == [
-        "the resources of the slot sharing group 'models of this test' have no effect"
-    ]
+    graph = env.get_stream_graph()
+    assert {node.slot_sharing_group for node in graph.nodes} == {
+        "default",
+        "registered",
+        "models",
+    }
+    profile = ResourceProfile(0.5, 10 << 20, external_resources=(("gpu", 2),))
+    assert graph.slot_resources == {"registered": profile, "models": profile}
+
+
+def test_a_group_of_two_sizes_is_refused(env: StreamExecutionEnvironment) -> None:
+    larger = SlotSharingGroup.builder("a").set_cpu_cores(2).set_task_heap_memory_mb(10).build()
+    numbers = env.from_collection([1]).map(lambda n: n).slot_sharing_group(group_of("a"))
+    numbers.map(lambda n: n).slot_sharing_group(larger).print()
+    with pytest.raises(ProgramError, match=r"the slot sharing group 'a' has two sizes: 0\.5 core"):
+        env.get_stream_graph()
+
+
+def test_a_slot_takes_no_part_of_an_external_resource() -> None:
+    with pytest.raises(ValueError, match=r"a whole number of 'gpu', not 0\.5"):
+        SlotSharingGroup.builder("a").set_external_resource("gpu", 0.5)
 
 
 def test_setters_of_features_that_are_not_there_accept_only_the_default(
@@ -122,9 +138,8 @@ def test_cached_files_are_kept_by_name(env: StreamExecutionEnvironment) -> None:
     kept = (
         "name:first,path:shop/a,executable:false;name:second,path:hdfs://host:1/b,executable:true"
     )
-    assert "functions in Python open files by their path" in "".join(
-        unobeyed_settings({"pipeline.cached-files": kept})
-    )
+    settings = env._settings  # pyright: ignore[reportPrivateUsage]
+    assert settings.get(CACHED_FILES) == kept
 
 
 def test_create_input_reads_a_bounded_source_to_its_end(env: StreamExecutionEnvironment) -> None:

@@ -14,6 +14,7 @@ from headrace.checkpoint.storage.file_systems import (
     child_uri,
     file_name_of,
     files_below,
+    folder_entries,
     parent_uri,
     read_all,
     remove_file,
@@ -188,17 +189,32 @@ def test_a_file_is_removed_and_one_that_is_gone_is_none(folder: str) -> None:
     remove_file(child_uri(folder, "no-folder", "file"))
 
 
-def test_a_folder_that_is_made_while_it_is_listed_was_not_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("misses", [0, 1, 3])
+def test_a_folder_that_is_made_while_it_is_listed_is_listed(tmp_path: Path, misses: int) -> None:
     # Arrow lists, finds nothing, and looks whether the folder is really missing: now it is there.
     class Hasty:
+        def __init__(self) -> None:
+            self.misses = misses
+
         def get_file_info(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
             assert selector.allow_not_found
+            if self.misses:
+                self.misses -= 1
+                raise FileNotFoundError(selector.base_dir)
+            return fs.LocalFileSystem().get_file_info(selector)
+
+    (tmp_path / "inner").mkdir()
+    assert [info.base_name for info in folder_entries(Hasty(), str(tmp_path))] == ["inner"]
+    assert folder_entries(Hasty(), str(tmp_path / "missing")) == []
+
+
+def test_a_folder_that_comes_and_goes_all_the_time_is_an_error(tmp_path: Path) -> None:
+    class Restless:
+        def get_file_info(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
             raise FileNotFoundError(selector.base_dir)
 
-    monkeypatch.setattr(file_systems, "_place_of", lambda operation, uri: (Hasty(), uri))
-    assert file_systems.folders_in("somewhere") == []
+    with pytest.raises(FileNotFoundError):
+        folder_entries(Restless(), str(tmp_path))
 
 
 def test_no_package_is_asked_what_a_local_file_is(

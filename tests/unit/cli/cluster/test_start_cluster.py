@@ -1,11 +1,16 @@
 """`headrace cluster start`: what it refuses, and which name it gives."""
 
 import os
+import re
 
 import pytest
 
 from headrace.cli.cluster.start_cluster import start_cluster
+from headrace.cli.options import declare_all_options
+from headrace.core.config import unknown_settings
+from headrace.graph.pipeline_options import FREE_PREFIXES
 from headrace.rest.connections import ClusterConnection, write_connection
+from tests.architecture.floor_plan import ROOT
 from tests.unit.cli.shell import Shell
 
 
@@ -36,5 +41,16 @@ def test_a_setting_that_nobody_has_is_refused_before_anything_starts(shell: Shel
 
 def test_its_options_are_those_of_its_help() -> None:
     assert {one.name for one in start_cluster.params} == {
-        "master", "wanted_name", "definitions", "foreground", "verbose", "is_json",
+        "master", "wanted_name", "definitions", "foreground", "is_standby", "is_supervised", "verbose", "is_json",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["headrace-session.service", "headrace-orders@.service", "headrace-orders.yaml"]
+)
+def test_settings_of_an_example_of_deployment_are_options(name: str) -> None:
+    text = (ROOT / "examples" / "deploy" / name).read_text()
+    given = dict(re.findall(r"^ +- ?(?:D )?([a-z]\S*?)=(\S+)", text, re.MULTILINE))
+    assert len(given) > 1
+    declare_all_options()
+    assert unknown_settings(given, FREE_PREFIXES) == []

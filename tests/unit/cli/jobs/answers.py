@@ -1,8 +1,8 @@
 """Answers of a REST endpoint, as its contract has them, that several tests of commands give."""
 
-from typing import Any
+from typing import Any, Final
 
-from tests.unit.rest.fake_cluster import JOB, VERTEX, completed
+from tests.unit.rest.fake_cluster import JOB, VERTEX, Answer, completed
 
 OTHER_JOB = "0c" * 16
 SINK = "0d" * 16
@@ -33,7 +33,7 @@ def vertex(vertex_id: str, name: str, parallelism: int = 2) -> dict[str, Any]:
     }
 
 
-JOB_PAGE = {
+JOB_PAGE: Final[dict[str, Any]] = {
     "jid": JOB,
     "name": "departures",
     "state": "RUNNING",
@@ -50,3 +50,52 @@ def operation(path: str, results: str = "", **answer: Any) -> dict[str, Any]:
         f"POST {path}": lambda request: {"request-id": request.body["triggerId"]},
         f"GET {results or path}/*": completed(**answer),
     }
+
+
+SAVEPOINT: Final = {"location": "file:/data/savepoint-1"}
+_JOB: Final = f"/jobs/{JOB}"
+OF_EVERY_COMMAND: Final[dict[str, Any]] = {
+    **ONE_RUNNING,
+    **operation(f"{_JOB}/savepoints", **SAVEPOINT),
+    **operation(f"{_JOB}/stop", f"{_JOB}/savepoints", **SAVEPOINT),
+    **operation(f"{_JOB}/checkpoints", checkpointId=7),
+    f"PATCH {_JOB}": {},
+    f"GET {_JOB}": JOB_PAGE,
+    f"GET {_JOB}/metrics": [{"id": "numRestarts", "value": "2"}],
+    f"GET {_JOB}/vertices/{VERTEX}/subtasks/metrics": [],
+    f"GET {_JOB}/vertices/{SINK}/subtasks/metrics": [],
+    f"GET {_JOB}/exceptions": {"exceptionHistory": {"entries": [], "truncated": False}},
+    f"GET {_JOB}/vertices/{VERTEX}/flamegraph": {
+        "endTimestamp": 5,
+        "data": {"name": "root", "value": 1, "children": []},
+    },
+    f"GET {_JOB}/state": {
+        "jid": JOB, "snapshot": None, "backend": "", "savepoint-directory": None, "operators": [], "problem": None,
+        "snapshots": [],
+    },
+    "GET /overview": {
+        "taskmanagers": 1, "slots-total": 4, "slots-available": 2, "jobs-running": 1, "jobs-finished": 0,
+        "jobs-cancelled": 0, "jobs-failed": 0, "flink-version": "2.3.0",
+    },
+    "GET /jobmanager/config": [],
+    "GET /jobmanager/log": Answer(200, b"a line\n"),
+    "GET /config": {"refresh-interval": 3000},
+}  # fmt: skip
+"""What every line of `COMMAND_LINES` asks for."""
+
+COMMAND_LINES: Final[dict[str, tuple[str, ...]]] = {
+    "list": (),
+    "cancel": (JOB,),
+    "stop": (JOB,),
+    "savepoint": (JOB,),
+    "checkpoint": (JOB,),
+    "rescale-info": (JOB,),
+    "logs": (),
+    "metrics": (JOB,),
+    "exceptions": (JOB,),
+    "top": ("--once", JOB),
+    "flamegraph": ("-o", "-", "--folded", JOB, "1"),
+    "state": (JOB,),
+    "open": ("--print",),
+}
+"""An ordinary use of each command that asks a cluster about jobs."""

@@ -11,7 +11,7 @@ from headrace.cli.jobs.flamegraph import NoSamplesError, await_samples
 from headrace.cli.jobs.flamegraph_svg import StackFrame, flamegraph_svg, folded_stacks
 from headrace.core.clock import ManualClock
 from headrace.rest.client import RestClient
-from tests.unit.cli.jobs.answers import JOB_PAGE
+from tests.unit.cli.jobs.answers import JOB_PAGE, ONE_RUNNING
 from tests.unit.cli.shell import Shell
 from tests.unit.rest.fake_cluster import JOB, VERTEX, fake_cluster
 
@@ -72,6 +72,26 @@ def test_where_there_will_be_no_samples_it_says_why(shell: Shell, end: int, says
         outcome = shell("flamegraph", "-m", cluster.authority, JOB, "1")
     assert outcome.code == 1
     assert says in outcome.err
+
+
+def test_without_a_job_id_it_is_of_the_only_job_that_runs(shell: Shell, tmp_path: Path) -> None:
+    answers = {
+        **ONE_RUNNING,
+        f"GET /jobs/{JOB}": JOB_PAGE,
+        f"GET {PATH}": {"endTimestamp": 5, "data": DATA},
+    }
+    with fake_cluster(answers, token="") as cluster:
+        arguments = ["flamegraph", "-m", cluster.authority, "-o", str(tmp_path / "map.svg")]
+        assert shell(*arguments, "flights").out.startswith("10 samples of 'Source: flights -> Map'")
+        assert "'map' is not a job id" in shell(*arguments, "map", "1").err
+
+
+def test_a_vertex_that_does_not_run_yet_is_not_waited_for(shell: Shell) -> None:
+    waiting = {**JOB_PAGE, "vertices": [{**JOB_PAGE["vertices"][0], "status": "SCHEDULED"}]}
+    with fake_cluster({f"GET /jobs/{JOB}": waiting}, token="") as cluster:
+        outcome = shell("flamegraph", "-m", cluster.authority, JOB, "1")
+    assert outcome.code == 1
+    assert "'Source: flights -> Map' does not run yet (it is SCHEDULED): ask again" in outcome.err
 
 
 def test_a_file_that_cannot_be_written_is_told(shell: Shell, tmp_path: Path) -> None:

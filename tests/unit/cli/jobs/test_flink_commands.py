@@ -216,6 +216,35 @@ def test_detached_prints_the_trigger_id_and_does_not_wait(
     assert cluster.lines == [f"POST {path}"]
 
 
+def test_what_became_of_a_detached_savepoint_or_stop_is_told_later(shell: Shell) -> None:
+    trigger = "ab" * 16
+    path = f"GET /jobs/{JOB}/savepoints/{trigger}"
+    with fake_cluster({path: (IN_PROGRESS, completed(location="file:/s"))}, token="") as cluster:
+        arguments = ["savepoint", "-m", cluster.authority, "--result", trigger.upper(), JOB]
+        in_progress = shell(*arguments, "-detached")
+        outcome = shell(*arguments)
+    assert in_progress.out == f"Savepoint {trigger} of job {JOB} is in progress.\n"
+    assert outcome.lines[0] == "Savepoint completed. Path: file:/s"
+    assert (in_progress.code, outcome.code) == (0, 0)
+    gone = Answer(404, {"errors": ["There is no savepoint operation"]})
+    with fake_cluster({path: gone}, token="") as cluster:
+        assert shell("savepoint", "--result", trigger, JOB, "-m", cluster.authority).code == 1
+    assert "is not a trigger id" in shell("savepoint", "--result", "7", JOB).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [(["savepoint", JOB, "saved"], "savepoints"), (["stop", "-p", "saved", JOB], "stop")],
+)
+def test_a_relative_folder_of_a_detached_savepoint_is_said_to_be_the_cluster_s(
+    shell: Shell, arguments: list[str], path: str
+) -> None:
+    with fake_cluster(operation(f"/jobs/{JOB}/{path}"), token="") as cluster:
+        outcome = shell(*arguments, "-detached", "-m", cluster.authority)
+    told = "'saved' is taken from the folder in which the cluster was started"
+    assert (outcome.code, told in outcome.err) == (0, True)
+
+
 def test_savepoint_waits_for_its_path(shell: Shell) -> None:
     path = f"/jobs/{JOB}/savepoints"
     answers = {**operation(path), f"GET {path}/*": (IN_PROGRESS, completed(location="file:/s"))}
@@ -325,17 +354,26 @@ def test_the_address_may_be_a_setting_as_with_flink(shell: Shell) -> None:
         host, _, port = cluster.authority.partition(":")
         assert shell("list", "-D", f"rest.address={host}", "-D", f"rest.port={port}").code == 0
         assert shell("list", "-D", f"rest.port={port}").code == 0
-    assert len(cluster.requests) == 2
+        assert shell("list", "-D", f"rest.address={cluster.authority}").code == 0
+    assert len(cluster.requests) == 3
 
 
 def test_texts_of_the_cluster_do_not_steer_the_terminal(shell: Shell) -> None:
     hostile = job_details(JOB, "RUNNING", name="a\x1b[2Jb\x9bc\rd")
     with fake_cluster(jobs(hostile), token="") as cluster:
         outcome = shell("list", "-m", cluster.authority)
-    assert f"{JOB} : a\ufffd[2Jb\ufffdc\ufffdd (RUNNING)" in outcome.out
+    assert f"{JOB} : a\\x1b[2Jb\\x9bc\\rd (RUNNING)" in outcome.out
     refused = Answer(404, {"errors": ["no\x1b[2J", "stack\x07\nmore"]})
     with fake_cluster({f"PATCH /jobs/{JOB}": refused}, token="") as cluster:
         assert not {"\x1b", "\x07"} & set(shell("cancel", "-m", cluster.authority, JOB).err)
+
+
+def test_a_job_s_name_makes_no_line_of_its_own(shell: Shell) -> None:
+    hostile = job_details(JOB, "RUNNING", name=f"a\n18.11.2026 11:06:40 : {OTHER_JOB} : b")
+    with fake_cluster(jobs(hostile), token="") as cluster:
+        outcome = shell("list", "-r", "-m", cluster.authority)
+    assert len(outcome.lines) == 4
+    assert f"{JOB} : a\\n18.11.2026" in outcome.lines[2]
 
 
 def test_another_kind_of_server_is_told(shell: Shell) -> None:
@@ -352,10 +390,12 @@ def test_who_no_longer_waits_is_told_that_the_cluster_goes_on(
 
     path = f"/jobs/{JOB}/savepoints"
     monkeypatch.setattr("headrace.rest.client.RestClient.result_of", interrupt)
-    with fake_cluster({f"POST {path}": {"request-id": "ab"}}, token="") as cluster:
+    trigger = "ab" * 16
+    with fake_cluster({f"POST {path}": {"request-id": trigger}}, token="") as cluster:
         outcome = shell("savepoint", "-m", cluster.authority, JOB)
     assert outcome.code == 130
-    assert outcome.err.strip() == f"the cluster goes on with it: ask {path}/ab for the result"
+    told = f"what becomes of it: headrace savepoint --result {trigger} {JOB}"
+    assert outcome.err.strip() == told
 
 
 def test_who_waits_long_is_told_so_now_and_then(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from headrace.cli.jobs.log_follower import LogFollower
 from headrace.cli.jobs.logs import follow_log
 from headrace.rest.client import RestClient
 from tests.unit.cli.shell import Shell
@@ -28,6 +29,18 @@ def test_a_log_is_printed_as_it_is(shell: Shell, arguments: list[str], path: str
     answers = {"GET /taskmanagers": managers, f"GET {path}": Answer(200, LOG)}
     with fake_cluster(answers, token="") as cluster:
         assert shell("logs", *arguments, "-m", cluster.authority).out == LOG.decode()
+
+
+def test_a_task_manager_that_has_ended_is_named_by_its_whole_id(shell: Shell) -> None:
+    answers = {
+        "GET /taskmanagers": {"taskmanagers": [{"id": "host:1-aa"}]},
+        "GET /taskmanagers/host%3A1-bb/logs": {"logs": []},
+        "GET /taskmanagers/host%3A1-bb/log": Answer(200, LOG),
+    }
+    with fake_cluster(answers, token="") as cluster:
+        assert shell("logs", "host:1-bb", "-m", cluster.authority).out == LOG.decode()
+        unknown = shell("logs", "bb", "-m", cluster.authority)
+    assert "no TaskManager has 'bb' in the id" in unknown.err
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,8 @@ def followed(states: Sequence[bytes], offset: int) -> bytes:
 
     with fake_cluster(answers, token="") as cluster, pytest.raises(Enough):
         client = RestClient(cluster.address)
-        follow_log(client, "/log", offset, written.append, wait, is_endless=True)
+        follower = LogFollower(client, "/log", offset, written.append, pytest.fail)
+        follow_log(follower, wait, is_endless=True)
     return b"".join(written)
 
 
@@ -106,3 +120,14 @@ def test_what_is_added_to_a_log_is_written_once() -> None:
 
 def test_a_log_that_is_begun_anew_is_written_from_its_start() -> None:
     assert followed([b"abcdef", b"xy", b"xyz"], 0) == b"abcdefxyz"
+
+
+def test_a_terminal_is_shown_control_characters_as_escapes_and_a_pipe_the_file_as_it_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"\x1b]0;owned\x07line\n\ttab \xc3\xa4\n"
+    with fake_cluster({"GET /jobmanager/log": Answer(200, content)}, token="") as cluster:
+        assert shell("logs", "-m", cluster.authority).out == content.decode()
+        monkeypatch.setattr("headrace.cli.jobs.logs.is_terminal", lambda: True)
+        shown = shell("logs", "-m", cluster.authority).out
+    assert shown == "\\x1b]0;owned\\x07line\n\ttab \u00e4\n"

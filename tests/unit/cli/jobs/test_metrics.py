@@ -72,7 +72,7 @@ def test_a_vertex_that_is_not_there_is_an_error_that_lists_all(shell: Shell) -> 
         outcome = shell("metrics", "--vertex", "window", "-m", cluster.authority, JOB)
         unclear = shell("metrics", "--vertex", "s", "-m", cluster.authority, JOB)
     assert outcome.code == 1
-    assert outcome.err.startswith("error: no vertex has 'window' in the name; the job has\n")
+    assert outcome.err.startswith("error: no vertex has 'window' in the name; there are\n")
     assert f"  1  {VERTEX}  Source: flights -> Map" in outcome.err
     assert unclear.err.startswith("error: several vertices have 's' in the name")
 

@@ -24,6 +24,13 @@ def test_the_parallelism_of_each_vertex_is_shown_with_the_way_to_change_it(shell
     assert "headrace run -s PATH -p N" in outcome.lines[-1]
 
 
+def test_of_a_job_that_has_ended_no_savepoint_is_advised(shell: Shell) -> None:
+    answers = {**ANSWERS, f"GET /jobs/{JOB}": {**JOB_PAGE, "state": "FAILED"}}
+    with fake_cluster(answers, token="") as cluster:
+        outcome = shell("rescale-info", "-m", cluster.authority, JOB)
+    assert outcome.lines[-1].startswith("The job has ended")
+
+
 def test_nothing_is_asked_but_the_job_and_the_slots(shell: Shell) -> None:
     with fake_cluster(ANSWERS, token="") as cluster:
         outcome = shell("rescale-info", "--json", "-m", cluster.authority, JOB)

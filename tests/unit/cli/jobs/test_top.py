@@ -105,6 +105,19 @@ def test_once_prints_a_line_for_each_vertex(shell: Shell) -> None:
     ]
 
 
+def test_a_task_manager_whose_interpreter_lock_is_held_is_told(
+    shell: Shell,
+) -> None:
+    held = {"duration": 12_000, "function": "hash_all (program.py:7)"}
+    answer = {"taskmanagers": [{"id": "tm-1"}, {"id": "tm-2", "heldInterpreterLock": held}]}
+    with fake_cluster({**ANSWERS, "GET /taskmanagers": answer}, token="") as cluster:
+        outcome = shell("top", "--once", "-m", cluster.authority)
+    said = "TaskManager tm-2 does not answer: its interpreter lock is held for 12 s in hash_all (program.py:7)"
+    assert outcome.lines[2] == said
+    assert said in drawn(figures(held_lock=said))
+    assert said not in drawn(figures(held_lock=said, failure="KeyError: 1"))
+
+
 def test_where_nobody_watches_it_prints_once_and_as_json_one_document(shell: Shell) -> None:
     with fake_cluster(ANSWERS, token="") as cluster:
         assert shell("top", "-m", cluster.authority, JOB).lines[0].startswith("departures")

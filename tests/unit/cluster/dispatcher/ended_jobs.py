@@ -1,6 +1,6 @@
 """Remains of jobs that have ended, for tests of who remembers them."""
 
-from headrace.cluster.dispatcher.job_archive import ArchivedCheckpoints, ArchivedJob
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
     describe_checkpointing,
 )
@@ -15,6 +15,7 @@ from headrace.core.ids import ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoint_statistics import CheckpointDetails, CheckpointStatistics
 from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.ended_job import EndedJob
 from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_plan import JobPlan
 from tests.unit.cluster.cluster_samples import attempt, job_graph, vertex
@@ -59,16 +60,14 @@ def ended(
 ) -> ArchivedJob:
     """A job that ended as `status` says, with what OPERATOR collected and what is known of its checkpoints."""
     graph = job_graph((vertex(1, 2),))
-    return ArchivedJob(
+    job = EndedJob(
         JobDetails(job_id, "job", status, {}, ()),
         JobResult(job_id, "job", status, 1, {"map.late": 3.0}),
-        {} if results is None else {OPERATOR: results},
         JobOverview(job_id, "job", status, 1, 2, 2, tasks={status.name: 2}),
         JobPlan.of(graph),
         describe_configuration(graph, Settings()),
-        ArchivedCheckpoints(
-            CheckpointStatistics(history=tuple(each.checkpoint for each in checkpoints)),
-            describe_checkpointing(Settings()),
-            checkpoints,
-        ),
+        CheckpointStatistics(history=tuple(each.checkpoint for each in checkpoints)),
+        describe_checkpointing(Settings()),
+        checkpoints,
     )
+    return ArchivedJob(job, {} if results is None else {OPERATOR: results})

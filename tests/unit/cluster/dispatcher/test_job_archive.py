@@ -17,7 +17,7 @@ def archive(
 
 
 def known(jobs: JobArchive) -> list[JobId]:
-    return [job.details.job_id for job in jobs.jobs()]
+    return [each.job.details.job_id for each in jobs.jobs()]
 
 
 def test_the_oldest_job_beyond_the_capacity_is_forgotten() -> None:
@@ -47,9 +47,9 @@ def test_what_is_told_of_checkpoints_takes_room_too() -> None:
 
 def test_a_checkpoint_of_an_ended_job_is_found_by_its_id() -> None:
     remembered = (checkpoint_details(7), checkpoint_details(8))
-    checkpoints = ended(IDS[0], checkpoints=remembered).checkpoints
-    assert checkpoints.find(8) == remembered[1]
-    assert checkpoints.find(9) is None
+    job = ended(IDS[0], checkpoints=remembered).job
+    assert job.checkpoint(8) == remembered[1]
+    assert job.checkpoint(9) is None
 
 
 def test_the_last_job_is_remembered_however_large_it_is() -> None:

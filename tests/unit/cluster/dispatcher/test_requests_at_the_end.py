@@ -15,14 +15,15 @@ from headrace.cluster.job_master.job_master import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
-from headrace.core.ids import DispatcherId, JobId, JobMasterId, ResourceManagerId
+from headrace.core.errors import ProgramError
+from headrace.core.ids import DispatcherId, JobId, JobMasterId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.ended_job import EndedJob
-from headrace.gateways.errors import JobAlreadyEndedError
-from headrace.gateways.job_master import JobMasterGateway
+from headrace.gateways.errors import JobAlreadyEndedError, UnknownJobError
+from headrace.gateways.job_master import JobGateway
 from headrace.gateways.messages import Acknowledge, StateReadRequest
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.errors import RecipientUnreachableError
@@ -61,8 +62,7 @@ class World:
             master,
             DispatcherId(b"d" * 16),
             JobManagerSharedServices(
-                resource_manager_address="headrace.loopback://master/rpc/rm",
-                resource_manager_id=ResourceManagerId(b"r" * 16),
+                leader_retrieval_address="headrace.loopback://master/rpc/leaders",
                 coordinator_factories={},
                 blob_server=master.gateway(blobs.address, BlobServerGateway),
                 shuffle_master=CreditBasedShuffleMaster(),
@@ -107,7 +107,7 @@ class World:
         )
         answers = dict.fromkeys((*methods, *reads), _forever)
         self.job_master: Any = start_scripted(
-            rpc_service, "jm", JobMasterGateway, job_master_id, **answers
+            rpc_service, "jm", JobGateway, job_master_id, **answers
         )
         self.job_master.status = JobStatus.RUNNING
         self.on_ended = on_ended
@@ -181,21 +181,21 @@ def test_details_that_were_asked_for_at_the_end_come_from_the_archive(world: Wor
         (lambda gateway: gateway.request_accumulators(JOB), lambda job: job.result.accumulators),
         (
             lambda gateway: gateway.request_checkpoint_details(JOB, 7),
-            lambda job: job.checkpoints.details[0],
+            lambda job: job.checkpoints[0],
         ),
         (lambda gateway: gateway.request_checkpoint_details(JOB, 8), lambda job: None),
         (
             lambda gateway: gateway.request_checkpoint_configuration(JOB),
-            lambda job: job.checkpoints.configuration,
+            lambda job: job.checkpoint_configuration,
         ),
     ],
     ids=["plan", "configuration", "accumulators", "checkpoint", "no checkpoint", "checkpointing"],
 )
 def test_what_was_asked_for_at_the_end_comes_from_the_archive(
-    world: World, ask: Ask, answer_of: Callable[[ArchivedJob], object]
+    world: World, ask: Ask, answer_of: Callable[[EndedJob], object]
 ) -> None:
     answer = world.ask(ask, lambda: world.end(JobStatus.FINISHED))
-    assert answer == answer_of(world.archived(JobStatus.FINISHED))
+    assert answer == answer_of(world.archived(JobStatus.FINISHED).job)
 
 
 def test_checkpoint_statistics_that_were_asked_for_at_the_end_come_from_the_archive(
@@ -211,7 +211,7 @@ def test_checkpoint_statistics_that_were_asked_for_at_the_end_come_from_the_arch
 def test_an_ended_job_is_listed_as_it_was_at_its_end(world: World) -> None:
     world.end(JobStatus.FINISHED)
     (listed,) = world.loop.run_until(world.gateway.list_jobs())
-    assert listed == world.archived(JobStatus.FINISHED).overview
+    assert listed == world.archived(JobStatus.FINISHED).job.overview
 
 
 def test_what_a_job_collected_is_fetched_from_the_archive_if_it_ends_meanwhile(
@@ -279,3 +279,19 @@ def test_whom_the_job_master_itself_does_not_reach_is_not_taken_for_its_end(worl
     world.job_master.script.answers["request_job_details"] = other
     with pytest.raises(RecipientUnreachableError, match="somebody else"):
         world.loop.run_until(world.gateway.request_job_details(JOB))
+
+
+def test_a_cluster_without_spark_refuses_jobs_in_batch_mode(world: World) -> None:
+    graph = counting_job(
+        JobId(b"b" * 16),
+        "bounded",
+        count=1,
+        interval_ms=1,
+        parallelism=1,
+        settings={"execution.runtime-mode": "BATCH"},
+        fail_at=None,
+    )
+    with pytest.raises(ProgramError, match=r"job 'bounded' is in BATCH mode.* this cluster has no"):
+        world.loop.run_until(world.gateway.submit_job(graph))
+    with pytest.raises(UnknownJobError):
+        world.loop.run_until(world.gateway.request_job_status(graph.job_id))

@@ -11,6 +11,7 @@ from headrace.cluster.job_master.coordinators.collect_coordinator import (
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.job_master import JobManagerSharedServices, JobMaster
 from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
+from headrace.cluster.leadership import LeaderDirectory
 from headrace.cluster.shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -73,6 +74,9 @@ class World:
             RM_ID,
             register_job_master=JobMasterRegistered(RM_ID, ResourceId("rm")),
         )
+        leaders = LeaderDirectory(worker)
+        leaders.confirm(resource_manager.address, RM_ID)
+        leaders.start()
         answers = {"submit_task": lambda *_: never(), **task_manager_answers}
         self.task_manager = start_scripted(worker, "tm", TaskExecutorGateway, **answers)
         self.job_master = JobMaster(
@@ -80,8 +84,7 @@ class World:
             JM_ID,
             job_graph((vertex(1, 1, coordinator="noting"),), settings=job_settings),
             JobManagerSharedServices(
-                resource_manager_address=resource_manager.address,
-                resource_manager_id=RM_ID,
+                leader_retrieval_address=leaders.address,
                 coordinator_factories={"noting": self._coordinator},
                 blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
                 shuffle_master=CreditBasedShuffleMaster(),

@@ -22,6 +22,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
     ProducerDescriptor,
@@ -29,7 +30,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile, SlotOffer
+from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind

@@ -30,6 +30,7 @@ from headrace.functions.source import (
     event_bytes,
     event_to_reader,
 )
+from headrace.metrics.groups import MetricGroup
 
 LOCATION = TaskManagerLocation(ResourceId("worker"), "host-1", 1, None, "host-id")
 
@@ -40,6 +41,7 @@ class ListEnumerator(SplitEnumerator):
     def __init__(self, context: SplitEnumeratorContext, content: bytes) -> None:
         count, self.is_patient = msgspec.msgpack.decode(content, type=tuple[int, bool])
         self.context = context
+        context.metric_group.gauge("unassignedSplits", lambda: len(self.left))
         self.left = [SourceSplit(f"split-{index}", b"0") for index in range(count)]
         self.notes: list[Any] = []
 
@@ -109,6 +111,7 @@ class World:
         self.sent: list[tuple[int, Any]] = []
         self.backlogs: list[bool] = []
         self.later = LaterByHand()
+        self.metrics = MetricGroup()
         self.enumerators: list[ListEnumerator] = []
         self.attempts = [0] * parallelism
         context = CoordinatorContext(
@@ -123,6 +126,7 @@ class World:
             later=self.later,
             report_backlog=self.backlogs.append,
             location=location,
+            metric_group=self.metrics,
         )
 
         def create(context: SplitEnumeratorContext, content: bytes) -> ListEnumerator:

@@ -26,11 +26,11 @@ class TellingWorld(World):
     """A job of one task on a TaskManager that tells its metrics."""
 
     def __init__(self, settings: dict[str, str] = SETTINGS) -> None:
-        self.metrics = {"numRecordsIn": 5.0, "map.late": 2.0}
+        self.metrics = {"numRecordsIn": 5.0, "map.late": 2.0, "map.depth": 9.0}
         super().__init__(
             settings,
             submit_task=Acknowledge(),
-            request_task_metrics=lambda *_: (TaskMetrics(TASK, dict(self.metrics)),),
+            request_task_metrics=lambda *_: (TaskMetrics(TASK, dict(self.metrics), ("map.late",)),),
             trigger_checkpoint=None,
             notify_checkpoint_complete=None,
             free_slot=Acknowledge(),
@@ -38,7 +38,9 @@ class TellingWorld(World):
         self.loop.run_for(10)
 
     def report(self, state: ExecutionState, error: ErrorInfo | None = None) -> None:
-        metrics = TaskMetrics(TASK, dict(self.metrics)) if state.is_terminal else None
+        metrics = (
+            TaskMetrics(TASK, dict(self.metrics), ("map.late",)) if state.is_terminal else None
+        )
         report = ExecutionReport(TASK, state, error, metrics)
         self.ask(self.gateway.update_task_execution_state(report))
 
@@ -73,18 +75,19 @@ def test_the_last_answers_of_a_job_are_those_of_the_archive(world: TellingWorld)
     checkpoint_id = world.checkpoint()
     world.report(S.FINISHED)
     world.loop.run_for(100)
-    (archived,) = world.ends
+    archived = world.ends[0].job
+    assert len(world.ends) == 1
     gateway = world.gateway
     assert archived.details.status is JobStatus.FINISHED
     assert world.ask(gateway.request_job_details()) == archived.details
     assert world.ask(gateway.request_job_plan()) == archived.plan
     assert world.ask(gateway.request_job_configuration()) == archived.configuration
     assert world.ask(gateway.request_accumulators()) == archived.result.accumulators
-    assert world.ask(gateway.request_checkpoint_statistics()) == archived.checkpoints.statistics
+    assert world.ask(gateway.request_checkpoint_statistics()) == archived.checkpoint_statistics
     configuration = world.ask(gateway.request_checkpoint_configuration())
-    assert configuration == archived.checkpoints.configuration
+    assert configuration == archived.checkpoint_configuration
     details = world.ask(gateway.request_checkpoint_details(checkpoint_id))
-    assert details is not None and details == archived.checkpoints.find(checkpoint_id)
+    assert details is not None and details == archived.checkpoint(checkpoint_id)
     assert world.job_master.overview == archived.overview
     assert archived.overview.tasks["FINISHED"] == 1
 
@@ -99,10 +102,11 @@ def test_what_a_running_job_tells_is_there_once_it_has_ended(world: TellingWorld
     accumulators = world.ask(gateway.request_accumulators())
     world.report(S.FAILED, ERROR)
     world.loop.run_for(100)
-    (archived,) = world.ends
+    archived = world.ends[0].job
+    assert len(world.ends) == 1
     assert archived.details.status is JobStatus.FAILED
     assert (archived.plan, archived.configuration) == (plan, configuration)
-    assert archived.checkpoints.find(checkpoint_id) == checkpoint
+    assert archived.checkpoint(checkpoint_id) == checkpoint
     assert archived.result.accumulators == accumulators == {"map.late": 2.0}
 
 
@@ -123,10 +127,12 @@ def test_a_failure_tells_where_its_task_ran(world: TellingWorld) -> None:
     world.report(S.RUNNING)
     world.report(S.FAILED, ERROR)
     world.loop.run_for(100)
-    (archived,) = world.ends
+    archived = world.ends[0].job
+    assert len(world.ends) == 1
     (exception,) = archived.details.exceptions
     assert (exception.root.resource_id, exception.root.endpoint) == (TM_1, "worker:1")
-    assert exception.root.task == "vertex 1 (1/1)" and not archived.details.exceptions_truncated
+    assert exception.root.task == "vertex 1 (1/1) - execution #0"
+    assert not archived.details.exceptions_truncated
     ((subtask,),) = (each.subtasks for each in archived.details.vertices)
     assert subtask.error == ERROR
 

@@ -37,6 +37,11 @@ def test_a_notice_is_a_warning_at_once_and_is_kept_with_its_time(world: World) -
     assert [(one.timestamp_ms, one.text) for one in world.notices.told] == [(1_000, "it restarts")]
 
 
+def test_names_in_a_notice_make_no_line_of_their_own(world: World) -> None:
+    world.notices.tell("restarts", "job 'a\nb\x1b[2J' restarts")
+    assert world.lines == ["job 'a\\nb\\x1b[2J' restarts"]
+
+
 def test_of_a_topic_that_comes_fast_the_newest_line_stands_for_all_and_another_one_is_not_held(
     world: World,
 ) -> None:

@@ -3,18 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.driver import WorkerHost, WorkerListener
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     MemoryUsage,
-    ResourceProfile,
     SlotReport,
 )
 from headrace.gateways.resource_manager import (
@@ -57,6 +57,10 @@ class NotingDriver:
         self.profiles: list[ResourceProfile] = []
         self.released: list[ResourceId] = []
         self.is_closed = False
+        self.refusal = ""
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return self.refusal
 
     def describe_shortage(self) -> str:
         return "the host is full: make room"
@@ -94,10 +98,9 @@ class World:
         self.manager = ResourceManager(
             self.network.create_service("master"),
             RM_ID,
-            self.driver,
+            WorkerHost(self.driver, worker_names("test")),
             resource_id=ResourceId("rm"),
             versions=VERSIONS,
-            worker_name=worker_names("test"),
             on_host_failed=self.failures.append,
             run_blocking=run_at_once,
             log_folder=log_folder,
@@ -141,11 +144,16 @@ class World:
         self.run_for(10)
         return answer
 
-    def declare(self, count: int, job_master_id: JobMasterId = JM_ID) -> None:
+    def declare(
+        self,
+        count: int,
+        job_master_id: JobMasterId = JM_ID,
+        profile: ResourceProfile = ANY_PROFILE,
+    ) -> None:
         address = self.job_master.address
         registered = self.gateway.register_job_master(JM_ID, ResourceId("jm"), address, JOB)
         assert isinstance(self.ask(registered), JobMasterRegistered)
-        requirements = (ResourceRequirement(ANY_PROFILE, count),) if count else ()
+        requirements = (ResourceRequirement(profile, count),) if count else ()
         self.ask(
             self.gateway.declare_required_resources(
                 job_master_id, ResourceRequirements(JOB, address, requirements)

@@ -145,3 +145,10 @@ def test_a_spent_worker_of_a_fixed_pool_is_replaced() -> None:
     pool = pool_with_one(fixed_count=1)
     assert pool.handle(SlotsMissing(1, (W1,), (W1,)), 10) == [AskWhetherReleasable(W1)]
     assert pool.handle(IdleReleaseAgreed(W1), 11)[1:] == [RequestWorker(W2)]
+
+
+def test_one_that_is_idle_when_it_comes_back_serves_nobody_any_more() -> None:
+    matching = exclusive_matching()
+    matching.handle(RequirementsDeclared(JOB, (ResourceRequirement(ANY_PROFILE, 1),)))
+    assert matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1), is_previous=True)) == []
+    assert matching.spent_task_managers() == [TM_1]

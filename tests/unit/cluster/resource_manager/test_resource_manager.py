@@ -1,15 +1,17 @@
 """ResourceManager between a scripted TaskManager, a scripted JobMaster and a driver that notes what it is asked."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import AllocationId, JobMasterId, ResourceId, ResourceManagerId, SlotId
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import (
     RegistrationRejected,
-    ResourceProfile,
     SlotReport,
 )
 from headrace.gateways.resource_manager import (
@@ -125,6 +127,18 @@ def test_when_the_host_loses_a_worker_its_jobs_hear_it_and_another_is_asked_for(
     assert "killed with signal 9" in world.explanation
 
 
+def test_a_host_that_is_blocked_is_told_with_the_setting(caplog: pytest.LogCaptureFixture) -> None:
+    world = World({"headrace.blocklist.lost-task-managers": "1"})
+    world.declare(1)
+    world.register_with_slots()
+    with caplog.at_level(logging.WARNING):
+        world.driver.listener.worker_terminated(WORKER, "killed with signal 9")
+        world.run_for(10)
+    world.close()
+    (told,) = [one for one in caplog.messages if "host worker has lost 1 TaskManagers" in one]
+    assert "headrace.blocklist.lost-task-managers" in told
+
+
 def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(world: World) -> None:
     world.declare(1)
     world.register_with_slots()
@@ -178,6 +192,12 @@ def test_a_fixed_pool_is_asked_for_at_the_start() -> None:
     world.close()
 
 
+def test_a_fixed_pool_with_more_slots_than_are_allowed_is_refused() -> None:
+    settings = {"headrace.taskmanager.fixed-pool.size": "3", "slotmanager.number-of-slots.max": "2"}
+    with pytest.raises(ConfigurationError, match=r"slotmanager\.number-of-slots\.max"):
+        World(settings)
+
+
 def test_task_managers_are_asked_for_with_the_cores_of_the_settings() -> None:
     one = {"headrace.taskmanager.fixed-pool.size": "1"}
     for settings, profile in (
@@ -193,7 +213,7 @@ def test_task_managers_are_asked_for_with_the_cores_of_the_settings() -> None:
 def test_closing_stops_task_managers_then_the_host_and_asks_for_nobody(world: World) -> None:
     world.declare(1)
     world.register_with_slots()
-    world.ask(world.manager.close())
+    world.ask(world.manager.shut_down())
     assert world.task_manager.script.called("shut_down") == [("the cluster is shutting down",)]
     assert world.driver.is_closed
     assert world.driver.requested == [WORKER]
@@ -244,3 +264,45 @@ def test_workers_are_asked_for_as_soon_as_a_host_that_was_lost_has_room_again(
     world.driver.max_worker_count = 3
     world.run_for(1_100)
     assert len(world.driver.requested) == 4
+
+
+HUGE = ResourceProfile(8.0, 1 << 20)
+
+
+def test_a_job_is_told_once_that_no_task_manager_can_have_what_it_asks_for(world: World) -> None:
+    world.driver.refusal = "buy a larger host"
+    world.declare(1, profile=HUGE)
+    world.run_for(1_000)
+    told = (
+        HUGE,
+        "a TaskManager has 1 core(s); buy a larger host",
+    )
+    assert world.job_master.script.called("notify_impossible_profile") == [told]
+    assert world.driver.requested == []
+    world.declare(1, profile=HUGE)
+    assert len(world.job_master.script.called("notify_impossible_profile")) == 2, "asked again"
+
+
+def test_a_host_that_can_is_asked_for_a_task_manager_of_that_size(world: World) -> None:
+    world.declare(1, profile=HUGE)
+    assert (world.driver.requested, world.driver.profiles) == ([WORKER], [HUGE])
+    # What it registers with is less: nobody asks for another one, which would be the same.
+    world.register_with_slots()
+    assert world.driver.requested == [WORKER]
+    ((profile, explanation),) = world.job_master.script.called("notify_impossible_profile")
+    assert profile == HUGE
+    assert explanation.endswith("the host gave 1 core(s) to one that was made for it")
+
+
+def test_what_a_task_manager_has_is_known_once_one_has_told(world: World) -> None:
+    world.driver.refusal = "set its size"
+    large = ResourceProfile(1.0, 2 << 30)
+    world.declare(1, profile=large)
+    assert world.driver.profiles != [large], "no settings say how much memory there is"
+    assert world.job_master.script.called("notify_impossible_profile") == []
+    world.register_with_slots()
+    ((profile, explanation),) = world.job_master.script.called("notify_impossible_profile")
+    assert (profile, explanation) == (
+        large,
+        "a TaskManager has 1024 mb of task heap memory; set its size",
+    )

@@ -17,7 +17,8 @@ from headrace.cluster.resource_manager.slot_matching import (
     TaskManagerRemoved,
 )
 from headrace.core.ids import JobId, ResourceId, SlotId
-from headrace.gateways.messages import ResourceProfile, SlotStatus
+from headrace.core.resource_profile import ResourceProfile
+from headrace.gateways.messages import SlotStatus
 from headrace.gateways.resource_manager import ResourceRequirement
 from tests.unit.cluster.cluster_samples import (
     ANY_PROFILE,
@@ -51,6 +52,25 @@ def test_a_declared_need_takes_free_slots_in_order_of_arrival() -> None:
         AllocateSlot(TM_1, 0, JOB, allocation(1), ANY_PROFILE),
         AllocateSlot(TM_2, 0, JOB, allocation(2), ANY_PROFILE),
     ]
+    assert matching.missing() == []
+
+
+def test_spread_out_slots_are_taken_where_the_least_is_used() -> None:
+    numbers = itertools.count(1)
+    matching = SlotMatching(lambda: allocation(next(numbers)), are_spread_out=True)
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    matching.handle(TaskManagerAdded(TM_2, empty_slots(TM_2, 4)))
+    taken = [(one.resource_id, one.slot_index) for one in matching.handle(need(5))]
+    assert taken == [(TM_1, 0), (TM_2, 0), (TM_2, 1), (TM_1, 1), (TM_2, 2)]
+
+
+def test_a_blocked_task_manager_serves_only_what_no_other_one_can() -> None:
+    numbers = itertools.count(1)
+    matching = SlotMatching(lambda: allocation(next(numbers)), is_blocked=lambda one: one == TM_1)
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    matching.handle(TaskManagerAdded(TM_2, empty_slots(TM_2, 1)))
+    taken = [(one.resource_id, one.slot_index) for one in matching.handle(need(2))]
+    assert taken == [(TM_2, 0), (TM_1, 0)]
     assert matching.missing() == []
 
 
@@ -184,3 +204,72 @@ def test_a_slot_has_one_owner_and_nobody_gets_more_than_is_declared(steps: list[
         assert free == 0 or missing == 0, "a free slot stood beside a job that wanted one"
         acquired = sum(matching.acquired_count(job) for job in needed)
         assert acquired + free == sum(slots.values())
+
+
+HALF = ResourceProfile(0.5, 256 << 20)
+
+
+def test_slots_are_cut_from_what_a_task_manager_has_left() -> None:
+    matching = new_matching()
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    # Two cores: three halves are cut beside the slots that are always there, and leave room for none of those.
+    cut = matching.handle(need(3, profile=HALF))
+    assert [(one.slot_index, one.profile) for one in cut] == [(2, HALF), (3, HALF), (4, HALF)]
+    assert matching.free_of(TM_1) == ResourceProfile(0.5, (2 << 30) - 3 * (256 << 20))
+    assert matching.slot_counts(TM_1) == (3, 0)
+    assert matching.handle(need(1, OTHER_JOB)) == []
+    assert matching.missing() == [MissingSlots(OTHER_JOB, ANY_PROFILE, 1, 1)]
+    # A cut slot is gone when it is freed, and what it took is there for others.
+    matching.handle(need(2, profile=HALF))
+    matching.handle(AllocationAnswered(TM_1, cut[0].allocation_id, is_accepted=True))
+    [other] = matching.handle(SlotFreed(TM_1, cut[0].allocation_id))
+    assert (other.job_id, other.slot_index, other.profile) == (OTHER_JOB, 0, ANY_PROFILE)
+
+
+def test_a_cut_slot_that_was_refused_or_is_not_reported_any_more_is_gone() -> None:
+    matching = new_matching()
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1)))
+    [first, second] = matching.handle(need(2, profile=HALF))
+    matching.handle(need(0))
+    matching.handle(AllocationAnswered(TM_1, first.allocation_id, is_accepted=False))
+    matching.handle(AllocationAnswered(TM_1, second.allocation_id, is_accepted=True))
+    assert [slot.slot_id.slot_index for slot in matching.slots_of(TM_1)] == [2]
+    matching.handle(SlotsReported(TM_1, empty_slots(TM_1, 1)))
+    assert matching.free_of(TM_1) == matching.total_of(TM_1) == SLOT_PROFILE
+    assert matching.idle_task_managers() == [TM_1]
+
+
+def test_where_slots_are_not_cut_a_request_has_one_that_is_large_enough() -> None:
+    matching = new_matching()
+    matching.are_cut = False
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1)))
+    [taken] = matching.handle(need(2, profile=HALF))
+    assert (taken.slot_index, matching.missing()[0].missing_count) == (0, 1)
+
+
+def test_a_task_manager_of_its_own_size_serves_no_request_without_one() -> None:
+    matching = new_matching()
+    matching.is_sized = lambda worker_id: worker_id == TM_1
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 1)))
+    assert matching.handle(need(1)) == []
+    assert [one.profile for one in matching.handle(need(1, OTHER_JOB, HALF))] == [HALF]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([JOB, OTHER_JOB]), st.integers(0, 5), st.booleans()), max_size=12
+    )
+)
+def test_no_more_is_given_away_than_a_task_manager_has(
+    needs: list[tuple[JobId, int, bool]],
+) -> None:
+    matching = new_matching()
+    matching.handle(TaskManagerAdded(TM_1, empty_slots(TM_1, 2)))
+    for job, count, is_sized in needs:
+        actions = matching.handle(need(count, job, HALF if is_sized else ANY_PROFILE))
+        assert matching.free_of(TM_1).matches(ResourceProfile())
+        for action in actions[::2]:
+            matching.handle(AllocationAnswered(TM_1, action.allocation_id, is_accepted=False))
+        for action in actions[1::4]:
+            matching.handle(SlotFreed(TM_1, action.allocation_id))
+        assert matching.free_of(TM_1).matches(ResourceProfile())

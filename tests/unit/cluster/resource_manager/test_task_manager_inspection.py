@@ -14,7 +14,7 @@ from headrace.core.process.thread_dump import ThreadInfo
 from headrace.gateways.errors import StackSamplerBusyError, UnknownTaskManagerError
 from headrace.gateways.resource_manager import SlotInfo
 from headrace.rpc.errors import AskTimeoutError
-from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB, vertex_id
+from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB, SLOT_PROFILE, vertex_id
 from tests.unit.cluster.resource_manager.resource_manager_world import MEMORY, WORKER, World
 from tests.unit.cluster.task_executor.task_executor_world import never
 
@@ -61,7 +61,8 @@ def test_a_free_slot_has_neither_job_nor_allocation(world: World) -> None:
     world.declare(0)
     world.run_for(15_000)
     info = world.ask(world.gateway.request_task_manager_details(WORKER))
-    assert info.slots == (SlotInfo(info.slots[0].slot_id),)
+    assert info.slots == (SlotInfo(info.slots[0].slot_id, profile=SLOT_PROFILE),)
+    assert info.total == info.free == SLOT_PROFILE
     assert info.free_slot_count == 1
 
 

@@ -7,6 +7,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     AskWhetherReleasable,
     IdleReleaseAgreed,
     PoolLimits,
+    RecoveryEnded,
     ReleaseWorker,
     RequestWorker,
     SlotsMissing,
@@ -15,10 +16,12 @@ from headrace.cluster.resource_manager.worker_pool import (
     WorkerLost,
     WorkerPool,
     WorkerRegistered,
+    WorkersRecovered,
     WorkerStarted,
     WorkerTerminated,
 )
 from headrace.core.ids import ResourceId
+from headrace.core.resource_profile import ResourceProfile
 
 ON_DEMAND = PoolLimits(
     slots_per_worker=1,
@@ -56,6 +59,44 @@ def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=1))
     assert pool.handle(missing(3), 0) == [RequestWorker(W1)]
     assert "no more than 1 worker" in pool.describe_pending(1000)
+
+
+def test_no_more_workers_are_asked_for_than_slots_are_allowed() -> None:
+    pool = new_pool(replace(ON_DEMAND, slots_per_worker=2, max_count=9, slots_max=5))
+    assert pool.handle(missing(20), 0) == [RequestWorker(W1), RequestWorker(W2)]
+    explained = pool.describe_pending(1000)
+    assert "slotmanager.number-of-slots.max allows no more than 5 slot(s)" in explained
+
+
+def test_a_redundant_worker_comes_once_another_is_used_and_goes_with_it() -> None:
+    pool = new_pool(replace(ON_DEMAND, redundant_count=1))
+    assert pool.handle(missing(0), 0) == [], "none is used"
+    assert pool.handle(missing(1), 0) == [RequestWorker(W1)]
+    pool.handle(WorkerStarted(W1), 0)
+    assert pool.handle(WorkerRegistered(W1), 0) == []
+    assert pool.handle(missing(0), 0) == [RequestWorker(W2)]
+    pool.handle(WorkerStarted(W2), 0)
+    assert pool.handle(WorkerRegistered(W2), 0) == []
+    assert pool.handle(missing(0, W2), 1_000) == []
+    assert pool.next_check_ms() is None, "the idle one stays"
+    assert pool.handle(TimePassed(), 100_000) == []
+    pool.handle(missing(0, W1, W2), 100_000)
+    assert pool.handle(TimePassed(), 130_000) == [
+        AskWhetherReleasable(W1),
+        AskWhetherReleasable(W2),
+    ]
+
+
+def test_a_redundant_worker_that_is_used_gets_a_successor() -> None:
+    pool = new_pool(replace(ON_DEMAND, redundant_count=1))
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerStarted(W1), 0)
+    pool.handle(WorkerRegistered(W1), 0)
+    pool.handle(missing(0), 0)
+    pool.handle(WorkerStarted(W2), 0)
+    pool.handle(WorkerRegistered(W2), 0)
+    assert pool.handle(missing(0, W2), 0) == []
+    assert pool.handle(missing(0), 0) == [RequestWorker(W3)]
 
 
 def test_a_host_without_room_is_looked_at_again_until_it_has_some() -> None:
@@ -200,3 +241,53 @@ def test_what_is_remembered_of_workers_that_were_given_up_is_bounded() -> None:
     first, last = pool.refusal_of(ResourceId("w-1")), pool.refusal_of(ResourceId("w-1001"))
     assert first is not None and "never asked for" in first
     assert last is not None and "given up before" in last
+
+
+LARGE = ResourceProfile(4.0, 1 << 30)
+
+
+def test_slots_that_no_usual_worker_has_get_workers_of_their_size() -> None:
+    pool = new_pool()
+    both = SlotsMissing(1, (), (), (LARGE,))
+    assert pool.handle(both, 0) == [RequestWorker(W1, LARGE), RequestWorker(W2)]
+    assert pool.handle(both, 1) == []
+    assert pool.profile_of(W1) == LARGE and pool.profile_of(W2) is None
+    # Registered, it is not asked for again before its slot is matched; lost, it is.
+    pool.handle(WorkerStarted(W1), 2)
+    assert pool.handle(WorkerRegistered(W1), 3) == []
+    assert pool.handle(SlotsMissing(1, (), (), ()), 4) == []
+    pool.handle(WorkerTerminated(W1, "gone"), 5)
+    assert pool.handle(both, 6) == [RequestWorker(W3, LARGE)]
+    # Nobody needs it any more: it alone is given up.
+    [given_up] = pool.handle(missing(1), 7)
+    assert isinstance(given_up, ReleaseWorker) and given_up.worker_id == W3
+
+
+def test_a_large_worker_takes_the_places_of_several() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=5, cores_per_worker=2))
+    assert pool.handle(SlotsMissing(4, (), (), (LARGE,)), 0) == [
+        RequestWorker(ResourceId(f"w-{number}")) for number in (1, 2, 3, 4)
+    ], "four cores are two places, and one is left"
+    pool = new_pool(replace(ON_DEMAND, max_count=2, cores_per_worker=2))
+    assert pool.handle(SlotsMissing(0, (), (), (LARGE,)), 0) == [RequestWorker(W1, LARGE)]
+    assert pool.handle(SlotsMissing(1, (), (), (LARGE,)), 0) == []
+
+
+def test_workers_of_an_earlier_resource_manager_are_not_asked_for_again() -> None:
+    pool = new_pool()
+    assert pool.handle(WorkersRecovered((W2,), (W1,)), 0) == []
+    assert pool.refusal_of(W1) is None and pool.pending_count == 2
+    assert pool.handle(WorkerRegistered(W1), 10) == []
+    assert pool.handle(RecoveryEnded(), 20) == [ReleaseWorker(W2, "no longer needed")]
+    assert pool.handle(missing(0, W1), 30) == []
+
+
+def test_one_that_was_started_stays_awaited_although_no_job_has_asked_yet() -> None:
+    pool = new_pool(replace(ON_DEMAND, previous_timeout_ms=50_000))
+    pool.handle(WorkersRecovered((), (W1,)), 0)
+    assert pool.handle(RecoveryEnded(), 5_000) == []
+    assert pool.handle(missing(1), 5_000) == []
+    assert pool.next_check_ms() == 50_000
+    cause = "it did not come back to the next ResourceManager within heartbeat.timeout"
+    pool.new_worker_id = lambda: W3
+    assert pool.handle(TimePassed(), 50_000) == [ReleaseWorker(W1, cause), RequestWorker(W3)]

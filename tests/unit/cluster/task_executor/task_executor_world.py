@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from headrace.cluster.leadership import LeaderDirectory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.task_executor.task_manager_services import TaskManagerServices
 from headrace.core.clock import ManualClock
@@ -21,11 +22,11 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
+from headrace.core.resource_profile import ResourceProfile
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistered
 from headrace.gateways.messages import (
     MemoryUsage,
-    ResourceProfile,
 )
 from headrace.gateways.resource_manager import ResourceManagerGateway, TaskExecutorRegistered
 from headrace.gateways.task_executor import (
@@ -104,6 +105,9 @@ class World:
         self.resource_manager = start_scripted(
             master, "rm", ResourceManagerGateway, RM_ID, **(answers | resource_manager_answers)
         )
+        self.leaders = LeaderDirectory(master)
+        self.leaders.confirm(self.resource_manager.address, RM_ID)
+        self.leaders.start()
         self.job_master = start_scripted(
             master,
             "jm",
@@ -130,8 +134,7 @@ class World:
         return TaskManagerServices(
             resource_id=TM_1,
             location=TaskManagerLocation(TM_1, "worker", 1, None, "host"),
-            resource_manager_address=self.resource_manager.address,
-            resource_manager_id=RM_ID,
+            leader_retrieval_address=self.leaders.address,
             slot_count=1,
             slot_profile=SLOT_PROFILE,
             versions={},

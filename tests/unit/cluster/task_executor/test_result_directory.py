@@ -9,7 +9,7 @@ from headrace.cluster.task_executor.task_manager_runner import (
     LocalTaskManager,
     TaskManagerConfiguration,
 )
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from tests.unit.network.exchange import SECRET, partition_id
 
@@ -23,8 +23,7 @@ def test_results_lie_in_the_scratch_of_the_process_unless_the_user_names_a_place
     scratch.mkdir()
     configuration = TaskManagerConfiguration(
         resource_id=ResourceId("tm"),
-        resource_manager_address="",
-        resource_manager_id=ResourceManagerId(b"r" * 16),
+        leader_retrieval_address="",
         secret=SECRET,
         settings={"io.tmp.dirs": str(named)} if is_named else {},
         scratch_directory=scratch,

@@ -1,15 +1,14 @@
 """Objects that carry a cluster's secret show nothing of it, as in a log or a traceback."""
 
 from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import ResourceId
 from headrace.core.security.tls import TlsIdentity
 
 
 def test_a_task_manager_s_configuration_shows_neither_secret_nor_key_nor_settings() -> None:
     configuration = TaskManagerConfiguration(
         ResourceId("tm-1"),
-        "headrace.tcp://host:1/rpc/rm",
-        ResourceManagerId(b"r" * 16),
+        "headrace.tcp://host:1/rpc/leaders",
         b"the secret",
         {"some.password": "hush"},
         tls=TlsIdentity(b"a certificate", b"the key"),

@@ -1,5 +1,6 @@
 """TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -132,6 +133,23 @@ def test_a_report_whose_answer_was_lost_is_repeated_before_the_next_one(world: W
         ExecutionState.RUNNING,
         ExecutionState.FINISHED,
     ]
+
+
+def test_why_a_task_failed_is_in_the_log_with_its_traceback(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.request_slot()
+    task = world.submit()
+    trace = 'Traceback\n  File "job.py", line 7, in f\nValueError: no such city'
+    error = UserCodeError("ValueError", "no such city", "Map", "job.py, line 7", trace)
+    task.reach(ExecutionState.FAILED, error)
+    world.run_for(1_000)
+    (record,) = (one for one in caplog.records if "has failed" in one.message)
+    assert record.levelno == logging.INFO, "the terminal hears of it from the JobMaster"
+    assert record.message.startswith("task '")
+    assert "in attempt 0: ValueError: no such city (in operator 'Map', job.py" in record.message
+    assert record.message.endswith(trace)
 
 
 def test_an_attempt_that_the_job_master_does_not_know_is_stopped(world: World) -> None:

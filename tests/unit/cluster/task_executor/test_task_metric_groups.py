@@ -8,8 +8,7 @@ from headrace.cluster.task_executor.task_manager_runner import (
     LocalTaskManager,
     TaskManagerConfiguration,
 )
-from headrace.core.ids import OperatorId, ResourceId, ResourceManagerId
-from headrace.core.randomness import SeededRandom
+from headrace.core.ids import OperatorId, ResourceId
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.metrics.groups import MetricSample, samples_of
 from headrace.metrics.readings import GroupReading
@@ -83,8 +82,7 @@ def test_metrics_of_the_process_are_those_of_its_services(world: World) -> None:
 def test_the_process_of_a_task_manager_tells_of_its_network_memory_too() -> None:
     configuration = TaskManagerConfiguration(
         resource_id=ResourceId("tm"),
-        resource_manager_address="",
-        resource_manager_id=ResourceManagerId.generate(SeededRandom(1)),
+        leader_retrieval_address="",
         secret=bytes(32),
         settings={"taskmanager.memory.process.size": "1g"},
     )

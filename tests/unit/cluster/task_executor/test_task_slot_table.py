@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.task_executor.task_slot_table import FreedSlot, TaskSlotState, TaskSlotTable
+from headrace.core.resource_profile import ResourceProfile
 from headrace.gateways.errors import SlotOccupiedError
 from tests.unit.cluster.cluster_samples import (
     JOB,
@@ -129,3 +130,36 @@ def test_every_slot_is_in_one_state_and_tasks_are_only_in_slots_in_use(
                 table.remove_task(attempt(number))
         known = [s.allocation_id for s in table.report(TM_1).slots if s.allocation_id is not None]
         assert len(known) == len(set(known))
+
+
+def test_slots_are_cut_while_resources_are_left_and_are_gone_when_they_are_freed() -> None:
+    table = new_table(2)
+    half = ResourceProfile(0.75, 1 << 20)
+    table.allocate(2, JOB, allocation(1), half)
+    table.allocate(3, JOB, allocation(2), half)
+    assert [offer.profile for offer in table.offers_for(JOB)] == [half, half]
+    with pytest.raises(SlotOccupiedError, match=r"a slot of 0\.75 core.* left: 0\.5 core"):
+        table.allocate(4, JOB, allocation(3), half)
+    with pytest.raises(SlotOccupiedError, match="too large for what is left"):
+        table.allocate(0, JOB, allocation(3))
+    assert [status.is_cut for status in table.report(TM_1).slots] == [False, False, True, True]
+    assert isinstance(table.free(allocation(1)), FreedSlot)
+    table.allocate(0, OTHER_JOB, allocation(3))
+    assert [index for index, _ in table] == [0, 1, 3]
+
+
+def test_each_slot_has_addresses_of_its_own() -> None:
+    gpu = ResourceProfile(0.1, 1, external_resources=(("gpu", 1),))
+    whole = ResourceProfile(1.0, 1 << 30, external_resources=(("gpu", 2),))
+    table = TaskSlotTable(1, whole, {"gpu": ("a", "b")})
+    table.allocate(1, JOB, allocation(1), gpu)
+    table.allocate(2, JOB, allocation(2), gpu)
+    found = [table.addresses_of(allocation(number))["gpu"] for number in (1, 2)]
+    assert found == [("a",), ("b",)]
+    table.free(allocation(1))
+    table.allocate(1, JOB, allocation(3), gpu)
+    assert table.addresses_of(allocation(3)) == {"gpu": ("a",)}
+    for number in (2, 3):
+        table.free(allocation(number))
+    table.allocate(0, JOB, allocation(4))
+    assert table.addresses_of(allocation(4)) == {"gpu": ("a", "b")}

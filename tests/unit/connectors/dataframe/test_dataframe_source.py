@@ -17,14 +17,10 @@ from headrace.connectors.dataframe.messages import (
     ReaderEvent,
     ReaderOpened,
 )
-from headrace.connectors.dataframe.source import (
-    DataFrameSource,
-    check_dataframe_schema,
-    conform,
-)
+from headrace.connectors.dataframe.source import DataFrameSource
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError, RecordTypeError, UserCodeError
+from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.operator_spec import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -48,6 +44,10 @@ class ScriptedDoor:
     registered: list[Any] = field(default_factory=list)
     is_closed: bool = False
     paused: frozenset[int] = frozenset()
+    forgotten_before: int = 0
+
+    def forget_before(self, partition: int) -> None:
+        self.forgotten_before = partition
 
     def pause(self, partitions: frozenset[int]) -> None:
         self.paused = partitions
@@ -109,7 +109,8 @@ class Output:
         self.emitted.append((batch, split_id))
 
     def add_split(self, split_id: str) -> None:
-        self.splits.append(split_id)
+        if split_id not in self.splits:
+            self.splits.append(split_id)
 
     def release_split(self, split_id: str) -> None:
         self.splits.remove(split_id)
@@ -259,11 +260,6 @@ def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
         operator.poll(context.output)
 
 
-def test_columns_that_spark_gave_another_arrow_type_are_cast() -> None:
-    large = pa.RecordBatch.from_arrays([pa.array(["x"], pa.large_string())], names=["s"])
-    assert conform(large, pa.schema([("s", pa.string())])).schema.field("s").type == pa.string()
-
-
 def test_closing_the_reader_closes_the_door() -> None:
     door = ScriptedDoor()
     reader = reader_of(Context(door))
@@ -271,23 +267,52 @@ def test_closing_the_reader_closes_the_door() -> None:
     assert door.is_closed
 
 
-@pytest.mark.parametrize(
-    ("schema", "event_time", "text"),
-    [
-        (pa.schema([]), None, "has no columns"),
-        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), None, "more than one column 'a'"),
-        (SCHEMA, "when", "no column 'when' for the event time; it has: id, at"),
-        (pa.schema([("t", pa.string())]), "t", "'t' is of type string, which is no event time"),
-        (pa.schema([("t", pa.float64())]), "t", "'t' is of type double, which is no event time"),
-    ],
-)
-def test_columns_that_cannot_be_a_stream_are_refused(
-    schema: pa.Schema, event_time: str | None, text: str
+def streaming_reader() -> tuple[SourceReader, ScriptedDoor]:
+    door = ScriptedDoor()
+    source = DataFrameSource("dataframe-1", ROWS, is_streaming=True)
+    context: Any = Context(door)
+    reader = source.create_reader(context)
+    reader.start()
+    return reader, door
+
+
+def announce_micro_batch(
+    reader: SourceReader, number: int, *partitions: int, is_last: bool = False
 ) -> None:
-    with pytest.raises(ProgramError, match=text):
-        check_dataframe_schema(schema, event_time)
+    first = min(partitions, default=0)
+    announced = PartitionsAnnounced(partitions, number, first, is_last)
+    reader.handle_event(msgspec.msgpack.encode(announced))
 
 
-@pytest.mark.parametrize("event_time_type", [pa.timestamp("us", "UTC"), pa.date32(), pa.int64()])
-def test_columns_of_times_may_give_the_event_time(event_time_type: pa.DataType) -> None:
-    check_dataframe_schema(pa.schema([("t", event_time_type)]), "t")
+def test_a_micro_batch_holds_the_watermark_until_all_its_partitions_have_ended() -> None:
+    reader, door = streaming_reader()
+    output = Output()
+    announce_micro_batch(reader, 0, 0, 1)
+    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+    assert "micro-batch" in output.splits
+    door.received += [IngestedEnd(0, 0)]
+    reader.poll_next(output)
+    assert "micro-batch" in output.splits
+    door.received += [IngestedEnd(1, 0)]
+    reader.poll_next(output)
+    assert "micro-batch" not in output.splits
+    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+
+
+def test_the_next_micro_batch_forgets_partitions_before_it_and_an_older_one_changes_nothing() -> (
+    None
+):
+    reader, door = streaming_reader()
+    announce_micro_batch(reader, 3, 10)
+    announce_micro_batch(reader, 2, 4)
+    assert door.forgotten_before == 10
+    assert [msgspec.msgpack.decode(one) for one in reader.snapshot_state(1)] == [[10, 0]]
+
+
+def test_a_streaming_reader_ends_when_no_micro_batch_comes_any_more() -> None:
+    reader, _ = streaming_reader()
+    output = Output()
+    announce_micro_batch(reader, 0)
+    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+    announce_micro_batch(reader, 1, is_last=True)
+    assert reader.poll_next(output) is InputStatus.END_OF_INPUT

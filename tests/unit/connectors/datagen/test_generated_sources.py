@@ -89,6 +89,24 @@ def test_a_rate_makes_records_when_they_are_due_and_waits_in_between() -> None:
     assert output.values == list(range(30))
 
 
+def test_between_records_one_timer_waits_however_often_the_source_is_asked() -> None:
+    context = ConnectorContext()
+    source = DataGeneratorSource(lambda index: index, rows_per_second=0.5)
+    reader, output = source.create_reader(context), Rows()
+    for _ in range(3):
+        assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+    assert len(context.timers.waiting) == 1
+    context.clock.advance_ms(1999)
+    context.timers.fire_due()
+    assert context.wake_count == 0
+    context.clock.advance_ms(1)
+    context.timers.fire_due()
+    assert context.wake_count == 1
+    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+    assert output.values == [0]
+    assert len(context.timers.waiting) == 1
+
+
 def test_a_rate_is_shared_by_the_subtasks() -> None:
     context = ConnectorContext(subtask_index=1, parallelism=4)
     source = DataGeneratorSource(lambda index: index, rows_per_second=1000)

@@ -97,6 +97,7 @@ def test_messages_that_hold_no_record_are_left_out(log: ModelLog) -> None:
     source = builder().set_value_only_deserializer(ignoring.build()).set_bounded(LATEST).build()
     job = run(source, 2)
     assert [row["n"] for row in job.rows] == [1, 3]
+    assert sum(reader.unreadable_record_count() for reader in job.readers) == 2
     assert [time for o in job.outputs for batch in o.batches for time in stamps(batch)] == [
         1000,
         1002,

@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
 from headrace.core.process.process_memory import (
+    MemoryParts,
     container_memory_bytes,
+    memory_parts,
     process_memory_bytes,
     resident_memory_bytes,
 )
@@ -67,7 +73,11 @@ def test_without_a_limit_it_is_the_machines(
 
 
 def test_what_is_configured_goes_before_what_is_found() -> None:
-    assert process_memory_bytes(Settings({"taskmanager.memory.process.size": "1 gb"})) == 1 << 30
+    configured = process_memory_bytes(Settings({"taskmanager.memory.process.size": "1 gb"}))
+    assert configured == 1 << 30
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(configured)) == configured, (
+        "heartbeats carry it"
+    )
     assert process_memory_bytes(Settings({})) == container_memory_bytes()
 
 
@@ -77,3 +87,65 @@ def test_a_process_knows_what_it_takes(tmp_path: Path) -> None:
     assert resident_memory_bytes(tmp_path) % 25 == 0
     assert resident_memory_bytes() > MB
     assert resident_memory_bytes(tmp_path / "nowhere") > MB, "its peak, where nothing else is told"
+
+
+P = "taskmanager.memory."
+
+
+def parts_of(options: dict[str, str], available_mb: int = 4096) -> MemoryParts:
+    return memory_parts(Settings({P + k: v for k, v in options.items()}), available_mb * MB)
+
+
+@pytest.mark.parametrize(
+    ("options", "mebibytes"),
+    [
+        # framework heap, task heap, framework off-heap, task off-heap, network, managed, overhead
+        ({"process.size": "1728m"}, (128, 512, 128, 0, 153, 614, 192)),
+        ({"process.size": "4g"}, (128, 1587, 128, 0, 368, 1474, 409)),
+        ({"process.size": "16g"}, (128, 7936, 128, 0, 1024, 6144, 1024)),
+        ({"flink.size": "1280m"}, (128, 384, 128, 0, 128, 512, 192)),
+        ({"flink.size": "1280m", "process.size": "1480m"}, (128, 384, 128, 0, 128, 512, 200)),
+        ({"task.heap.size": "512m", "managed.size": "256m"}, (128, 512, 128, 0, 113, 256, 192)),
+        ({"process.size": "2g", "managed.size": "0"}, (128, 1402, 128, 0, 184, 0, 204)),
+        ({"process.size": "2g", "managed.fraction": "0.2"}, (128, 1034, 128, 0, 184, 368, 204)),
+        ({"process.size": "2g", "task.off-heap.size": "300m"}, (128, 365, 128, 300, 184, 737, 204)),
+        ({"process.size": "2g", "network.max": "100m"}, (128, 749, 128, 0, 100, 737, 204)),
+        # What nothing was said about is the network's, within its bounds, and then the overhead's.
+        ({"process.size": "2g", "task.heap.size": "500m"}, (128, 500, 128, 0, 349, 737, 204)),
+        ({}, (128, 1587, 128, 0, 368, 1474, 409)),
+        # Too small for the defaults: all of them shrink, and tasks have what they find.
+        ({"process.size": "384m"}, (83, 0, 83, 0, 41, 50, 125)),
+    ],
+)
+def test_one_number_is_divided_into_parts(
+    options: dict[str, str], mebibytes: tuple[int, ...]
+) -> None:
+    found = parts_of(options)
+    sizes = (
+        found.framework_heap, found.task_heap, found.framework_off_heap, found.task_off_heap,
+        found.network, found.managed, found.overhead,
+    )  # fmt: skip
+    assert tuple(size // MB for size in sizes) == mebibytes
+    assert found.is_shrunk == (options.get("process.size") == "384m")
+    assert msgspec.json.decode(msgspec.json.encode(found), type=MemoryParts) == found
+
+
+def test_parts_that_are_named_and_do_not_fit_are_refused() -> None:
+    options = {"process.size": "1g", "task.heap.size": "900m", "managed.size": "200m"}
+    with pytest.raises(ConfigurationError, match=r"process\.size.*take 1100 mb of it already"):
+        parts_of(options)
+    with pytest.raises(ConfigurationError, match=r"flink\.size.*it is more than"):
+        parts_of({"process.size": "1g", "flink.size": "2g"})
+
+
+@given(st.integers(64, 65_536), st.floats(0, 0.8), st.integers(0, 64))
+def test_parts_sum_to_the_process(size_mb: int, managed: float, task_off_heap_mb: int) -> None:
+    found = parts_of(
+        {
+            "process.size": f"{size_mb}m",
+            "managed.fraction": str(managed),
+            "task.off-heap.size": f"{min(task_off_heap_mb, size_mb // 2)}m",
+        }
+    )
+    assert found.process_bytes == size_mb * MB
+    assert min(found.task_heap, found.managed, found.network, found.overhead) >= 0

@@ -1,18 +1,23 @@
 """PrometheusReporter: Flink's names on a page, and who may read it."""
 
+import contextlib
 import http.client
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.core.clock import ManualClock
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.metrics.groups import MetricGroup
 from headrace.metrics.readings import GroupReading, MetricReport
+from headrace.metrics.reporters import prometheus
 from headrace.metrics.reporters.prometheus import PrometheusReporter
 from headrace.metrics.reporters.prometheus_families import MetricFamilies
+from testkit.waiting import wait_until
 from tests.unit.metrics.reporters.reports import (
     config,
     process_reading,
@@ -96,6 +101,28 @@ def test_subtasks_of_one_name_are_one_family() -> None:
     assert [sample.value for sample in family.samples] == [0, 1, 2]
 
 
+def test_a_histogram_is_a_summary_with_quantiles_and_its_extremes_are_gauges() -> None:
+    group = MetricGroup()
+    latency = group.histogram("latency", 100)
+    for value in range(1, 101):
+        latency.update(value)
+    reading = replace(task_reading({}), samples=tuple(group.samples()))
+    families = {each.name: each for each in MetricFamilies(filters_values=True).of([reading])}
+    name = "flink_taskmanager_job_task_latency"
+    assert families[name].type == "summary"
+    found = {
+        (sample.name, sample.labels.get("quantile")): sample.value
+        for sample in families[name].samples
+    }
+    assert found[f"{name}_count", None] == 100
+    assert found[name, "0.5"] == 50.5
+    assert {quantile for _, quantile in found} == {
+        None, "0.5", "0.75", "0.9", "0.95", "0.98", "0.99", "0.999",
+    }  # fmt: skip
+    assert families[f"{name}_max"].type == "gauge"
+    assert families[f"{name}_max"].samples[0].value == 100
+
+
 def test_of_two_values_with_the_same_labels_the_later_one_counts() -> None:
     groups = [task_reading({"numRecordsIn": 1}), task_reading({"numRecordsIn": 2})]
     (family,) = MetricFamilies(filters_values=True).of(groups)
@@ -161,6 +188,39 @@ def test_where_all_ports_are_taken_the_error_names_the_setting() -> None:
 def test_a_port_that_cannot_be_is_refused_as_the_reporter_is_made() -> None:
     with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.mine\.port"):
         PrometheusReporter(config({"port": "many"}))
+
+
+def test_connections_that_take_for_ever_to_ask_do_not_keep_others_from_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Who sends a byte now and then is never silent for this long.
+    monkeypatch.setattr(prometheus._Handler, "timeout", 300.0)
+    clock = ManualClock()
+    with opened(Process(), clock=clock) as reporter:
+
+        def connect() -> socket.socket:
+            assert reporter.port is not None
+            connection = socket.create_connection(("127.0.0.1", reporter.port), timeout=60)
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n")
+            return connection
+
+        def is_full() -> bool:
+            with connect() as one, contextlib.suppress(ConnectionError):
+                one.settimeout(0.05)
+                try:
+                    return one.recv(1) == b""
+                except TimeoutError:
+                    return False
+            return True
+
+        slow = [connect() for _ in range(8)]
+        wait_until(is_full)
+        clock.advance_ms(10_000)
+        for one in slow:
+            assert one.recv(1) == b""
+            one.close()
+        wait_until(lambda: not is_full())
+        assert get(reporter).status == 200
 
 
 def test_after_the_end_nobody_answers() -> None:

@@ -207,6 +207,17 @@ def test_a_finished_partition_that_is_pushed_again_enters_once() -> None:
     assert source.take() == 0 and source.ended == {0: 2}
 
 
+def test_a_partition_that_is_forgotten_takes_no_memory_although_its_pusher_leaves_later() -> None:
+    door = Door()
+    source, pusher = door.open_source(), Pusher(door)
+    pusher.finish(0)
+    source.take()
+    source.receiver.forget_before(1)
+    door.run()
+    pusher.session.lost(ConnectionLostError("a pusher", "it left"))
+    assert source.receiver.partitions == {}
+
+
 def test_the_newest_attempt_pushes_and_older_ones_are_refused() -> None:
     door = Door()
     source, old = door.open_source(), Pusher(door, spark_attempt=1)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headrace.core.config import Settings
 from headrace.core.elements import CancelTaskException
 from headrace.core.threads import start_thread
 from headrace.network.errors import InsufficientBuffersError, RecordTooLargeError
@@ -18,7 +17,7 @@ from headrace.network.memory.local_buffer_pool import (
     SegmentLease,
 )
 from headrace.network.memory.network_buffer_pool import NetworkBufferPool, Reservation
-from headrace.network.memory.sizing import network_memory_bytes, wanted_segment_size
+from headrace.network.memory.sizing import wanted_segment_size
 
 PAGE = 1024
 
@@ -255,17 +254,6 @@ def test_segments_share_the_budget_of_a_gate(channel_count: int) -> None:
 )
 def test_segment_sizes_of_the_reference(count: int, kib: int) -> None:
     assert wanted_segment_size(count, 32 * 1024) == kib * 1024
-
-
-@pytest.mark.parametrize(
-    ("options", "megabytes"),
-    [({}, 800), ({"max": "100mb"}, 100), ({"min": "2gb"}, 2048), ({"fraction": "0.05"}, 400)],
-)
-def test_network_memory_is_a_bounded_share(options: dict[str, str], megabytes: int) -> None:
-    configured = Settings(
-        {f"taskmanager.memory.network.{key}": value for key, value in options.items()}
-    )
-    assert network_memory_bytes(configured, 8000 << 20) == megabytes << 20
 
 
 class Pools(RuleBasedStateMachine):

@@ -17,6 +17,7 @@ from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
 LAG, IDLE, PENDING = "currentEmitEventTimeLag", "sourceIdleTime", "pendingRecords"
+PENDING_BYTES = "pendingBytes"
 
 
 class _TimedSource(Source):
@@ -45,6 +46,12 @@ class _TimedReader(SourceReader):
 
     def pending_record_count(self) -> int | None:
         return sum(map(len, self.source.batches)) if self.source.is_counted else None
+
+    def unreadable_record_count(self) -> int:
+        return 4
+
+    def pending_byte_count(self) -> int | None:
+        return 8 * sum(map(len, self.source.batches)) if self.source.is_counted else None
 
 
 def opened(source: Source, strategy: WatermarkStrategy | None = ASCENDING) -> OperatorHarness:
@@ -85,16 +92,27 @@ def test_a_source_is_idle_since_its_last_record() -> None:
 
 def test_records_that_wait_are_told_where_the_connector_knows() -> None:
     harness = opened(_TimedSource([1], [2, 3], is_counted=True))
-    assert harness.metrics.snapshot()[PENDING] == 3
+    assert (harness.metrics.snapshot()[PENDING], harness.metrics.snapshot()[PENDING_BYTES]) == (
+        3,
+        24,
+    )
     poll(harness)
     assert harness.metrics.snapshot()[PENDING] == 2
-    assert PENDING not in opened(_TimedSource([1])).metrics.snapshot()
+    unknown = opened(_TimedSource([1])).metrics.snapshot()
+    assert {PENDING, PENDING_BYTES}.isdisjoint(unknown)
 
 
 def test_nothing_is_told_of_what_waits_once_the_reader_is_closed() -> None:
     harness = opened(_TimedSource([1], is_counted=True))
     harness.close()
-    assert PENDING not in harness.metrics.snapshot()
+    assert {PENDING, PENDING_BYTES}.isdisjoint(harness.metrics.snapshot())
+
+
+def test_records_that_could_not_be_read_are_counted_and_known_after_the_end() -> None:
+    harness = opened(_TimedSource([1], is_counted=True))
+    assert harness.metrics.snapshot()["numRecordsInErrors"] == 4
+    harness.close()
+    assert harness.metrics.snapshot()["numRecordsInErrors"] == 4
 
 
 class _RefusingSink(Sink):
@@ -105,9 +123,16 @@ class _RefusingSink(Sink):
 
 
 class _RefusingWriter(SinkWriter):
+    taken_bytes: int | None = None
+
+    def sent_byte_count(self) -> int | None:
+        return self.taken_bytes
+
     def write_batch(self, batch: RecordBatch) -> None:
         if batch.num_rows > 1:
             raise OSError("too many")
+        if batch.rows()[0] == "long":
+            self.taken_bytes = (self.taken_bytes or 0) + 4
 
     def flush(self, end_of_input: bool) -> None:
         pass
@@ -122,3 +147,13 @@ def test_a_sink_counts_the_records_that_its_writer_took() -> None:
     assert harness.metrics.snapshot()["numRecordsSend"] == 3
     harness.clock.advance_ms(1_500)
     assert harness.metrics.snapshot()["numRecordsSendPerSecond"] == 2
+
+
+def test_bytes_of_a_sink_are_told_where_the_connector_knows_them_and_after_its_end() -> None:
+    harness = OperatorHarness(SinkSpec(_RefusingSink()))
+    harness.perform(Rows(["a"]))
+    assert "numBytesSend" not in harness.metrics.snapshot()
+    harness.perform(Rows(["long"]))
+    assert harness.metrics.snapshot()["numBytesSend"] == 4
+    harness.close()
+    assert harness.metrics.snapshot()["numBytesSend"] == 4

@@ -206,6 +206,20 @@ def test_operators_and_states_of_a_snapshot_have_the_sizes_of_its_files(
     assert count["subtask-skew"] >= 1
 
 
+def test_key_groups_keys_and_timers_of_a_snapshot_are_counted_from_its_rows(
+    served: ServedCluster,
+) -> None:
+    found = served.get(f"{OF_SNAPSHOT}?snapshot=7").json
+    states = {(one["table"], one["name"]): one for one in found["states"]}
+    count = states["keyed", "count"]
+    assert {one["key"]: one["rows"] for one in count["keys"]} == {str(key): 1 for key in range(6)}
+    assert sum(one["rows"] for one in count["key-groups"]) == 6
+    assert {one["subtask"] for one in count["key-groups"]} == {0, 1}
+    assert (count["are-keys-exact"], count["is-partial"]) == (True, False)
+    (timers,) = states["timers", "timers"]["timers"]
+    assert sum(timers["due"].values()) == 6
+
+
 def values_of(answer: Answer, name: str) -> list[Any]:
     place = [one["name"] for one in answer.json["columns"]].index(name)
     return sorted(one["values"][place] for one in answer.json["rows"])
@@ -389,5 +403,8 @@ def test_pickled_keys_of_a_snapshot_are_shown_as_bytes(
     key = next(one for one in found["columns"] if one["name"] == "key")
     assert key["is-readable"] is False
     assert all(one["values"][1].startswith("0x80") for one in found["rows"])
+    sizes = own_cluster.get(f"{OF_SNAPSHOT}?snapshot=7").json["states"]
+    assert {one["name"]: one["keys"] for one in sizes if one["table"] == "keyed"}["count"] == []
+    assert all(one["key-groups"] for one in sizes if one["table"] == "keyed")
     refused = own_cluster.get(f"{OF_SNAPSHOT}/rows?snapshot=7&state=count&keys=[3]")
     assert (refused.status, "no keys of a declared type" in refused.errors) == (400, True)

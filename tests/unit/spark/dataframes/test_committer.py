@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.directory_commit import TargetExistsError
-from headrace.connectors.dataframe.messages import CommitPayload
+from headrace.connectors.dataframe.messages import CommitPayload, FunctionPayload
 from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
+from headrace.connectors.dataframe.staging import batch_staging_folder
 from headrace.connectors.files.sink.notes import NoteLostError
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import HostError, ProgramError, UserCodeError
 from headrace.functions.sink import CommitterContext, DeliveryGuarantee, commit_key
 from headrace.spark.dataframes.committer import DataFrameCommitter, check_can_commit
-from headrace.spark.dataframes.sink_coordinator import SinkCommitError
-from tests.unit.connectors.connector_contexts import ConnectorContext
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError, check_batch_function
 from tests.unit.connectors.sink_world import (
     WITH_CHECKPOINTS,
     Crash,
@@ -32,7 +32,7 @@ from tests.unit.connectors.sink_world import (
     SinkWorld,
     key,
 )
-from tests.unit.spark.dataframes.committer_world import ROW, ArrowSession, Row, rows_in, world_of
+from tests.unit.spark.dataframes.committer_world import ArrowSession, Row, rows_in, world_of
 
 
 def left_beside(path: Path) -> list[str]:
@@ -231,18 +231,68 @@ def test_a_function_gets_the_rows_of_each_checkpoint_with_its_id(tmp_path: Path)
     assert calls == [(1, [(0, 0), (1, 0)]), (3, [(1, 1)])]
 
 
-def test_a_function_needs_checkpoints_and_its_own_driver(tmp_path: Path) -> None:
+def test_a_function_is_called_by_its_own_driver_alone(tmp_path: Path) -> None:
     sink = IdempotentForeachBatchSink(lambda df, checkpoint_id: None, str(tmp_path))
-    with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.interval"):
-        sink.create_writer(ConnectorContext(ROW))
-    committer = DataFrameCommitter(
-        "results", CommitPayload(function_id="elsewhere"), lambda: ArrowSession(), key
-    )
+    elsewhere = FunctionPayload("elsewhere")
     world = world_of(sink, ArrowSession())
     world.write(0, 1)
-    world.committer = committer
+    world.committer = DataFrameCommitter(
+        "results", CommitPayload(function=elsewhere), lambda: ArrowSession(), key
+    )
     with pytest.raises(SinkCommitError, match="submitted by the process that made it"):
         world.checkpoint()
+    with pytest.raises(HostError, match="submitted by the process that made it"):
+        check_batch_function("results", Settings(), elsewhere)
+
+
+def test_a_batch_that_a_function_has_had_is_not_given_again_though_its_rows_are_deleted(
+    tmp_path: Path,
+) -> None:
+    calls: list[int] = []
+    sink = IdempotentForeachBatchSink(lambda df, n: calls.append(n), str(tmp_path / "staging"))
+    committer = sink.committer()
+    payload: Any = msgspec.msgpack.decode(committer[1], type=CommitPayload)
+    notes = str(tmp_path / "notes")
+    world = world_of(sink, ArrowSession())
+    world.new_committer = lambda: DataFrameCommitter("results", payload, ArrowSession, key, notes)
+    world.crash()
+    world.write(0, 1)
+    number = world.publish()
+    assert world.latest is not None
+    pending = dict(world.latest.pending)
+    world.commit()
+    world.latest.pending.update(pending)  # as a checkpoint that was published before has it
+    world.crash()
+    assert calls == [number]
+    assert world.last_committed() == number
+    world.write(0, 1)
+    world.checkpoint()
+    assert calls == [number, number + 1]
+
+
+def test_an_error_of_a_function_is_the_user_s_and_names_its_line(tmp_path: Path) -> None:
+    def fail(df: Any, checkpoint_id: int) -> None:
+        raise ValueError("no")
+
+    world = world_of(IdempotentForeachBatchSink(fail, str(tmp_path)), ArrowSession())
+    world.write(0, 1)
+    with pytest.raises(UserCodeError, match=rf"ValueError: no .*{Path(__file__).name}, line \d+"):
+        world.checkpoint()
+    assert list(tmp_path.glob("*.parquet")) != []
+
+
+def test_rows_for_a_function_wait_beside_checkpoints_in_a_named_folder_or_in_a_temporary_one(
+    tmp_path: Path,
+) -> None:
+    payload = FunctionPayload("f", "", "/tmp/.foreach-batch.staging-0")
+    assert batch_staging_folder(payload, Settings()) == payload.temporary
+    beside = Settings({"execution.checkpointing.dir": "/checkpoints"})
+    name = ".foreach-batch.staging-0"
+    assert batch_staging_folder(payload, beside) == f"/checkpoints/dataframes/{name}"
+    named = FunctionPayload("f", "/named", payload.temporary)
+    assert batch_staging_folder(named, WITH_CHECKPOINTS) == "/named"
+    # Deleted as a whole at the job's end.
+    assert batch_staging_folder(named, Settings()) == f"/named/{name}"
 
 
 STEPS = st.one_of(

@@ -109,3 +109,9 @@ class Ownership(RuleBasedStateMachine):
 
 
 TestOwnership = Ownership.TestCase
+
+
+def test_partitions_that_are_counted_from_another_number_go_to_subtasks_by_their_number() -> None:
+    owners = PartitionOwners(3)
+    owners.announce(4, 5)
+    assert [owners.partitions_of(index) for index in range(3)] == [(6,), (7,), (5, 8)]

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
-from headrace.connectors.dataframe.messages import FilesStaged, SinkPayload
+from headrace.connectors.dataframe.messages import FilesStaged, FunctionPayload, SinkPayload
+from headrace.connectors.dataframe.staging import batch_staging_folder
 from headrace.core.config import Settings
 from headrace.core.ids import (
     ExecutionAttemptId,
@@ -40,20 +41,23 @@ class HeldSpark:
         raise RuntimeError("no session")
 
 
-def staged_coordinator(staging: Path, spark: HeldSpark) -> SinkCoordinator:
-    """One whose only subtask has staged a file."""
-    payload = SinkPayload("out", "parquet", "error", {}, str(staging))
-    context = CoordinatorContext(
+def new_context(settings: Settings) -> CoordinatorContext:
+    return CoordinatorContext(
         JOB,
         OperatorId(b"o" * 16),
         "results",
         1,
-        Settings(),
+        settings,
         lambda *_: None,
         lambda _: None,
         lambda _: None,
     )
-    coordinator = SinkCoordinator(context, payload, spark)
+
+
+def staged_coordinator(staging: Path, spark: HeldSpark) -> SinkCoordinator:
+    """One whose only subtask has staged a file."""
+    payload = SinkPayload("out", "parquet", "error", {}, str(staging))
+    coordinator = SinkCoordinator(new_context(Settings()), payload, spark)
     staging.mkdir()
     file = staging / "part-0.parquet"
     file.touch()
@@ -107,3 +111,19 @@ def test_closing_waits_for_the_commit_also_when_nobody_awaits_it_any_more(tmp_pa
     asyncio.run(abandon_and_close())
     assert spark.saw_files
     assert not spark.staging.exists()
+
+
+@pytest.mark.parametrize("outlives_driver", [False, True])
+def test_rows_of_checkpoints_are_left_only_where_the_checkpoints_are(
+    tmp_path: Path, outlives_driver: bool
+) -> None:
+    values = {"execution.checkpointing.interval": "1 s"}
+    if outlives_driver:
+        values["execution.checkpointing.dir"] = str(tmp_path / "checkpoints")
+    settings, payload = Settings(values), FunctionPayload("f", "", str(tmp_path / "temporary"))
+    staging = Path(batch_staging_folder(payload, settings).removeprefix("file:"))
+    (staging / "rows").mkdir(parents=True)
+    coordinator = SinkCoordinator(new_context(settings), payload, HeldSpark(staging))
+    coordinator.start()
+    asyncio.run(coordinator.close())
+    assert staging.exists() is outlives_driver

@@ -8,6 +8,7 @@ from headrace.core.clock import SystemClock
 from headrace.spark.session.master import (
     MasterUnreachableError,
     UnknownMasterError,
+    api_server_place,
     refuse_unknown_master,
     refuse_unreachable_master,
     standalone_places,
@@ -45,6 +46,36 @@ def test_a_master_that_refuses_connections_is_named_with_what_is_next() -> None:
         match=rf"spark://127\.0\.0\.1:{port} cannot be reached \(.*refused.*master-timeout is 5 s\): is it running",
     ):
         refuse_unreachable_master(f"spark://127.0.0.1:{port}", 5, SystemClock())
+
+
+@pytest.mark.parametrize(
+    "master, place",
+    [
+        ("k8s://https://host:6443", ("host", 6443)),
+        ("k8s://host:6443", ("host", 6443)),
+        ("k8s://https://[::1]/cluster", ("::1", 443)),
+        ("k8s://http://127.0.0.1", ("127.0.0.1", 80)),
+        ("spark://host:7077", None),
+    ],
+)
+def test_the_api_server_of_kubernetes_is_read(master: str, place: tuple[str, int] | None) -> None:
+    assert api_server_place(master) == place
+
+
+def test_an_api_server_that_does_not_answer_is_named_unless_a_proxy_may_reach_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        master = f"k8s://https://127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(
+        MasterUnreachableError, match="the address that 'kubectl cluster-info' shows"
+    ):
+        refuse_unreachable_master(master, 5, SystemClock())
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    refuse_unreachable_master(master, 5, SystemClock())
 
 
 def test_one_of_several_masters_is_enough() -> None:

@@ -156,3 +156,9 @@ def test_an_archive_of_classes_that_the_user_chose_is_not_replaced(given: str) -
     conf = plan({"spark.driver.extraJavaOptions": given}, archive=Path("/cache/a.jsa")).conf
     assert given in conf["spark.driver.extraJavaOptions"]
     assert "/cache/a.jsa" not in conf["spark.driver.extraJavaOptions"]
+
+
+def test_spark_s_page_is_off_and_kills_nothing_unless_asked() -> None:
+    conf = plan().conf
+    assert (conf["spark.ui.enabled"], conf["spark.ui.killEnabled"]) == ("false", "false")
+    assert plan({"spark.ui.enabled": "true"}).conf["spark.ui.killEnabled"] == "false"

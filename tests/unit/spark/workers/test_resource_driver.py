@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.core.clock import ManualClock
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.session.jvm import JvmGoneError
 from headrace.spark.workers.resource_driver import SparkHostLostError, SparkResourceDriver
 
@@ -50,6 +50,9 @@ class ScriptedJobs:
 
     def slot_count(self) -> int | None:
         return self.slots
+
+    def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
+        return f"{profile} is more than {usual}"
 
 
 class Reports:

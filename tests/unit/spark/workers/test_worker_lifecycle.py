@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.ids import ResourceId
-from headrace.gateways.messages import ResourceProfile
+from headrace.core.resource_profile import ResourceProfile
 from headrace.spark.workers.worker_lifecycle import (
     CancelJob,
     ClockRead,

@@ -108,11 +108,9 @@ FOLDERS = """
 import sys
 from pathlib import Path
 from headrace.cluster.task_executor.task_manager_runner import TaskManagerConfiguration
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import ResourceId
 from headrace.spark.workers.worker import WorkerSpec, _process_log
-configuration = TaskManagerConfiguration(
-    ResourceId("tm:1"), "address", ResourceManagerId(b"r" * 16), b"secret", {}
-)
+configuration = TaskManagerConfiguration(ResourceId("tm:1"), "address", b"secret", {})
 spec = WorkerSpec(configuration, "driver", 30, log_folder=sys.argv[2])
 scratch = Path(sys.argv[1])
 scratch.mkdir()

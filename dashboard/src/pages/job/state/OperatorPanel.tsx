@@ -77,7 +77,7 @@ export function OperatorPanel(props: {
       </Panel>
       {chosen === undefined ? null : (
         <>
-          <Sizes state={chosen} isStored={place.snapshot !== undefined} />
+          <Sizes state={chosen} isStored={place.snapshot !== undefined} hasWatermark={data.watermark !== null} />
           <RowsPanel
             key={keyOf(chosen)}
             jobid={jobid}
@@ -111,7 +111,7 @@ function notesOf(state: StateFigures): string {
 }
 
 /** Parts of one state, the largest first, each with a bar against the largest. */
-function Sizes({ state, isStored }: { state: StateFigures; isStored: boolean }): JSX.Element {
+function Sizes({ state, isStored, hasWatermark }: { state: StateFigures; isStored: boolean; hasWatermark: boolean }): JSX.Element {
   const subtasks = state.subtasks.map((each) => ({ name: `subtask ${each.subtask}`, rows: each.rows, size: each.size }));
   const groups = state["key-groups"].map((each) => ({
     name: `key group ${each["key-group"]} (subtask ${each.subtask})`,
@@ -130,16 +130,20 @@ function Sizes({ state, isStored }: { state: StateFigures; isStored: boolean }):
           <Bars title={state["are-keys-exact"] ? "Largest keys" : "Largest keys (lower bounds: there are too many to count each)"} parts={keys} />
         )}
       </div>
-      {isStored ? <p class="quiet-text">A snapshot tells sizes of files by subtask; key groups and keys are counted in the running job.</p> : null}
+      {isStored ? (
+        <p class="quiet-text">Sizes of subtasks are those of files; key groups, keys and timers are counted from the rows in them.</p>
+      ) : null}
       {state["oldest-window"] === null ? null : <p class="quiet-text">Oldest window: {watermark(state["oldest-window"])}</p>}
       {state.timers.map((each) => (
         <Facts
           key={each.domain}
           rows={[
             [`${each.domain} timers`, `the next is due ${watermark(each.next)}`],
-            ...Object.entries(each.due)
-              .filter(([, timers]) => timers > 0)
-              .map(([word, timers]) => [word === "due" || word === "later" ? word : `within ${word}`, plural(timers, "timer")] as const),
+            ...(each.domain === "event" && !hasWatermark
+              ? [["how soon", `not known without a watermark, of ${plural(Object.values(each.due).reduce((a, b) => a + b, 0), "timer")}`] as const]
+              : Object.entries(each.due)
+                  .filter(([, timers]) => timers > 0)
+                  .map(([word, timers]) => [word === "due" || word === "later" ? word : `within ${word}`, plural(timers, "timer")] as const)),
           ]}
         />
       ))}

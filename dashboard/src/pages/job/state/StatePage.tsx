@@ -97,7 +97,7 @@ function Operators(props: { info: StateInfo; place: Place; addressOf(change: Par
         <Select
           label="As of"
           value={place.snapshot === undefined ? "" : String(place.snapshot)}
-          options={[["", "now, from the running tasks"] as const, ...readable.map((each) => [String(each.id), titleOf(each)] as const)]}
+          options={[["", info.problem === null ? "now, from the running tasks" : "now: nothing to read"] as const, ...readable.map((each) => [String(each.id), titleOf(each)] as const)]}
           onChange={(value) => {
             location.hash = props.addressOf({ snapshot: value === "" ? undefined : Number(value) }).slice(1);
           }}

@@ -16,7 +16,13 @@ from headrace.cluster.job_master.checkpointing.commits.commit_ledger import Comm
 from headrace.cluster.leadership import always_leads
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError, is_outage
+from headrace.core.errors import (
+    ConfigurationError,
+    ErrorDomain,
+    HeadraceError,
+    UserCodeError,
+    is_outage,
+)
 from headrace.core.ids import OperatorId
 from headrace.core.threads import BlockingRunner
 from headrace.functions.sink import (
@@ -54,6 +60,17 @@ class CommitFailedError(HeadraceError):
             f"{type(error).__name__}: {error}"
         )
         self.repeats = not is_outage(error)
+
+
+class CommitFunctionFailedError(CommitFailedError):
+    """A user's function, called with the output of a checkpoint, raised. The restarted job calls it again."""
+
+    domain = ErrorDomain.USER
+
+    def __init__(self, sink_name: str, checkpoint_id: int, error: UserCodeError) -> None:
+        super().__init__(sink_name, checkpoint_id, error)
+        first, newline, rest = str(error).partition("\n")
+        self.args = (f"{first}, with the rows of checkpoint {checkpoint_id}{newline}{rest}",)
 
 
 class CommitRefusedError(CommitFailedError):
@@ -109,7 +126,9 @@ class SinkCommits:
         self._retries: Final = settings.get_option(COMMIT_RETRIES)
         self._may_repeat: Final = settings.get_option(REPEAT_OUTPUT)
         self._sinks: Final = {
-            operator.operator_id: _Sink(operator, _committer(operator, settings, factories or {}))
+            operator.operator_id: _Sink(
+                operator, create_committer(operator, settings, factories or {})
+            )
             for vertex in graph.vertices
             for operator in vertex.operators
             if operator.committer
@@ -220,7 +239,7 @@ class SinkCommits:
                 is_over = not getattr(error, "recoverable", True) or failed_count >= self._retries
                 if is_over or self._is_closed:
                     raise
-                pause_ms = _pause_ms(failed_count)
+                pause_ms = commit_pause_ms(failed_count)
                 failed_count += 1
                 self._tell(
                     f"sink '{sink.name}' did not report its last commit (try {failed_count} of "
@@ -271,11 +290,10 @@ class SinkCommits:
             self._on_changed()
         elif self._is_closed:
             sink.is_busy = False
-        elif not getattr(error, "recoverable", True) or sink.failed_count >= self._retries:
+        elif _is_hopeless(error) or sink.failed_count >= self._retries:
             sink.is_busy = False
             sink.failed_count = 0
-            kind = CommitFailedError if getattr(error, "recoverable", True) else CommitRefusedError
-            sink.failure = kind(sink.name, pending.checkpoint_id, error)
+            sink.failure = commit_failure(sink.name, pending.checkpoint_id, error)
             sink.failure.__cause__ = error
             self._on_failed(sink.failure)
         else:
@@ -283,7 +301,7 @@ class SinkCommits:
         self._note_idle()
 
     def _retry(self, sink: "_Sink", pending: PendingCommit, error: Exception) -> None:
-        pause_ms = _pause_ms(sink.failed_count)
+        pause_ms = commit_pause_ms(sink.failed_count)
         sink.failed_count += 1
         self._tell(
             f"sink '{sink.name}' could not commit checkpoint {pending.checkpoint_id} (try {sink.failed_count} of "
@@ -328,13 +346,30 @@ class _Sink:
         self.failure: CommitFailedError | None = None
 
 
-def _pause_ms(failed_count: int) -> float:
+def commit_failure(sink_name: str, checkpoint_id: int, error: Exception) -> CommitFailedError:
+    """Return what a commit that is given up is told as."""
+    if not getattr(error, "recoverable", True):
+        return CommitRefusedError(sink_name, checkpoint_id, error)
+    if isinstance(error, UserCodeError):
+        return CommitFunctionFailedError(sink_name, checkpoint_id, error)
+    return CommitFailedError(sink_name, checkpoint_id, error)
+
+
+def _is_hopeless(error: Exception) -> bool:
+    """Return whether a commit that failed so need not be tried again: nor need one whose function has a mistake."""
+    has_mistake = isinstance(error, UserCodeError) and error.repeats
+    return has_mistake or not getattr(error, "recoverable", True)
+
+
+def commit_pause_ms(failed_count: int) -> float:
+    """Return how long a sink waits before it tries a commit again that failed so often."""
     return min(_FIRST_PAUSE_MS * 2**failed_count, _PAUSE_MAX_MS)
 
 
-def _committer(
+def create_committer(
     operator: ChainedOperator, settings: Settings, factories: Mapping[str, CommitterFactory]
 ) -> Committer:
+    """Return the committer of a sink. ConfigurationError where it is not installed."""
     name = operator.committer
     factory = factories.get(name)
     if factory is None:

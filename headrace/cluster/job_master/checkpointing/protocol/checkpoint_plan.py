@@ -62,7 +62,13 @@ def calculate_plan(
         raise _refused("all tasks have finished")
     for attempt_id in running:
         if attempts[attempt_id] is not ExecutionState.RUNNING:
-            raise _refused(f"task {attempt_id} is {attempts[attempt_id].value}")
+            name = graph.vertex(attempt_id.execution_vertex_id).job_vertex.subtask_name(
+                attempt_id.subtask_index
+            )
+            raise _refused(
+                f"not all required tasks are currently running: '{name}' is {attempts[attempt_id].value}; ask again "
+                "when all of them run, which 'headrace top' and the dashboard show"
+            )
     subtasks = {attempt_id.execution_vertex_id for attempt_id in running}
     to_trigger = (
         one for one in running if not _has_input(graph, one.execution_vertex_id, subtasks)

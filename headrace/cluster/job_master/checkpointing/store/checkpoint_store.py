@@ -340,7 +340,8 @@ class CheckpointStore:
         if snapshot.metadata.is_drained:
             raise SnapshotDrainedError(snapshot.uri)
         if self._is_fork:
-            return CompletedCheckpoint(snapshot.metadata.without_commits(), snapshot.uri)
+            metadata = snapshot.metadata.without_commits()
+            return CompletedCheckpoint(metadata, snapshot.uri, snapshot.metadata_bytes)
         return snapshot
 
     def _take_over(self, newest: CompletedCheckpoint | None, *, is_fork: bool) -> Lineage:

@@ -12,7 +12,8 @@ from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_
 from headrace.cluster.job_master.slots.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.core.resource_profile import ResourceProfile
+from headrace.gateways.messages import SlotOffer
 from headrace.graph.job_graph import JobGraph
 from testkit.simulation.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (

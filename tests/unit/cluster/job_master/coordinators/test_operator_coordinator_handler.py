@@ -94,6 +94,24 @@ def test_a_coordinator_hears_of_the_subtasks_of_its_own_vertex() -> None:
     assert noting.heard == ["started", ("ready", 1), ("failed", 1)]
 
 
+def test_events_are_counted_for_the_coordinator_s_own_vertex_and_repeated_ones_once() -> None:
+    coordinators, noting, _ = new_coordinators()
+    noting.context.metric_group.gauge("open", lambda: 7)
+    for _ in range(2):
+        coordinators.handle_event(attempt(0), OPERATOR, 0, b"one")
+    noting.context.send_event(1, b"answer")
+    (reading,) = coordinators.operator_metrics()
+    name = reading.variables["operator_name"]
+    assert coordinators.metrics_of(vertex_id(1)) == {
+        f"{name}.coordinator.numEventsIn": 1,
+        f"{name}.coordinator.numEventsOut": 1,
+        f"{name}.coordinator.open": 7,
+    }
+    assert coordinators.metrics_of(vertex_id(2)) == {}
+    assert {sample.path for sample in reading.samples} == {("coordinator",)}
+    assert reading.variables["task_id"] == str(vertex_id(1))
+
+
 def test_a_repeated_event_is_delivered_once() -> None:
     coordinators, noting, _ = new_coordinators()
     coordinators.handle_event(attempt(0), OPERATOR, 0, b"one")

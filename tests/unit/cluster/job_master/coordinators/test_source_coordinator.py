@@ -93,6 +93,37 @@ def test_without_a_checkpoint_all_of_a_subtask_s_splits_go_back_and_only_its() -
     assert world.enumerator.left == [split(2), split(3), split(0)]
 
 
+def test_readers_and_splits_are_counted_and_a_new_enumerator_tells_what_it_has_left() -> None:
+    world = World(4)
+    world.coordinator.start()
+    world.run_reader(0)
+    world.run_reader(1)
+    assert world.metrics.snapshot() == {
+        "numRegisteredReaders": 2,
+        "numSplitsAssigned": 2,
+        "numSplitsReturned": 0,
+        "enumerator.unassignedSplits": 2,
+    }
+    world.fail_reader(0)
+    world.coordinator.subtask_reset(0, None)
+    assert world.metrics.snapshot() == {
+        "numRegisteredReaders": 1,
+        "numSplitsAssigned": 2,
+        "numSplitsReturned": 1,
+        "enumerator.unassignedSplits": 3,
+    }
+    world.coordinator.reset(None, None)
+    assert world.metrics.snapshot()["enumerator.unassignedSplits"] == 4
+
+
+def test_metrics_that_an_enumerator_made_go_with_it() -> None:
+    world = World(1)
+    world.enumerator.context.metric_group.counter("retries").inc()
+    assert world.metrics.snapshot()["enumerator.retries"] == 1
+    world.coordinator.reset(None, None)
+    assert "enumerator.retries" not in world.metrics.snapshot()
+
+
 def test_a_reset_of_the_whole_source_makes_a_new_enumerator_from_its_state() -> None:
     world = World(4)
     world.coordinator.start()

@@ -174,7 +174,8 @@ def test_failures_are_remembered_with_task_and_place_and_those_that_came_with_th
     (entry,) = job.scheduler.history.entries
     assert entry.root.failure.error == USER_ERROR and entry.root.timestamp_ms == 10
     assert entry.root.task is not None
-    assert (entry.root.task.name, entry.root.task.resource_id) == ("vertex 1 (2/2)", TM_2)
+    task = entry.root.task
+    assert (task.name, task.resource_id) == ("vertex 1 (2/2) - execution #0", TM_2)
     assert [(each.failure.error, each.timestamp_ms) for each in entry.concurrent] == [(LOST, 5)]
 
 

@@ -237,7 +237,9 @@ def test_a_task_manager_that_refuses_a_task_fails_it(job: Fixture) -> None:
 def test_details_carry_states_and_combined_metrics(job: Fixture) -> None:
     job.run()
     for attempt, count in zip(job.attempts, (3.0, 4.0, 0.0, 0.0), strict=True):
-        metrics = TaskMetrics(attempt, {"numRecordsOut": count, "map.late": count})
+        metrics = TaskMetrics(
+            attempt, {"numRecordsOut": count, "map.late": count, "map.depth": 2.0}, ("map.late",)
+        )
         job.scheduler.report(ExecutionReport(attempt, S.FINISHED, metrics=metrics))
     vertices = VertexDescriber(job.scheduler).describe()
     details = describe_job(job.scheduler, vertices, CheckpointOverview(), ())

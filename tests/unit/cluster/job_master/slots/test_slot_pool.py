@@ -2,12 +2,14 @@
 
 from collections import Counter
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.job_master.slots.slot_pool import SlotPool
 from headrace.cluster.job_master.slots.slot_sharing import share_slots
-from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.core.resource_profile import ResourceProfile
+from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
 from headrace.graph.execution_graph import expand
 from headrace.graph.job_graph import JobVertex, PartitionerKind
@@ -146,3 +148,25 @@ def test_a_consumer_runs_beside_a_producer_that_it_reads_from() -> None:
         [2, 1],
         [3],
     ]
+
+
+SMALL = ResourceProfile(0.25, 1 << 20)
+
+
+def test_a_slot_that_was_cut_for_a_group_goes_to_that_group() -> None:
+    pool = SlotPool()
+    pool.require([ANY_PROFILE, SMALL])
+    pool.offer(TM_1, [offer(1)], 0)
+    assert pool.requirements[1] == ResourceRequirement(SMALL, 1) and pool.missing_count == 1
+    assert pool.reserve([ANY_PROFILE, SMALL]) is None
+    pool.offer(TM_1, [offer(2, SMALL)], 0)
+    reserved = pool.reserve([ANY_PROFILE, SMALL])
+    assert reserved is not None
+    assert [slot.profile for slot in reserved] == [SLOT_PROFILE, SMALL]
+
+
+def test_the_groups_of_a_graph_have_the_slots_that_it_says() -> None:
+    graph = job_graph((vertex(1, 2), vertex(2, 1, group="small")))
+    graph = msgspec.structs.replace(graph, slot_resources={"small": SMALL})
+    found = {each.slot_sharing_group: each.profile for each in share_slots(expand(graph))}
+    assert found == {"default": ANY_PROFILE, "small": SMALL}

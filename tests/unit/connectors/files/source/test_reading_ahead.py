@@ -177,3 +177,13 @@ def test_the_next_split_is_asked_for_when_little_of_a_large_one_is_left(
         asked.append(reading.request_count - before)
     # Of forty rows, with some bytes around them, the last ten are less than 150 bytes.
     assert asked == [0, 0, 0, 1]
+
+
+def test_what_is_still_to_be_read_is_known_in_bytes(reading: Reading) -> None:
+    reading.poll()
+    assert reading.reader.pending_byte_count() == 0
+    reading.give("a")
+    reading.give("b")
+    assert reading.reader.pending_byte_count() == 4
+    reading.poll_until_it_waits()
+    assert reading.reader.pending_byte_count() == 0

@@ -11,13 +11,14 @@ from headrace.checkpoint.options import REPEAT_OUTPUT
 from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
     COMMIT_RETRIES,
     CommitFailedError,
+    CommitFunctionFailedError,
     CommitRefusedError,
     OutputAheadError,
     SinkCommits,
 )
 from headrace.core.clock import Cancellable, ManualClock
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, ErrorDomain, wrap_user_error
 from headrace.functions.sink import Committer, CommitterContext
 from headrace.rpc.endpoint import RpcEndpoint
 from testkit.simulation.virtual_loop import VirtualLoop
@@ -172,6 +173,27 @@ def test_an_error_that_trying_again_does_not_mend_fails_at_once() -> None:
     with pytest.raises(CommitRefusedError):
         world.await_all()
     assert len(world.committer.calls) == 1 and not world.failures[0].recoverable
+
+
+def test_a_mistake_in_a_user_s_function_fails_at_once_and_stands_first() -> None:
+    world = World()
+    world.committer.errors = [wrap_user_error(ValueError("no"), "table", "program.py, line 7")]
+    world.publish(2, 1)
+    with pytest.raises(
+        CommitFunctionFailedError,
+        match=r"^ValueError: no \(in operator 'table', .*\), with the rows of checkpoint 2",
+    ) as caught:
+        world.await_all()
+    assert caught.value.domain is ErrorDomain.USER and caught.value.recoverable
+    assert len(world.committer.calls) == 1
+
+
+def test_a_user_s_function_that_meets_an_outage_is_called_again() -> None:
+    world = World()
+    world.committer.errors = [wrap_user_error(ConnectionError("down"), "table")]
+    world.publish(2, 1)
+    world.await_all()
+    assert len(world.committer.calls) == 2
 
 
 def test_a_job_that_restarts_commits_what_was_left_open_before_anything_else() -> None:

@@ -9,7 +9,7 @@ import { usePoll } from "../model/poll";
 import { TERMINAL } from "../types";
 import { isEnded, JobTable } from "./JobTable";
 
-export function HistoryPage(): JSX.Element {
+export function EndedJobsPage(): JSX.Element {
   const [search, setSearch] = useState("");
   const [state, setState] = useState("all");
   const { data, failed } = usePoll("Jobs", api.jobs, []);
@@ -20,8 +20,8 @@ export function HistoryPage(): JSX.Element {
   );
   return (
     <>
-      <h1>History</h1>
-      <Panel title="Ended jobs">
+      <h1>Ended jobs</h1>
+      <Panel title="Find a job">
         <div class="toolbar">
           <Search label="Name or id of a job" value={search} onChange={setSearch} />
           <Select

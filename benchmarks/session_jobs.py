@@ -1,0 +1,218 @@
+"""How long does a job of two tasks wait until it runs, when eight clients bring two hundred to one session at once?
+
+The session is a daemon on Spark, as `headrace cluster start` makes it, with four TaskManagers that jobs share. Each
+client is a process of its own: it submits a job over REST, asks until all its tasks run, and submits the next one
+while those before go on. Then all jobs are cancelled, and rounds of as many follow until `--ended` jobs have ended:
+figures are what the driver's process keeps per ended job, from a round that has warmed it up to the last one, and how
+many threads, sockets and files it has more than before.
+
+    python -m benchmarks.session_jobs [--jobs 200] [--clients 8] [--ended 1000] [--dry]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.record import show_or_record
+from headrace import RestClusterClient, StreamExecutionEnvironment, Types
+from headrace.api.client.job_client import JobClient
+from headrace.common import Configuration, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.functions.sink import DiscardingSink
+
+TASK_MANAGERS: Final = 4
+TIMEOUT_S: Final = 300.0
+LOOK_S: Final = 0.05
+SETTLE_S: Final = 3.0
+
+
+def environment(address: str) -> StreamExecutionEnvironment:
+    """Return the environment of a client, with a job of two tasks that has no end."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    settings = {
+        "execution.target": "remote",
+        "rest.address": address,
+        "parallelism.default": "1",
+        "pipeline.operator-chaining.enabled": "false",
+    }
+    env.configure(Configuration.from_dict(settings))
+    return env
+
+
+def submit(env: StreamExecutionEnvironment, name: str) -> JobClient:
+    """Submit one job."""
+    source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.sink_to(DiscardingSink())
+    return env.execute_async(name)
+
+
+def await_running(client: JobClient) -> None:
+    """Return once every task of the job runs."""
+    while True:
+        details = client.get_job_details().result(TIMEOUT_S)
+        if details.status.is_terminal_state():
+            raise RuntimeError(f"job '{details.name}' is {details.status.name}: {details.failure}")
+        states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
+        if states and all(state is ExecutionState.RUNNING for state in states):
+            return
+        time.sleep(LOOK_S)
+
+
+def be_client(arguments: list[str]) -> None:
+    """Bring jobs, one after the other; print how long each waited, in seconds."""
+    address, number, count = arguments
+    env = environment(address)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    waits: list[float] = []
+    for index in range(int(count)):
+        began = time.perf_counter()
+        await_running(submit(env, f"job {number}-{index}"))
+        waits.append(time.perf_counter() - began)
+    print(json.dumps(waits))
+
+
+def waits_of_clients(address: str, client_count: int, job_count: int) -> list[float]:
+    """Have clients bring `job_count` jobs together; return how long each job waited."""
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-m", __spec__.name, "client", address, str(number), str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(client_count)
+        if (count := job_count // client_count + (number < job_count % client_count))
+    ]
+    found: list[float] = []
+    for client in clients:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+    for client in clients:
+        assert client.stdin is not None
+        client.stdin.write("go\n")
+        client.stdin.flush()
+    for client in clients:
+        out, _ = client.communicate(timeout=TIMEOUT_S)
+        assert client.returncode == 0, f"a client has ended with {client.returncode}"
+        found += json.loads(out)
+    return found
+
+
+def kept_by(process: int) -> dict[str, int]:
+    """Return memory, threads and open files of a process."""
+    status = Path(f"/proc/{process}/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    links = [
+        os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()
+    ]
+    kinds = Counter("sockets" if link.startswith("socket:") else "files" for link in links)
+    return {
+        "resident_bytes": int(fields["VmRSS"].split()[0]) * 1024,
+        "threads": int(fields["Threads"]),
+        **kinds,
+    }
+
+
+def end_all(cluster: RestClusterClient) -> None:
+    """Cancel the jobs that run, and wait for their ends."""
+    running = [job.job_id for job in cluster.list_jobs() if not job.status.is_terminal_state()]
+    for job_id in running:
+        cluster.cancel(job_id)
+    deadline = time.monotonic() + TIMEOUT_S
+    while any(not job.status.is_terminal_state() for job in cluster.list_jobs()):
+        assert time.monotonic() < deadline, "the jobs do not end"
+        time.sleep(LOOK_S)
+    time.sleep(SETTLE_S)
+
+
+def measure(client_count: int, job_count: int, ended_count: int) -> dict[str, Any]:
+    """Return the figures of one session."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["HEADRACE_HOME"] = home
+        slots = -(-job_count // TASK_MANAGERS)
+        settings = {
+            "spark.ui.enabled": "false",
+            "headrace.resourcemanager.exclusive-task-managers": "false",
+            "headrace.spark.slots": str(TASK_MANAGERS),
+            "headrace.taskmanager.fixed-pool.size": str(TASK_MANAGERS),
+            "taskmanager.numberOfTaskSlots": str(slots),
+            # So that a client sees soon what it waits for.
+            "web.refresh-interval": "50 ms",
+        }
+        command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
+        given = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+        started = subprocess.run(
+            [*command, "start", "--json", *given], check=True, stdout=subprocess.PIPE, text=True
+        )
+        session = json.loads(started.stdout)
+        try:
+            with RestClusterClient(session["address"]) as cluster:
+                return rounds(cluster, session["pid"], client_count, job_count, ended_count)
+        finally:
+            subprocess.run([*command, "stop"], check=True, stdout=subprocess.DEVNULL)
+
+
+def rounds(
+    cluster: RestClusterClient, process: int, client_count: int, job_count: int, ended_count: int
+) -> dict[str, Any]:
+    """Bring jobs and end them, until enough have ended."""
+    while cluster.slots_total() < job_count:
+        time.sleep(LOOK_S)
+    # What the first jobs load stays, and is no job's.
+    waits_of_clients(cluster.address, 1, 1)
+    end_all(cluster)
+    waits = waits_of_clients(cluster.address, client_count, job_count)
+    running = sum(job.status is JobStatus.RUNNING for job in cluster.list_jobs())
+    peak = kept_by(process)
+    end_all(cluster)
+    before, ended = kept_by(process), 0
+    while ended + job_count < ended_count:
+        waits_of_clients(cluster.address, client_count, job_count)
+        end_all(cluster)
+        ended += job_count
+        print(ended, kept_by(process), flush=True)
+    after = kept_by(process)
+    ordered = sorted(waits)
+    grown = after["resident_bytes"] - before["resident_bytes"]
+    return {
+        "jobs": job_count,
+        "clients": client_count,
+        "running_at_once": running,
+        "submit_to_running_p50_s": ordered[len(ordered) // 2],
+        "submit_to_running_p95_s": ordered[int(len(ordered) * 0.95)],
+        "submit_to_running_max_s": ordered[-1],
+        "ended_jobs": ended,
+        "kept_bytes_per_ended_job": grown / max(1, ended),
+        "driver_resident_bytes": after["resident_bytes"],
+        **{f"{kind}_left": after[kind] - before[kind] for kind in ("threads", "sockets", "files")},
+        **{f"{kind}_at_peak": peak[kind] for kind in ("threads", "sockets", "files")},
+    }
+
+
+def main() -> None:
+    """Measure, or be one client of a measurement."""
+    if sys.argv[1:2] == ["client"]:
+        be_client(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--ended", type=int, default=1000)
+    parser.add_argument("--dry", action="store_true", help="print only, keep no result")
+    options = parser.parse_args()
+    figures = measure(options.clients, options.jobs, options.ended)
+    show_or_record("session_jobs", figures, is_dry=options.dry)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Files that travel with a job: requirements, archives and cached files, by the paths that its settings name."""
+
+import os
+import stat
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import size_text
+from headrace.graph.job_graph import ArtifactKind, JobArtifact
+from headrace.graph.pipeline_options import (
+    ARTIFACT_SIZE_MAX,
+    CACHED_FILES,
+    PYTHON_ARCHIVES,
+    PYTHON_REQUIREMENTS,
+    cached_files,
+    executable_cached_files,
+)
+
+ARCHIVE_SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
+_HERE: Final = "file:"
+
+
+def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
+    """Read the files that the settings of a job name. ConfigurationError where one is not there, or all are too big."""
+    reader = _Reader(int(settings.get_option(ARTIFACT_SIZE_MAX)))
+    found: list[JobArtifact] = []
+    requirements, _, cache = settings.get_option(PYTHON_REQUIREMENTS).partition("#")
+    if requirements:
+        path = _path(PYTHON_REQUIREMENTS, requirements)
+        found.append(
+            reader.file(PYTHON_REQUIREMENTS, ArtifactKind.REQUIREMENTS, "requirements", path)
+        )
+        if cache:
+            folder = _path(PYTHON_REQUIREMENTS, cache)
+            if not folder.is_dir():
+                raise ConfigurationError(
+                    PYTHON_REQUIREMENTS.key, cache, "it is no folder of packages"
+                )
+            found.append(
+                reader.folder(PYTHON_REQUIREMENTS, ArtifactKind.PACKAGES, "packages", folder)
+            )
+    for text in filter(None, settings.get_option(PYTHON_ARCHIVES).split(",")):
+        said, _, name = text.strip().partition("#")
+        path = _path(PYTHON_ARCHIVES, said)
+        if not path.name.endswith(ARCHIVE_SUFFIXES):
+            raise ConfigurationError(
+                PYTHON_ARCHIVES.key,
+                said,
+                f"an archive ends in one of {', '.join(ARCHIVE_SUFFIXES)}",
+            )
+        found.append(reader.file(PYTHON_ARCHIVES, ArtifactKind.ARCHIVE, name or path.name, path))
+    executables = executable_cached_files(settings.get_option(CACHED_FILES))
+    for name, said in cached_files(settings.get_option(CACHED_FILES)).items():
+        path = _path(CACHED_FILES, said)
+        read = reader.folder if path.is_dir() else reader.file
+        kind = ArtifactKind.ARCHIVE if path.is_dir() else ArtifactKind.FILE
+        artifact = read(CACHED_FILES, kind, name, path, is_cached_file=True)
+        is_executable = artifact.is_executable or name in executables
+        found.append(msgspec.structs.replace(artifact, is_executable=is_executable))
+    _refuse_same_names(found)
+    return tuple(found)
+
+
+class _Reader:
+    """Reads files until all of them together are too big."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max: Final = size_bytes_max
+        self._size_bytes = 0
+
+    def file(
+        self,
+        option: ConfigOption[str],
+        kind: ArtifactKind,
+        name: str,
+        path: Path,
+        *,
+        is_cached_file: bool = False,
+    ) -> JobArtifact:
+        """Return a file with its content."""
+        try:
+            self._count(option, path)
+            content = path.read_bytes()
+            is_executable = bool(path.stat().st_mode & stat.S_IXUSR)
+        except OSError as error:
+            raise ConfigurationError(option.key, str(path), error.strerror or str(error)) from error
+        return JobArtifact(
+            kind,
+            name,
+            path.name,
+            content,
+            is_executable=is_executable,
+            is_cached_file=is_cached_file,
+        )
+
+    def folder(
+        self,
+        option: ConfigOption[str],
+        kind: ArtifactKind,
+        name: str,
+        path: Path,
+        *,
+        is_cached_file: bool = False,
+    ) -> JobArtifact:
+        """Return an archive of a folder; equal folders make equal bytes."""
+        packed = BytesIO()
+        try:
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+                for file in sorted(path.rglob("*")):
+                    if file.is_file():
+                        self._count(option, file)
+                        entry = zipfile.ZipInfo(str(file.relative_to(path)))
+                        entry.external_attr = (file.stat().st_mode & 0o777) << 16
+                        archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+        except OSError as error:
+            raise ConfigurationError(option.key, str(path), error.strerror or str(error)) from error
+        return JobArtifact(
+            kind, name, f"{path.name}.zip", packed.getvalue(), is_cached_file=is_cached_file
+        )
+
+    def _count(self, option: ConfigOption[str], path: Path) -> None:
+        self._size_bytes += os.stat(path).st_size
+        if self._size_bytes > self._size_bytes_max:
+            raise ConfigurationError(
+                option.key,
+                str(path),
+                f"with it the files of the job have more than {size_text(self._size_bytes_max)} "
+                f"('{ARTIFACT_SIZE_MAX.key}'): read big data from a file system that the workers share",
+            )
+
+
+def _path(option: ConfigOption[str], said: str) -> Path:
+    path = Path(said.removeprefix(_HERE)).expanduser().absolute()
+    if not path.exists():
+        raise ConfigurationError(
+            option.key, said, "there is no such file or folder on this machine"
+        )
+    return path
+
+
+def _refuse_same_names(artifacts: list[JobArtifact]) -> None:
+    names: set[str] = set()
+    for artifact in artifacts:
+        if artifact.name in names:
+            option = CACHED_FILES if artifact.is_cached_file else PYTHON_ARCHIVES
+            raise ConfigurationError(
+                option.key, artifact.name, "two files of the job have this name"
+            )
+        names.add(artifact.name)

@@ -1,0 +1,127 @@
+"""PerJobExecutor: starts a cluster for each job of a program, in a process of its own that ends with the job.
+
+The graph is made here, and neither Java nor Spark is needed for that.
+Source: Flink AbstractJobClusterExecutor, YarnJobClusterExecutor.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.executors import ATTACHED, TARGET
+from headrace.api.settings.python_files import python_files
+from headrace.cli.daemon.daemon_process import DaemonProcess
+from headrace.cli.daemon.messages import Report, RunJobCluster
+from headrace.client.remote_executor import refuse_dataframes
+from headrace.client.rest_cluster_client import RestClusterClient
+from headrace.core.config import Settings, check_values
+from headrace.core.errors import HeadraceError, HostError
+from headrace.core.ids import ClusterDataSetId
+from headrace.gateways.messages import DataSetInfo
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.rest.connections import FoundConnection, read_connection
+from headrace.spark.options import MASTER, SLOT_COUNT
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class PerJobExecutor:
+    """Implements PipelineExecutor, under the name `per-job`; thread-safe."""
+
+    name = "per-job"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings: Final = settings
+        # Two threads of a program may submit jobs at once.
+        self._lock: Final = threading.Lock()
+        self._clusters: list[tuple[RestClusterClient, JobClient]] = []
+        self._is_closed = False
+
+    def submit(self, job_graph: JobGraph) -> JobClient:
+        """Start a cluster, submit the job to it, and return the job's handle.
+
+        DaemonFailedError where the cluster does not start; nothing of it is left where the job is not taken.
+        """
+        check_values(job_graph.settings)
+        refuse_dataframes(job_graph)
+        settings = {**job_graph.settings, **self._settings.to_dict()}
+        settings.pop(TARGET.key, None)
+        files = python_files(Settings(settings))
+        if files:
+            # As absolute paths: the program may have changed its working folder since it named them.
+            settings[PYTHON_FILES.key] = ",".join(map(str, files))
+            job_graph = msgspec.structs.replace(
+                job_graph,
+                settings={**job_graph.settings, PYTHON_FILES.key: settings[PYTHON_FILES.key]},
+            )
+        with self._lock:
+            if self._is_closed:
+                raise HostError("the executor has been closed")
+        daemon = DaemonProcess(RunJobCluster(Path(sys.argv[0]).stem or "job"), settings)
+        report = daemon.report()
+        try:
+            cluster = RestClusterClient.of(_connection_of(report), self._settings)
+            try:
+                client = cluster.submit_job(job_graph)
+            except BaseException:
+                cluster.close()
+                raise
+        except BaseException:
+            daemon.end()
+            raise
+        daemon.leave()
+        _LOG.info(
+            "job '%s' (%s) has a cluster of its own at %s (process %d), whose logs are in %s",
+            job_graph.name,
+            job_graph.job_id,
+            cluster.address,
+            daemon.pid,
+            daemon.log_folder,
+        )
+        with self._lock:
+            self._clusters.append((cluster, client))
+        return client
+
+    def default_parallelism(self) -> int:
+        """Return `parallelism.default`, or the slots of a cluster on this machine; 1 where a master is named."""
+        for option in (PARALLELISM, SLOT_COUNT):
+            if self._settings.get_option(option) > 0:
+                return self._settings.get_option(option)
+        return 1 if self._settings.get_option(MASTER) else os.cpu_count() or 1
+
+    def known_parallelism(self) -> int | None:
+        """Return the default parallelism, which is known before there is a cluster."""
+        return self.default_parallelism()
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return none: what a job leaves ends with its cluster."""
+        return ()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Do nothing: what a job leaves ends with its cluster."""
+
+    def close(self) -> None:
+        """End the clusters whose jobs have ended; others end with their jobs. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            clusters, self._clusters = self._clusters, []
+        for cluster, client in clusters:
+            with contextlib.suppress(HeadraceError):
+                # One that nobody waits for ends by itself, and may be gone already.
+                is_attached = self._settings.get_option(ATTACHED)
+                if is_attached and cluster.get_job_status(client.get_job_id()).is_terminal_state():
+                    cluster.shut_down_cluster()
+            cluster.close()
+
+
+def _connection_of(report: Report) -> FoundConnection:
+    file = Path(report.connection_file)
+    return FoundConnection(read_connection(file), str(file), file)

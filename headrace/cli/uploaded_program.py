@@ -1,0 +1,238 @@
+"""The process of an uploaded program: `python -m headrace.cli.uploaded_program DESCRIPTOR`, started by the driver.
+
+It reads a ProgramRequest from its standard input, runs the program as a client of that very cluster, and writes a
+ProgramOutcome to the descriptor once the first job was taken, or the plan made. What goes wrong is printed, and ends
+it. When its standard input ends, its driver is gone, and so is the process.
+"""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+import msgspec
+
+from headrace.api.client.job_client import JobClient
+from headrace.api.client.program_end import forget_jobs, program_begins, unexecuted_operator
+from headrace.api.client.program_end import unexecuted_text as unexecuted_text_of
+from headrace.api.executors import set_active_executor, set_default_settings
+from headrace.cli.logs import configure_logs, report_failure
+from headrace.cli.run import provide_python_files, run_as_main
+from headrace.client.remote_executor import RemoteExecutor
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.ids import JobId
+from headrace.core.randomness import system_random
+from headrace.core.threads import start_thread
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.graph.job_plan import JobPlan
+from headrace.graph.pipeline_options import (
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_FILES,
+    PYTHON_REQUIREMENTS,
+)
+from headrace.graph.stream_graph import StreamGraph
+from headrace.rest.programs.program_messages import MESSAGE_LENGTH, ProgramOutcome, ProgramRequest
+
+PYTHON_DRIVER: Final = "org.apache.flink.client.python.PythonDriver"
+"""Class with which Flink runs Python programs; its arguments name the program."""
+_EXIT_ABANDONED: Final = 143
+_ARCHIVES: Final = (".zip", ".whl")
+_NAMED: Final = {
+    "-pyfs": PYTHON_FILES.key,
+    "--pyFiles": PYTHON_FILES.key,
+    "-pyarch": PYTHON_ARCHIVES.key,
+    "--pyArchives": PYTHON_ARCHIVES.key,
+    "-pyreq": PYTHON_REQUIREMENTS.key,
+    "--pyRequirements": PYTHON_REQUIREMENTS.key,
+    "-pyexec": PYTHON_EXECUTABLE.key,
+    "--pyExecutable": PYTHON_EXECUTABLE.key,
+}
+_IGNORED: Final = ("-pyclientexec", "--pyClientExecutable", "-pypath", "--pyPythonPath")
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program as it is to be run."""
+
+    path: Path
+    arguments: tuple[str, ...]
+    settings: dict[str, str]
+    entry_class: str | None = None
+
+
+def main() -> int:
+    """Run the program of the request; return the exit code."""
+    outcomes = _Outcomes(int(sys.argv[1]))
+    request = _take_request()
+    configure_logs(verbose=False)
+    try:
+        program = program_of(request)
+        _run(program, request, outcomes)
+    except _PlanMade as made:
+        outcomes.tell(ProgramOutcome(plan=made.plan))
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+        return 0 if outcomes.is_told else _without_job()
+    except Exception as error:
+        return report_failure(error)
+    return 0 if outcomes.is_told else _without_job()
+
+
+def program_of(request: ProgramRequest) -> Program:
+    """Return what a request runs: the uploaded file, a module of it, or what the arguments of a PythonDriver name."""
+    uploaded = Path(request.path)
+    settings = dict(request.settings)
+    entry_class: str | None = request.entry_class or None
+    path, arguments = uploaded, request.arguments
+    if entry_class == PYTHON_DRIVER:
+        path, entry_class, arguments = _driven(uploaded, request.arguments, settings)
+    if uploaded.suffix in _ARCHIVES:
+        # Functions are of modules in the archive, which workers need too.
+        given = settings.get(PYTHON_FILES.key)
+        settings[PYTHON_FILES.key] = f"{uploaded},{given}" if given else str(uploaded)
+        if path == uploaded and entry_class is None:
+            _expect_main(uploaded)
+    elif path == uploaded:
+        entry_class = None
+    return Program(path, arguments, settings, entry_class)
+
+
+def _expect_main(archive: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        if "__main__.py" not in opened.namelist():
+            raise ProgramError(
+                f"{archive.name} has no __main__.py: add one, or name the module that is to run (entryClass)"
+            )
+
+
+def _driven(
+    uploaded: Path, arguments: tuple[str, ...], settings: dict[str, str]
+) -> tuple[Path, str | None, tuple[str, ...]]:
+    """Return program, module and own arguments as those of a PythonDriver name them; its options become settings."""
+    path, module = uploaded, None
+    rest = list(arguments)
+    while rest and rest[0].startswith(("-py", "--py")):
+        if len(rest) == 1:
+            raise ProgramError(f"the argument {rest[0]} of the program's driver has no value")
+        name, value, *rest = rest
+        if name in ("-py", "--python"):
+            named = Path(value)
+            # The file that was uploaded has a prefix that the client does not know.
+            path = uploaded if uploaded.name.endswith(f"_{named.name}") else named
+        elif name in ("-pym", "--pyModule"):
+            module = value
+        elif name in _NAMED:
+            settings[_NAMED[name]] = value
+        elif name not in _IGNORED:
+            raise ProgramError(f"the program's driver knows no argument {name}")
+    return path, module, tuple(rest)
+
+
+def _run(program: Program, request: ProgramRequest, outcomes: "_Outcomes") -> None:
+    provide_python_files(program.settings)
+    set_default_settings(program.settings)
+    executor = _FirstJobExecutor(Settings(program.settings), request.job_id)
+
+    def submitted(client: JobClient) -> None:
+        outcomes.tell(ProgramOutcome(job_id=client.get_job_id().hex()))
+
+    set_active_executor(
+        executor, on_submitted=submitted, on_planned=_leave if request.is_plan else None
+    )
+    program_begins()
+    forget_jobs()
+    try:
+        run_as_main(program.path, program.arguments, program.entry_class)
+    finally:
+        set_active_executor(None)
+        executor.close()
+
+
+class _FirstJobExecutor(RemoteExecutor):
+    """Gives the first job the id that was asked for."""
+
+    def __init__(self, settings: Settings, job_id: str) -> None:
+        super().__init__(settings)
+        self._job_id = job_id
+
+    def submit(self, job_graph: JobGraph) -> JobClient:
+        job_id, self._job_id = self._job_id, ""
+        if job_id:
+            job_graph = msgspec.structs.replace(job_graph, job_id=JobId.from_hex(job_id))
+        return super().submit(job_graph)
+
+
+class _PlanMade(BaseException):
+    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
+
+    def __init__(self, plan: JobPlan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
+def _leave(graph: StreamGraph, settings: Settings) -> NoReturn:
+    raise _PlanMade(
+        JobPlan.of(generate_job_graph(graph, JobId.generate(system_random()), settings))
+    )
+
+
+def _without_job() -> int:
+    operator = unexecuted_operator()
+    text = "the program ended without a job: it never called env.execute()"
+    click.echo(text if operator is None else unexecuted_text_of(operator), err=True)
+    return 1
+
+
+def _take_request() -> ProgramRequest:
+    """Read the request, and watch for the end of the driver from then on; the program has no standard input."""
+    driver = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    (size,) = MESSAGE_LENGTH.unpack(_read(driver, MESSAGE_LENGTH.size))
+    request = msgspec.msgpack.decode(_read(driver, size), type=ProgramRequest)
+
+    def watch() -> None:
+        os.read(driver, 1)
+        os._exit(_EXIT_ABANDONED)
+
+    start_thread("headrace-driver-watch", watch)
+    return request
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        content = os.read(descriptor, size - len(found))
+        if not content:
+            os._exit(_EXIT_ABANDONED)
+        found += content
+    return bytes(found)
+
+
+class _Outcomes:
+    """The descriptor that takes one outcome, the first."""
+
+    def __init__(self, descriptor: int) -> None:
+        # No process that the program starts inherits it.
+        os.set_inheritable(descriptor, False)
+        self._descriptor: Final = descriptor
+        self.is_told = False
+
+    def tell(self, outcome: ProgramOutcome) -> None:
+        """Tell the driver, unless it was told before."""
+        if self.is_told:
+            return
+        self.is_told = True
+        sys.stdout.flush()
+        with os.fdopen(self._descriptor, "wb") as out:
+            content = msgspec.msgpack.encode(outcome)
+            out.write(MESSAGE_LENGTH.pack(len(content)) + content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""LeaderRestClient: asks the leader of a cluster over REST, whichever of its drivers that is at the time.
+
+Its address is looked up at the first request, and again whenever nobody takes a request there. A request that may have
+arrived is never sent a second time here: whoever asked decides. Source: Flink RestClusterClient.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.core.config import Settings
+from headrace.rest.client import RETRY_DELAY, RETRY_MAX_ATTEMPTS, RestClient, Wait
+from headrace.rest.client_errors import RestUnreachableError
+from headrace.rest.connections import FoundConnection, find_connection
+
+if TYPE_CHECKING:
+    from headrace.cluster.high_availability.leader_retrieval_service import LeaderRetrievalService
+
+
+class LeaderRestClient:
+    """Asks as RestClient does, for `rest.retry.max-attempts` times with pauses of `rest.retry.delay`. Thread-safe."""
+
+    def __init__(
+        self,
+        retrieval: "LeaderRetrievalService",
+        settings: Settings,
+        notify: Callable[[str], None],
+        wait: Wait | None = None,
+    ) -> None:
+        self._retrieval: Final = retrieval
+        # The leader may change between two attempts, so that each of them is one of this class.
+        self._settings: Final = settings.with_values({RETRY_MAX_ATTEMPTS.key: "1"})
+        self._attempts_max: Final = settings.get_option(RETRY_MAX_ATTEMPTS)
+        self._retry_delay_s: Final = settings.get_option(RETRY_DELAY).total_seconds()
+        self._notify: Final = notify
+        self._wait: Final = wait or threading.Event().wait
+        # Requests of several threads find one leader.
+        self._lock: Final = threading.Lock()
+        self._client: RestClient | None = None
+
+    @property
+    def address(self) -> str:
+        """Look for the leader, unless that was done, and return its address; empty where nobody is known to lead."""
+        client = self._found()
+        return "" if client is None else client.address
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        content_type: str,
+        timeout_s: float | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> bytes:
+        """Return the leader's answer. RestUnreachableError; what RestClient raises."""
+        attempt = 0
+        while True:
+            attempt += 1
+            client = self._found()
+            reason = "none of its drivers leads, as far as it is to be seen"
+            if client is not None:
+                try:
+                    return client.exchange(
+                        method, path, content,
+                        content_type=content_type, timeout_s=timeout_s, query=query,
+                    )  # fmt: skip
+                except RestUnreachableError as error:
+                    self._forget(client)
+                    if error.may_have_arrived:
+                        raise
+                    reason = str(error)
+            if attempt >= self._attempts_max:
+                raise RestUnreachableError("the leader's address", reason, attempt)
+            self._wait(self._retry_delay_s)
+
+    def close(self) -> None:
+        """Look for no leader any more. Idempotent."""
+        self._retrieval.close()
+
+    def _found(self) -> RestClient | None:
+        with self._lock:
+            if self._client is None:
+                found = leader_connection(self._retrieval, self._notify)
+                if found is not None:
+                    self._client = RestClient.of(found, settings=self._settings)
+            return self._client
+
+    def _forget(self, client: RestClient) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+
+
+def leader_connection(
+    retrieval: "LeaderRetrievalService", notify: Callable[[str], Any]
+) -> FoundConnection | None:
+    """Return the connection to the leader, or None where nobody is known to lead. ConnectionFileError."""
+    address = retrieval.leader_address()
+    return find_connection(address, notify) if address else None

@@ -1,0 +1,237 @@
+"""ArtifactCache: brings the files of a TaskManager's jobs to its host, before functions of the job are loaded.
+
+Each is fetched, unpacked or installed once per host, whichever process and job asks first, and deleted once no process
+uses it any more: some time after the job (`blob.service.cleanup.interval`), or with the processes.
+"""
+
+import asyncio
+import hashlib
+import platform
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.cluster.blob.archive_files import unpack
+from headrace.cluster.blob.artifact_store import ArtifactLease, ArtifactStore
+from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.blob.options import CLEANUP_INTERVAL, storage_parent
+from headrace.cluster.blob.python_packages import (
+    INSTALL_TIMEOUT,
+    install_packages,
+    tell_of_loaded_modules,
+)
+from headrace.core.config import Settings
+from headrace.core.ids import BlobKey, JobId
+from headrace.core.threads import BlockingRunner
+from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.job_graph import ArtifactKind, JobArtifact
+from headrace.graph.pipeline_options import (
+    ARTIFACT_SIZE_MAX,
+    CACHED_FILES,
+    PYTHON_ARCHIVES,
+    PYTHON_FILES,
+)
+from headrace.rpc.endpoint import RpcEndpoint
+
+Artifacts = tuple[JobArtifact, ...]
+
+
+class ArtifactCache:
+    """Used on the main thread of `endpoint`, whose tasks wait for the files."""
+
+    def __init__(
+        self, endpoint: RpcEndpoint, run_blocking: BlockingRunner, blobs: BlobCache
+    ) -> None:
+        settings = endpoint.settings
+        self._endpoint: Final = endpoint
+        self._run_blocking: Final = run_blocking
+        self._blobs: Final = blobs
+        self._store: Final = ArtifactStore(storage_parent(settings, None), endpoint.clock)
+        self._cleanup_ms: Final = settings.duration_ms(CLEANUP_INTERVAL)
+        # Files that are there, or on their way: every task of the job awaits the same future.
+        self._jobs: dict[JobId, asyncio.Future[None]] = {}
+        self._leases: dict[JobId, list[ArtifactLease]] = {}
+        # How often each job came or went: a release that was planned before the last time is void.
+        self._versions: dict[JobId, int] = {}
+
+    async def provide(
+        self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
+    ) -> None:
+        """Have the files of a job here. BlobError, RequirementsNotInstalledError; the next task tries again."""
+        self._versions[job_id] = self._versions.get(job_id, 0) + 1
+        files = self._jobs.get(job_id)
+        if files is None:
+            files = self._jobs[job_id] = self._endpoint.rpc_service.loop.create_future()
+            body = self._settle(files, job_id, artifacts, settings, server_address)
+            self._endpoint.spawn(body, f"bring files of {job_id}")
+        # Whoever stops waiting must not stop the work for the others.
+        await asyncio.shield(files)
+
+    def release_job(self, job_id: JobId) -> None:
+        """The job works here no more: its files go after a while, unless it comes back."""
+        if job_id not in self._jobs:
+            return
+        version = self._versions[job_id] = self._versions[job_id] + 1
+
+        def release() -> None:
+            if self._versions.get(job_id) == version:
+                self._endpoint.spawn(self._release(job_id), f"release files of {job_id}")
+
+        self._endpoint.schedule_run_async(self._cleanup_ms, release)
+
+    async def close(self) -> None:
+        """Use nothing any more."""
+        for job_id in tuple(self._leases):
+            await self._release(job_id)
+
+    async def _release(self, job_id: JobId) -> None:
+        self._versions.pop(job_id, None)
+        self._jobs.pop(job_id, None)
+        for lease in self._leases.pop(job_id, ()):
+            await self._run_blocking("artifacts: release", lease.release)
+
+    async def _settle(
+        self,
+        files: asyncio.Future[None],
+        job_id: JobId,
+        artifacts: Artifacts,
+        settings: Settings,
+        server_address: str,
+    ) -> None:
+        try:
+            await self._bring(job_id, artifacts, settings, server_address)
+        except BaseException as error:
+            await self._release(job_id)
+            if isinstance(error, Exception):
+                files.set_exception(error)
+                files.exception()  # all who waited may have gone
+            else:
+                files.cancel()
+                raise
+        else:
+            files.set_result(None)
+
+    async def _bring(
+        self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
+    ) -> None:
+        leases = self._leases[job_id] = []
+        await self._run_blocking("artifacts: tidy up", self._store.delete_unused)
+        packages: Path | None = None
+        # Packages first: requirements are installed from them.
+        for artifact in sorted(artifacts, key=lambda one: one.kind is ArtifactKind.REQUIREMENTS):
+            name = entry_name(artifact, artifacts)
+            lease = await self._run_blocking(
+                "artifacts: wait", lambda name=name: self._store.lease(name)
+            )
+            leases.append(lease)
+            if not lease.is_made:
+                content = await self._content(job_id, artifact, server_address)
+                filling = _Filling(artifact, content, packages, settings)
+                await self._run_blocking(
+                    "artifacts: make", lambda lease=lease, body=filling.fill: lease.make(body)
+                )
+            if artifact.kind is ArtifactKind.PACKAGES:
+                packages = lease.folder / _CONTENT
+            if artifact.kind is ArtifactKind.REQUIREMENTS:
+                tell_of_loaded_modules(lease.folder / _CONTENT)
+
+    async def _content(
+        self, job_id: JobId, artifact: JobArtifact, server_address: str
+    ) -> bytes | memoryview:
+        key = _key_of(artifact)
+        if key.size_bytes == 0:
+            return b""
+        return await self._blobs.open(job_id, key, server_address)
+
+    def located(self, descriptor: TaskDeploymentDescriptor) -> TaskDeploymentDescriptor:
+        """Return the description of a task whose settings name the job's files by their paths on this host."""
+        artifacts = descriptor.artifacts
+        if not artifacts:
+            return descriptor
+        archives: list[str] = []
+        cached: list[str] = []
+        python_files = [descriptor.settings.get(PYTHON_FILES.key, "")]
+        for artifact in artifacts:
+            folder = self._store.folder_of(entry_name(artifact, artifacts)) / _CONTENT
+            match artifact.kind:
+                case ArtifactKind.REQUIREMENTS:
+                    python_files.insert(0, str(folder))
+                case ArtifactKind.PACKAGES:
+                    pass
+                case ArtifactKind.FILE:
+                    cached.append(f"name:{artifact.name},path:{folder / _file_name(artifact)}")
+                case ArtifactKind.ARCHIVE if artifact.is_cached_file:
+                    cached.append(f"name:{artifact.name},path:{folder}")
+                case ArtifactKind.ARCHIVE:
+                    archives.append(f"{folder}#{artifact.name}")
+        here = {
+            PYTHON_FILES.key: ",".join(filter(None, python_files)),
+            PYTHON_ARCHIVES.key: ",".join(archives),
+            CACHED_FILES.key: ";".join(cached),
+        }
+        return msgspec.structs.replace(descriptor, settings={**descriptor.settings, **here})
+
+
+_CONTENT: Final = "content"
+
+
+class _Filling:
+    """Makes the entry of one artifact in an empty folder. Blocking."""
+
+    def __init__(
+        self,
+        artifact: JobArtifact,
+        content: bytes | memoryview,
+        packages: Path | None,
+        settings: Settings,
+    ) -> None:
+        self._artifact: Final = artifact
+        self._content: Final = content
+        self._packages: Final = packages
+        self._settings: Final = settings
+
+    def fill(self, scratch: Path) -> None:
+        """Leave the content in `scratch`/content."""
+        artifact, target = self._artifact, scratch / _CONTENT
+        if artifact.kind is ArtifactKind.FILE:
+            target.mkdir()
+            self._write(target / _file_name(artifact), 0o700 if artifact.is_executable else 0o600)
+            return
+        file = scratch / _file_name(artifact)
+        self._write(file, 0o600)
+        if artifact.kind is ArtifactKind.REQUIREMENTS:
+            timeout_s = self._settings.duration_ms(INSTALL_TIMEOUT) / 1000
+            target.mkdir()
+            install_packages(file, self._packages, target, timeout_s)
+        else:
+            unpack(file, target, int(self._settings.get_option(ARTIFACT_SIZE_MAX)))
+        file.unlink()
+
+    def _write(self, file: Path, mode: int) -> None:
+        with file.open("xb") as out:
+            out.write(self._content)
+        file.chmod(mode)
+
+
+def entry_name(artifact: JobArtifact, artifacts: Artifacts) -> str:
+    """Return the name of what is made of an artifact: equal names stand for equal content."""
+    digest = hashlib.sha256(f"{artifact.kind.value} {_file_name(artifact)}".encode())
+    digest.update(b"x" if artifact.is_executable else b"-")
+    digest.update(_key_of(artifact).digest)
+    if artifact.kind is ArtifactKind.REQUIREMENTS:
+        digest.update(platform.python_version().encode())
+        for other in artifacts:
+            if other.kind is ArtifactKind.PACKAGES:
+                digest.update(_key_of(other).digest)
+    return digest.hexdigest()
+
+
+def _key_of(artifact: JobArtifact) -> BlobKey:
+    assert artifact.key is not None, "what arrives here travelled as a blob"
+    return artifact.key
+
+
+def _file_name(artifact: JobArtifact) -> str:
+    """Return the file's own name, which came over the network, as the name of a file in a folder."""
+    return Path(artifact.file_name).name or "file"

@@ -1,0 +1,141 @@
+"""ArtifactStore: a folder of a host in which the TaskManagers of one user keep files of jobs, each made once.
+
+    absent ──lease(): nobody has it──► being made by one process, others wait ──in place──► held by whoever uses it
+    held ──the last process lets go, or dies, and another one looks──► absent
+
+An entry has a folder and a lock file; the kernel's locks (`flock`) say who makes it and who uses it, so that the end of
+a process needs no tidying up. Names are digests of the content.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from headrace.core.clock import Clock
+from headrace.gateways.errors import BlobStorageError
+
+_LOCK_SUFFIX: Final = ".lock"
+_PAUSE_S: Final = 0.05
+_WAIT_S: Final = 900.0
+"""Longest wait for an entry that another process makes: longer than making one may take."""
+
+
+class ArtifactLease:
+    """The right to use an entry, or first the duty to make it: `is_made` says which. Blocking calls."""
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder: Final = folder
+        self._lock_file: Final = folder.with_name(folder.name + _LOCK_SUFFIX)
+        self._descriptor: int | None = descriptor
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the entry is in place."""
+        return self.folder.exists()
+
+    def make(self, fill: Callable[[Path], None]) -> None:
+        """Have `fill` make the entry in an empty folder, and put it in place; others may use it from now on."""
+        descriptor = self._descriptor
+        assert descriptor is not None, "the lease has been given up"
+        scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder.parent))
+        try:
+            fill(scratch)
+            scratch.rename(self.folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        # Nobody deletes what nobody holds but us: who takes the lock in between finds the folder, and uses it.
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def release(self) -> None:
+        """Use it no longer; whoever is the last deletes it. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            _delete_unused(self.folder, self._lock_file, descriptor)
+
+
+class ArtifactStore:
+    """`parent` is on the host's own disk; all TaskManagers of this user there share what is in it."""
+
+    def __init__(self, parent: Path | None, clock: Clock) -> None:
+        name = f"headrace-artifacts-{os.getuid()}"
+        self._root: Final = (parent or Path(tempfile.gettempdir())) / name
+        self._clock: Final = clock
+
+    def folder_of(self, name: str) -> Path:
+        """Return the folder that an entry has, or would have."""
+        return self._root / name
+
+    def lease(self, name: str) -> ArtifactLease:
+        """Wait until an entry is in place, or nobody has it: then it is the caller's to make. BlobStorageError."""
+        self._make_root()
+        folder = self.folder_of(name)
+        lock_file = folder.with_name(name + _LOCK_SUFFIX)
+        deadline_ms = self._clock.monotonic_ms() + _WAIT_S * 1000
+        while self._clock.monotonic_ms() < deadline_ms:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(lock_file, flags, 0o600)
+            # To use it, if it is there; else to make it.
+            for mode, is_there in ((fcntl.LOCK_SH, True), (fcntl.LOCK_EX, False)):
+                if _locked(descriptor, mode) and _is_file(descriptor, lock_file):
+                    if folder.exists() == is_there:
+                        return ArtifactLease(folder, descriptor)
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+            threading.Event().wait(_PAUSE_S)
+        raise BlobStorageError(f"{folder} was not made by another process within {_WAIT_S:g} s")
+
+    def delete_unused(self) -> None:
+        """Delete what processes have left that were killed."""
+        with contextlib.suppress(OSError):
+            for lock_file in self._root.glob(f"*{_LOCK_SUFFIX}"):
+                with contextlib.suppress(OSError):
+                    descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    folder = lock_file.with_name(lock_file.name.removesuffix(_LOCK_SUFFIX))
+                    _delete_unused(folder, lock_file, descriptor)
+
+    def _make_root(self) -> None:
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self._root.lstat()
+        except OSError as error:
+            raise BlobStorageError(
+                f"{self._root} cannot be made: {error.strerror}; name another place with 'blob.storage.directory'"
+            ) from error
+        is_private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+        if not is_private or found.st_uid != os.getuid():
+            raise BlobStorageError(
+                f"{self._root} is not a folder of this user's alone: remove it, or name another place with "
+                "'blob.storage.directory'"
+            )
+
+
+def _locked(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_file(descriptor: int, file: Path) -> bool:
+    """Return whether the open file is still the one of that name: its last user may have deleted it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _delete_unused(folder: Path, lock_file: Path, descriptor: int) -> None:
+    try:
+        if _locked(descriptor, fcntl.LOCK_EX) and _is_file(descriptor, lock_file):
+            shutil.rmtree(folder, ignore_errors=True)
+            lock_file.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""Coordination: the place in which drivers of one cluster elect their leader, opened by `high-availability.type`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, SHARED_FILES
+from headrace.checkpoint.storage.file_systems import absolute_uri, child_uri, makes_names_at_once
+from headrace.checkpoint.storage.metadata_key import metadata_key
+from headrace.cluster.high_availability.job_graph_pointers import JobGraphPointers
+from headrace.cluster.high_availability.kubernetes.kubernetes_client import KubernetesClient
+from headrace.cluster.high_availability.kubernetes.kubernetes_leader import (
+    KubernetesLeader,
+    kubernetes_terms,
+)
+from headrace.cluster.high_availability.kubernetes.kubernetes_pointers import KubernetesPointers
+from headrace.cluster.high_availability.leader_files import LeaderFiles
+from headrace.cluster.high_availability.leader_records import LeaderRecords
+from headrace.cluster.high_availability.lease import LeaseTerms
+from headrace.cluster.high_availability.options import (
+    HIGH_AVAILABILITY_TYPE,
+    KUBERNETES,
+    STORAGE_DIR,
+    ZOOKEEPER,
+    cluster_id,
+)
+from headrace.cluster.high_availability.zookeeper.zookeeper_client import ZooKeeperClient
+from headrace.cluster.high_availability.zookeeper.zookeeper_leader import (
+    ZooKeeperLeader,
+    zookeeper_terms,
+)
+from headrace.cluster.high_availability.zookeeper.zookeeper_pointers import ZooKeeperPointers
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.randomness import SeededRandom
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """Records and terms of an election.
+
+    `pointers`: to stored job graphs; None where the files themselves say which jobs are.
+
+    `close` ends the connection to a service, if there is one. Idempotent.
+    """
+
+    records: LeaderRecords
+    terms: LeaseTerms
+    pointers: JobGraphPointers | None = None
+    close: Callable[[], None] = lambda: None
+
+
+def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
+    """Open the place that the settings name. ConfigurationError, and what a service raises."""
+    name, key = cluster_id(settings), metadata_key(settings)
+    kind = settings.get_option(HIGH_AVAILABILITY_TYPE)
+    if kind == ZOOKEEPER:
+        client = ZooKeeperClient(settings, name)
+        leader = ZooKeeperLeader(client, key)
+        pointers = ZooKeeperPointers(client, leader)
+        return Coordination(leader, zookeeper_terms(settings), pointers, client.close)
+    if kind == KUBERNETES:
+        terms = kubernetes_terms(settings)
+        api = KubernetesClient(settings, name, terms.renew_deadline_ms / 2000)
+        lease = KubernetesLeader(api, key, terms)
+        return Coordination(lease, terms, KubernetesPointers(api, lease), api.close)
+    files = LeaderFiles(
+        child_uri(storage_folder(settings), "leader"),
+        name,
+        key,
+        random,
+        is_shared=settings.get_option(SHARED_FILES),
+    )
+    return Coordination(files, LeaseTerms.from_settings(settings))
+
+
+def storage_folder(settings: Settings) -> str:
+    """Return the folder of the cluster in the storage. ConfigurationError where it cannot hold what leaders need."""
+    directory = settings.get_option(STORAGE_DIR)
+    if not directory:
+        raise ConfigurationError(
+            HIGH_AVAILABILITY_TYPE.key,
+            settings.get_option(HIGH_AVAILABILITY_TYPE),
+            f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
+        )
+    folder = child_uri(absolute_uri(directory), cluster_id(settings))
+    if not makes_names_at_once(folder):
+        raise ConfigurationError(
+            STORAGE_DIR.key,
+            directory,
+            "files are not created atomically there, so that two drivers could lead at once: name a folder of this "
+            "machine, or a shared one that is mounted (NFS, CephFS); checkpoints may lie in an object store all the "
+            f"same ({CHECKPOINT_DIRECTORY.key})",
+        )
+    return folder

@@ -1,0 +1,113 @@
+"""KubernetesLeader: who leads a cluster, as a Lease that only the version that was read may be replaced of.
+
+Its `leaseTransitions` are the epoch. Whoever may lead is judged by the observer as everywhere, and by no time that
+stands in the Lease. Source: Flink KubernetesLeaderElectionDriver; Kubernetes client-go LeaderElector.
+"""
+
+import math
+from typing import Any, Final
+
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.kubernetes.kubernetes_client import (
+    KubernetesClient,
+    VersionConflictError,
+)
+from headrace.cluster.high_availability.kubernetes.options import (
+    KUBERNETES_LEASE_DURATION,
+    KUBERNETES_RENEW_DEADLINE,
+    KUBERNETES_RETRY_PERIOD,
+)
+from headrace.cluster.high_availability.leader_election_service import LeadershipLostError
+from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
+from headrace.cluster.high_availability.lease import LeaderRecord, LeaseTerms
+from headrace.core.config import Settings, default_text
+from headrace.core.errors import ConfigurationError
+
+_RECORD: Final = "headrace/leader"
+
+
+class KubernetesLeader:
+    """Implements LeaderRecords."""
+
+    def __init__(self, client: KubernetesClient, key: MetadataKey, terms: LeaseTerms) -> None:
+        self._client: Final = client
+        self._sealed: Final = SealedLeaderRecord(client.cluster, key)
+        self._duration_s: Final = math.ceil(terms.lease_duration_ms / 1000)
+        self._lease: Any = None
+        """The Lease as this process has seen or written it last."""
+        self.taken_epoch = 0
+        """The epoch that this process has taken; 0: none."""
+
+    def newest(self) -> LeaderRecord | None:
+        self._lease = lease = self._client.read_lease()
+        if lease is None:
+            return None
+        content = (lease.metadata.annotations or {}).get(_RECORD, "")
+        place = self._client.place_of(self._client.lease_name)
+        return self._sealed.decode(content.encode(), _epoch_of(lease), place)
+
+    def newest_epoch(self) -> int:
+        return _epoch_of(self._client.read_lease())
+
+    def take(self, record: LeaderRecord) -> bool:
+        try:
+            self._write(record)
+        except VersionConflictError:
+            return False
+        self.taken_epoch = record.epoch
+        return True
+
+    def renew(self, record: LeaderRecord) -> None:
+        try:
+            self._write(record)
+        except VersionConflictError:
+            # Somebody else leads, or the answer to an earlier renewal was lost.
+            self._lease = lease = self._client.read_lease()
+            if _epoch_of(lease) != record.epoch:
+                reason = f"its Lease is of epoch {_epoch_of(lease)}, or was deleted"
+                raise LeadershipLostError(self._client.cluster, reason) from None
+            place = self._client.place_of(self._client.lease_name)
+            raise CheckpointStorageError("replace", place, "it has changed", "again") from None
+
+    def doubt(self) -> str:
+        """Nothing is known without asking the API server."""
+        return ""
+
+    def _write(self, record: LeaderRecord) -> None:
+        models = self._client.models
+        lease = self._lease or models.V1Lease(
+            metadata=self._client.metadata(self._client.lease_name)
+        )
+        lease.metadata.annotations = {
+            **(lease.metadata.annotations or {}),
+            _RECORD: self._sealed.encode(record).decode(),
+        }
+        lease.spec = models.V1LeaseSpec(
+            holder_identity="" if record.is_released else record.holder,
+            lease_duration_seconds=self._duration_s,
+            lease_transitions=record.epoch,
+        )
+        self._lease = self._client.write_lease(lease)
+
+
+def kubernetes_terms(settings: Settings) -> LeaseTerms:
+    """Return the terms of the lease. ConfigurationError where one slow renewal would end a leadership."""
+    lease = settings.get_option(KUBERNETES_LEASE_DURATION)
+    period = settings.get_option(KUBERNETES_RETRY_PERIOD)
+    # Flink lets a leader lead until the lease ends; another one may lead from the same moment on.
+    deadline = min(settings.get_option(KUBERNETES_RENEW_DEADLINE), lease - period)
+    if 2 * period > deadline:
+        raise ConfigurationError(
+            KUBERNETES_RETRY_PERIOD.key,
+            default_text(period),
+            f"it must be at most a third of {KUBERNETES_LEASE_DURATION.key}, and half of "
+            f"{KUBERNETES_RENEW_DEADLINE.key}: one slow renewal must not end a leadership",
+        )
+    return LeaseTerms(
+        lease.total_seconds() * 1000, deadline.total_seconds() * 1000, period.total_seconds() * 1000
+    )
+
+
+def _epoch_of(lease: Any) -> int:
+    return 0 if lease is None or lease.spec is None else int(lease.spec.lease_transitions or 0)

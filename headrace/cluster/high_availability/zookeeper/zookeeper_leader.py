@@ -1,0 +1,62 @@
+"""ZooKeeperLeader: who leads a cluster, as two nodes of ZooKeeper.
+
+An epoch is taken by a transaction that only one of two contenders gets through. The lease is judged by the observer as
+everywhere, not by the expiry of an ephemeral node: a leader cannot learn when the servers let its session expire, only
+when it last heard of them. Source: Flink ZooKeeperLeaderElectionDriver.
+"""
+
+from typing import Final
+
+from headrace.checkpoint.storage.metadata_key import MetadataKey
+from headrace.cluster.high_availability.leader_records import SealedLeaderRecord
+from headrace.cluster.high_availability.lease import LeaderRecord, LeaseTerms
+from headrace.cluster.high_availability.zookeeper.options import SESSION_TIMEOUT
+from headrace.cluster.high_availability.zookeeper.zookeeper_client import LEADER, ZooKeeperClient
+from headrace.core.config import Settings
+
+_RETRY_PERIOD_MAX_MS: Final = 1_000.0
+
+
+class ZooKeeperLeader:
+    """Implements LeaderRecords."""
+
+    def __init__(self, client: ZooKeeperClient, key: MetadataKey) -> None:
+        self._client: Final = client
+        self._sealed: Final = SealedLeaderRecord(client.cluster, key)
+        self._path: Final = client.path(LEADER)
+        self.taken_epoch = 0
+        """The epoch that this process has taken; 0: none."""
+
+    def newest(self) -> LeaderRecord | None:
+        epoch = self._client.epoch()
+        while epoch:
+            content = self._client.read(LEADER)
+            before, epoch = epoch, self._client.epoch()
+            # Otherwise another process took the next epoch between the two looks.
+            if epoch == before:
+                return self._sealed.decode(content, epoch, self._path)
+        return None
+
+    def newest_epoch(self) -> int:
+        return self._client.epoch()
+
+    def take(self, record: LeaderRecord) -> bool:
+        content = self._sealed.encode(record)
+        is_taken = self._client.take(record.epoch, LEADER, content=content)
+        if is_taken:
+            self.taken_epoch = record.epoch
+        return is_taken
+
+    def renew(self, record: LeaderRecord) -> None:
+        content = self._sealed.encode(record)
+        self._client.write(record.epoch, LEADER, content=content)
+
+    def doubt(self) -> str:
+        return self._client.loss if self.taken_epoch else ""
+
+
+def zookeeper_terms(settings: Settings) -> LeaseTerms:
+    """Return the terms of the lease: a third of the session timeout is left for clocks that differ in their rates."""
+    timeout_ms = settings.get_option(SESSION_TIMEOUT).total_seconds() * 1000
+    deadline_ms = timeout_ms * 2 / 3
+    return LeaseTerms(timeout_ms, deadline_ms, min(_RETRY_PERIOD_MAX_MS, deadline_ms / 4))

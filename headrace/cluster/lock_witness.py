@@ -1,0 +1,122 @@
+"""LockWitness: asks about a silent TaskManager, before it counts as lost, whether its interpreter lock is held."""
+
+import logging
+from typing import Final
+
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ResourceId
+from headrace.gateways.lock_watcher import HeldLock, LockWatcherGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import HEARTBEAT_INTERVAL, HELD_LOCK_TIMEOUT
+from headrace.rpc.proxies import with_timeout
+
+_LOG = logging.getLogger(__name__)
+_TIMEOUT_MS: Final = 1_000.0
+_SILENT_INTERVALS: Final = 1.5
+"""Heartbeat intervals after which a TaskManager is asked about: each of them has an answer otherwise."""
+
+
+class LockWitness:
+    """One per endpoint that sends heartbeats to TaskManagers, which say with each answer where their watcher is."""
+
+    def __init__(self, endpoint: RpcEndpoint) -> None:
+        self._endpoint: Final = endpoint
+        self._timeout_ms: Final = endpoint.settings.duration_ms(HELD_LOCK_TIMEOUT)
+        self._gateways: Final[dict[ResourceId, tuple[str, LockWatcherGateway | None]]] = {}
+        self._told: Final[set[ResourceId]] = set()
+        self._silence_max_ms: Final = _SILENT_INTERVALS * endpoint.settings.duration_ms(
+            HEARTBEAT_INTERVAL
+        )
+        self._held: Final[dict[ResourceId, HeldLock]] = {}
+        self._asked: Final[set[ResourceId]] = set()
+
+    def held(self, resource_id: ResourceId, silence_ms: float) -> HeldLock | None:
+        """Return what its watcher told last; where it has been silent for `silence_ms`, ask again for the next time."""
+        _, gateway = self._gateways.get(resource_id, ("", None))
+        is_silent = silence_ms > self._silence_max_ms
+        if is_silent and gateway is not None and resource_id not in self._asked:
+            self._asked.add(resource_id)
+            self._endpoint.spawn(self._look(resource_id), f"ask who holds {resource_id}")
+        return self._held.get(resource_id)
+
+    def heard(self, resource_id: ResourceId, watcher_address: str) -> None:
+        """A TaskManager has answered: its lock is free again."""
+        self._held.pop(resource_id, None)
+        if resource_id in self._told:
+            self._told.discard(resource_id)
+            _LOG.info("the interpreter lock of TaskManager %s is free again", resource_id)
+        address, _ = self._gateways.get(resource_id, ("", None))
+        if address == watcher_address:
+            return
+        self._gateways[resource_id] = (watcher_address, None)
+        if watcher_address:
+            # Now, while it runs: a connection that is open needs no time later.
+            self._endpoint.spawn(
+                self._connect(resource_id, watcher_address), f"connect to {watcher_address}"
+            )
+
+    def forget(self, resource_id: ResourceId) -> None:
+        """It is lost, or released."""
+        self._gateways.pop(resource_id, None)
+        self._told.discard(resource_id)
+        self._held.pop(resource_id, None)
+
+    async def excuses(self, resource_id: ResourceId) -> bool:
+        """Return whether its watcher says that it is alive, and the bound has not passed; tell so once."""
+        held = await self._ask(resource_id)
+        if held is None:
+            return False
+        where = held.function or "code that no stack names"
+        if held.held_ms >= self._timeout_ms:
+            _LOG.warning(
+                "TaskManager %s is given up: its interpreter lock is held for %d s in %s, longer than "
+                "'%s' allows",
+                resource_id,
+                held.held_ms // 1000,
+                where,
+                HELD_LOCK_TIMEOUT.key,
+            )
+            return False
+        if resource_id not in self._told:
+            self._told.add(resource_id)
+            _LOG.warning(
+                "TaskManager %s is alive but does not answer: its interpreter lock is held for %d s in %s. "
+                "It counts as lost after %d s ('%s'); C code should release the lock while it waits",
+                resource_id,
+                held.held_ms // 1000,
+                where,
+                self._timeout_ms // 1000,
+                HELD_LOCK_TIMEOUT.key,
+            )
+        return True
+
+    async def _look(self, resource_id: ResourceId) -> None:
+        try:
+            await self._ask(resource_id)
+        finally:
+            self._asked.discard(resource_id)
+
+    async def _ask(self, resource_id: ResourceId) -> HeldLock | None:
+        _, gateway = self._gateways.get(resource_id, ("", None))
+        if gateway is None:
+            return None
+        try:
+            held = await with_timeout(gateway, _TIMEOUT_MS).request_held_lock()
+        except HeadraceError:
+            held = None
+        # It may have been lost, or have answered, while the question was under way.
+        if held is not None and resource_id in self._gateways:
+            self._held[resource_id] = held
+        else:
+            self._held.pop(resource_id, None)
+        return held
+
+    async def _connect(self, resource_id: ResourceId, address: str) -> None:
+        try:
+            gateway = await self._endpoint.rpc_service.connect(address, LockWatcherGateway)
+        except HeadraceError as error:
+            _LOG.info("the lock watcher of %s cannot be reached: %s", resource_id, error)
+            return
+        if self._gateways.get(resource_id, ("", None))[0] == address:
+            self._gateways[resource_id] = (address, gateway)
+            _LOG.debug("the interpreter lock of %s is watched at %s", resource_id, address)

@@ -1,0 +1,85 @@
+"""InterpreterLock: makes it visible from outside that this process's interpreter lock is held.
+
+While Python runs here, a thread puts off the dump of `faulthandler` again and again. Once C code holds the lock, no
+thread of Python runs, and the C thread of `faulthandler` writes the stacks into the pipe of the LockWatcher.
+"""
+
+import contextlib
+import faulthandler
+import logging
+import os
+import subprocess
+import sys
+from threading import Event
+from typing import Final
+
+import msgspec
+
+from headrace.cluster.task_executor.held_stacks import RELEASED
+from headrace.cluster.task_executor.lock_watcher import DUMP_PERIOD_S, WatcherConfiguration
+from headrace.core.threads import Thread, start_thread
+
+_LOG = logging.getLogger(__name__)
+_PERIOD_S: Final = 0.5
+_END_TIMEOUT_S: Final = 5.0
+
+
+class InterpreterLock:
+    """Watches the lock of this process, from `start` to `stop`. One per process: `faulthandler` has one timer."""
+
+    def __init__(self, configuration: WatcherConfiguration) -> None:
+        self._configuration: Final = configuration
+        self._is_stopped: Final = Event()
+        self._thread: Thread | None = None
+        self.watcher_address = ""
+        """The endpoint of the LockWatcher; '' until it serves, and where there is none."""
+
+    def start(self) -> "InterpreterLock":
+        """Start the watcher process; nobody waits for it."""
+        self._thread = start_thread("headrace-lock-watch", self._run)
+        return self
+
+    def stop(self) -> None:
+        """End both, and wait for their end."""
+        self._is_stopped.set()
+        if self._thread is not None:
+            self._thread.join(2 * _END_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "headrace.cluster.task_executor.lock_watcher"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except OSError as error:
+            _LOG.warning("no process watches the interpreter lock: %s", error)
+            return
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin as pipe, process.stdout as answer, contextlib.suppress(BrokenPipeError):
+            pipe.write(msgspec.json.encode(self._configuration) + b"\n")
+            pipe.flush()
+            self.watcher_address = answer.readline().decode().strip()
+            if self.watcher_address:
+                self._keep_quiet(pipe.fileno())
+            else:
+                _LOG.warning("the process that watches the interpreter lock did not start")
+        self.watcher_address = ""
+        try:
+            process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _keep_quiet(self, pipe: int) -> None:
+        os.set_blocking(pipe, False)
+        try:
+            while True:
+                faulthandler.dump_traceback_later(DUMP_PERIOD_S, repeat=True, file=pipe)
+                with contextlib.suppress(BlockingIOError):
+                    os.write(pipe, RELEASED)
+                if self._is_stopped.wait(_PERIOD_S):
+                    return
+        finally:
+            faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,118 @@
+"""LockWatcher: a process beside a TaskManager that tells how long the interpreter lock is held there.
+
+It reads stacks from its standard input, runs no code of users, answers one question, and ends with the TaskManager.
+Started by interpreter_lock.py with a WatcherConfiguration as its first line of input.
+"""
+
+import asyncio
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.cluster.task_executor.held_stacks import HeldStacks
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.randomness import system_random
+from headrace.core.security.tls import TlsIdentity, client_context, server_context
+from headrace.gateways.lock_watcher import HeldLock, LockWatcherGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.service import RpcService
+from headrace.rpc.tcp import TcpRpcService
+
+DUMP_PERIOD_S: Final = 2.0
+"""Time for which no Python runs until the lock counts as held."""
+_PARENT_CHECK_S: Final = 1.0
+_PIPE_READ_BYTES: Final = 1 << 16
+
+
+class WatcherConfiguration(msgspec.Struct, frozen=True):
+    """Everything that a watcher is told; `parent_pid` is the process that it watches."""
+
+    parent_pid: int
+    bind_host: str
+    advertised_host: str
+    secret: bytes
+    settings: dict[str, str]
+    tls: TlsIdentity | None
+
+
+class LockWatcher(RpcEndpoint, LockWatcherGateway):
+    """The endpoint; `stacks` are filled by whoever reads the pipe."""
+
+    def __init__(self, rpc_service: RpcService, stacks: HeldStacks) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("lockwatcher"))
+        self._stacks: Final = stacks
+
+    async def request_held_lock(self) -> HeldLock | None:
+        held_ms = self._stacks.held_ms(self.clock.monotonic_ns())
+        return None if held_ms is None else HeldLock(held_ms, self._stacks.function)
+
+
+def library_folders() -> tuple[str, ...]:
+    """Return the folders of which no function is the user's."""
+    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return (*sorted(paths), str(Path(__file__).parents[2]) + os.sep)
+
+
+async def serve_watcher(configuration: WatcherConfiguration) -> None:
+    """Serve until the watched process is gone."""
+    loop = asyncio.get_running_loop()
+    clock = SystemClock()
+    tls = configuration.tls
+    service = TcpRpcService(
+        Settings(configuration.settings),
+        bind_host=configuration.bind_host,
+        advertised_host=configuration.advertised_host,
+        secret=configuration.secret,
+        clock=clock,
+        random=system_random(),
+        server_ssl=None if tls is None else server_context(tls),
+        client_ssl=None if tls is None else client_context(tls),
+    )
+    await service.start()
+    stacks = HeldStacks(int(DUMP_PERIOD_S * 1e9), library_folders())
+    watcher = LockWatcher(service, stacks)
+    watcher.start()
+    ended = asyncio.Event()
+    pipe = sys.stdin.fileno()
+
+    def read() -> None:
+        data = os.read(pipe, _PIPE_READ_BYTES)
+        if not data:
+            loop.remove_reader(pipe)
+            ended.set()
+        stacks.receive(data, clock.monotonic_ns())
+
+    loop.add_reader(pipe, read)
+    sys.stdout.write(watcher.address + "\n")
+    sys.stdout.flush()
+    while not ended.is_set() and os.getppid() == configuration.parent_pid:
+        # A process that the user's code has forked may keep the pipe open.
+        try:
+            await asyncio.wait_for(ended.wait(), _PARENT_CHECK_S)
+        except TimeoutError:
+            continue
+    await service.stop()
+
+
+def _read_line(pipe: int) -> bytes:
+    """Read no byte more than the line: the rest is the loop's."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(pipe, 1)
+        if not byte:
+            sys.exit(0)
+        line += byte
+    return bytes(line)
+
+
+if __name__ == "__main__":
+    asyncio.run(
+        serve_watcher(
+            msgspec.json.decode(_read_line(sys.stdin.fileno()), type=WatcherConfiguration)
+        )
+    )

@@ -1,0 +1,78 @@
+"""Shapes of uploaded programs. Source: Flink JarListInfo, JarUploadResponseBody, JarRunRequestBody."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from headrace.rest.models.jobs import Plan
+from headrace.rest.models.spelling import CamelModel, SnakeModel
+
+_HEX = "^[0-9a-fA-F]{32}$"
+
+
+class JarEntry(SnakeModel):
+    """A way into a program."""
+
+    name: str
+    description: str | None
+
+
+class JarFile(SnakeModel):
+    """An uploaded program. `uploaded`: epoch milliseconds."""
+
+    id: str
+    name: str
+    uploaded: int
+    entry: list[JarEntry]
+
+
+class JarList(SnakeModel):
+    """All uploaded programs, the newest first."""
+
+    address: str
+    files: list[JarFile]
+
+
+class JarUploaded(SnakeModel):
+    """A program that is kept; the last part of `filename` is its id."""
+
+    filename: str
+    status: str = "success"
+
+
+class JarPlanRequest(CamelModel):
+    """A program that is to be planned."""
+
+    entry_class: str | None = None
+    program_args_list: list[str] | None = Field(default=None, max_length=10_000)
+    parallelism: int | None = Field(default=None, ge=1)
+    job_id: str | None = Field(default=None, pattern=_HEX)
+    flink_configuration: dict[str, str] | None = None
+
+
+class JarRunRequest(JarPlanRequest):
+    """A program that is to be run."""
+
+    allow_non_restored_state: bool | None = None
+    savepoint_path: str | None = None
+    claim_mode: Literal["NO_CLAIM", "CLAIM", "LEGACY"] | None = None
+    restore_mode: Literal["NO_CLAIM", "CLAIM", "LEGACY"] | None = None
+
+
+class JarRun(CamelModel):
+    """The first job of a program that runs."""
+
+    jobid: str
+    application_id: str
+
+
+class JarApplication(SnakeModel):
+    """A program that runs, by the id of its first job."""
+
+    applicationid: str
+
+
+class JarPlan(SnakeModel):
+    """The plan of a program's first job."""
+
+    plan: Plan

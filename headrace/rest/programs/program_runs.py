@@ -1,0 +1,276 @@
+"""ProgramRuns: runs uploaded programs, each in a process of its own, and tells what became of its first job.
+
+The driver imports no code of a user. A process has a bounded time, there are only so many at once, and all of them end
+with the cluster, as do the processes that they started: killed when it closes, and by themselves when its process is
+gone, as their standard input ends then.
+Source: Flink JarRunHandler, which runs `main` in the JobManager itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace.core.clock import Clock
+from headrace.core.config import ConfigOption
+from headrace.core.errors import DECODE_ERRORS
+from headrace.core.threads import Thread, start_thread
+from headrace.rest.handler_errors import BadRequestError, UnavailableError
+from headrace.rest.programs.program_messages import (
+    MESSAGE_LENGTH,
+    PROCESS_MODULE,
+    ProgramOutcome,
+    ProgramRequest,
+)
+
+WEB_TIMEOUT: Final = ConfigOption(
+    "web.timeout",
+    timedelta,
+    timedelta(minutes=10),
+    "Time for which the process of an uploaded program may run; its jobs go on without it.",
+    least=timedelta(milliseconds=1),
+)
+_LOG: Final = logging.getLogger(__name__)
+_STARTING_MAX: Final = 4
+_PROCESSES_MAX: Final = 64
+_OUTCOME_BYTES_MAX: Final = 16 << 20
+_TAIL_BYTES: Final = 16_384
+_TAIL_LINES: Final = 25
+_READ_BYTES: Final = 1 << 16
+_LOOK_S: Final = 0.2
+"""Time after which a thread looks whether the process is to be killed, where nothing else wakes it."""
+_JOIN_S: Final = 10.0
+_LAST_READS_MAX: Final = 64
+"""Reads of what a process that has ended has left in its pipes; what it started may write there without end."""
+
+
+class ProgramRuns:
+    """The processes of one cluster. `run` is called on the REST loop; `close` from any thread."""
+
+    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+        self._clock: Final = clock
+        self._timeout_ms: Final = timeout_ms
+        # Guards the sets and the flag, which threads of runs change too.
+        self._lock: Final = threading.Lock()
+        self._runs: Final[set[ProgramRun]] = set()
+        # Those that have not come to their first job.
+        self._starting: Final[set[ProgramRun]] = set()
+        self._is_closed = False
+
+    async def run(self, request: ProgramRequest) -> ProgramOutcome:
+        """Return what became of a program. BadRequestError with its last lines; UnavailableError where too many run."""
+        answer: asyncio.Future[ProgramOutcome] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError("The cluster ends, and runs no program any more.")
+            if len(self._starting) >= _STARTING_MAX:
+                raise UnavailableError(
+                    f"{_STARTING_MAX} programs are being started; ask again a little later."
+                )
+            if len(self._runs) >= _PROCESSES_MAX:
+                raise UnavailableError(
+                    f"{_PROCESSES_MAX} programs go on after their first job; ask again when some have ended, which "
+                    f"they do after {WEB_TIMEOUT.key} at the latest."
+                )
+            run = ProgramRun(
+                request, self._clock, self._timeout_ms, answer, self._answered, self._ended
+            )
+            self._runs.add(run)
+            self._starting.add(run)
+        run.start()
+        outcome = await answer
+        if outcome.error:
+            raise BadRequestError("The program has not come to its first job.", outcome.error)
+        return outcome
+
+    def close(self) -> None:
+        """Kill all processes, and wait for their ends."""
+        with self._lock:
+            self._is_closed = True
+            runs = list(self._runs)
+        for run in runs:
+            run.kill()
+        for run in runs:
+            run.join()
+
+    def _answered(self, run: "ProgramRun") -> None:
+        with self._lock:
+            self._starting.discard(run)
+
+    def _ended(self, run: "ProgramRun") -> None:
+        with self._lock:
+            self._starting.discard(run)
+            self._runs.discard(run)
+
+
+class ProgramRun:
+    """One process. A thread starts it, reads what it prints and answers, and kills it when its time is over."""
+
+    def __init__(
+        self,
+        request: ProgramRequest,
+        clock: Clock,
+        timeout_ms: float,
+        answer: "asyncio.Future[ProgramOutcome]",
+        on_answered: Callable[["ProgramRun"], None],
+        on_ended: Callable[["ProgramRun"], None],
+    ) -> None:
+        self._request: Final = request
+        self._clock: Final = clock
+        self._deadline_ms: Final = clock.monotonic_ms() + timeout_ms
+        self._timeout_ms: Final = timeout_ms
+        self._answer: Final = answer
+        self._loop: Final = answer.get_loop()
+        self._on_answered: Final = on_answered
+        self._on_ended: Final = on_ended
+        self._is_killed: Final = threading.Event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = start_thread("headrace-program", self._body)
+
+    def kill(self) -> None:
+        """Have the process killed soon."""
+        self._is_killed.set()
+
+    def join(self) -> None:
+        """Wait until the process is gone."""
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def _body(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="headrace-program-"))
+        try:
+            self._run(folder)
+        except Exception as error:
+            _LOG.exception("an uploaded program could not be run")
+            self._tell(ProgramOutcome(error=f"it could not be started: {error}"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._on_ended(self)
+
+    def _run(self, folder: Path) -> None:
+        outcome_end, write_end = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", PROCESS_MODULE, str(write_end)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(write_end,),
+                cwd=folder,
+                env=_environment(),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(outcome_end)
+            raise
+        finally:
+            os.close(write_end)
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            content = msgspec.msgpack.encode(self._request)
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(MESSAGE_LENGTH.pack(len(content)) + content)
+                process.stdin.flush()
+            self._watch(process, process.stdout.fileno(), outcome_end)
+        finally:
+            os.close(outcome_end)
+            _end(process)
+        if process.returncode != 0 and not self._is_killed.is_set():
+            _LOG.warning(
+                "the process of the uploaded program %s ended with code %d",
+                Path(self._request.path).name,
+                process.returncode,
+            )
+
+    def _watch(self, process: "subprocess.Popen[bytes]", output: int, outcome_end: int) -> None:
+        """Read until the process has ended, or has to; what it started may hold both pipes open for longer."""
+        tail, outcome = bytearray(), bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            selector.register(outcome_end, selectors.EVENT_READ)
+            last_reads = iter(range(_LAST_READS_MAX))
+            while True:
+                if self._is_killed.is_set():
+                    self._tell(ProgramOutcome(error=_said(tail, "the cluster ended")))
+                    return
+                if self._clock.monotonic_ms() >= self._deadline_ms:
+                    seconds = self._timeout_ms / 1000
+                    reason = f"it was ended after {seconds:g} s ({WEB_TIMEOUT.key})"
+                    self._tell(ProgramOutcome(error=_said(tail, reason)))
+                    return
+                code = process.poll()
+                ready = selector.select(0 if code is not None else _LOOK_S)
+                for key, _ in ready:
+                    content = os.read(key.fd, _READ_BYTES)
+                    if not content:
+                        selector.unregister(key.fd)
+                    elif key.fd == output:
+                        tail += content
+                        del tail[:-_TAIL_BYTES]
+                    elif len(outcome) < _OUTCOME_BYTES_MAX:
+                        outcome += content
+                        self._tell_whole(outcome, tail)
+                if code is not None and (not ready or next(last_reads, None) is None):
+                    self._tell(ProgramOutcome(error=_said(tail, f"it ended with code {code}")))
+                    return
+
+    def _tell_whole(self, content: bytearray, tail: bytearray) -> None:
+        """Answer with an outcome, if all of it has come."""
+        begin = MESSAGE_LENGTH.size
+        if len(content) < begin or len(content) - begin < MESSAGE_LENGTH.unpack_from(content)[0]:
+            return
+        try:
+            outcome = msgspec.msgpack.decode(content[begin:], type=ProgramOutcome)
+        except DECODE_ERRORS:
+            outcome = ProgramOutcome(error=_said(tail, "its process said nothing that is known"))
+        self._tell(outcome)
+
+    def _tell(self, outcome: ProgramOutcome) -> None:
+        """Answer who asked, once; the loop may have ended."""
+        self._on_answered(self)
+
+        def answer() -> None:
+            if not self._answer.done():
+                self._answer.set_result(outcome)
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(answer)
+
+
+def _said(tail: bytearray, reason: str) -> str:
+    """Return a reason, and the last lines that the process printed."""
+    lines = bytes(tail).decode("utf-8", "replace").splitlines()[-_TAIL_LINES:]
+    return "\n".join([reason, *lines])
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a process that has another working folder and finds the same modules."""
+    found = [str(Path(entry).resolve()) for entry in sys.path if entry]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left of the process and of those that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()

@@ -1,0 +1,365 @@
+"""BatchJob: a bounded job as one Spark job, whose stages are the vertices and whose shuffles are the edges.
+
+    vertex            mapInArrow with the chain of the vertex; a source has one partition per subtask to start with
+    edge              repartitionById on the consumer's subtask, which each row carries: partition i is subtask i;
+                      a row is a packet of many records
+    keyed input       packets sorted by place within the partition, and records by key hash and time where they are read
+    several readers   the stage's rows are kept on disk, so that its functions run once
+
+Nothing here loads a function of the program; types of edges are loaded, as Spark has to know the columns.
+Source: Flink's batch execution mode (FLIP-134, FLIP-140).
+"""
+
+import contextlib
+import logging
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import partial, reduce
+from typing import Any, Final, cast
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.checkpoint.options import STATE_BACKEND_TYPE
+from headrace.cluster.job_master.checkpointing.commits.sink_commits import (
+    COMMIT_RETRIES,
+    CommitFailedError,
+    commit_pause_ms,
+    create_committer,
+)
+from headrace.connectors.dataframe.messages import SINK_COMMITTER, CommitPayload
+from headrace.core.config import Settings
+from headrace.core.errors import USER_EXCEPTIONS, is_outage, wrap_user_error
+from headrace.core.ids import JobVertexId, OperatorId
+from headrace.functions.sink import commit_key
+from headrace.functions.source import SPLIT_COORDINATOR
+from headrace.graph.job_graph import (
+    ChainedOperator,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    PartitionerKind,
+    VertexPayloads,
+)
+from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
+from headrace.spark.batch.dataframe_borders import (
+    DataFrameOutput,
+    cut_outputs,
+    in_session,
+    output_frame,
+    reads_dataframe,
+    source_frame,
+    source_splits,
+)
+from headrace.spark.batch.split_assignment import assigned_splits
+from headrace.spark.batch.stage_body import failure_in, run_stage
+from headrace.spark.batch.subtask_reports import ReportSender
+from headrace.spark.dataframes.sink_coordinator import SinkCommitError, known_function
+from headrace.spark.session.spark_errors import root_message
+from headrace.task.batch.stage_rows import (
+    EDGE,
+    HASH,
+    PLACE,
+    RECEIVER,
+    REPORT,
+    REPORT_COLUMN,
+    SUBTASK_ROW,
+    TIME,
+    StageReport,
+    row_column,
+    stage_schema,
+)
+from headrace.task.batch.stage_task import COMMIT_ID, StageEdge, StageSpec, edge_forms
+from headrace.task.user_payloads import load_types
+
+_LOG: Final = logging.getLogger(__name__)
+_CONF: Final = {
+    # It would merge small partitions, and with them the keys of several subtasks.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+    # One value may hold many rows.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class BatchJob:
+    """Plans, runs and commits one job, on the thread that calls `run`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: JobGraph,
+        output_pipe: str,
+        sender: ReportSender | None = None,
+    ) -> None:
+        self._program_spark: Final = spark
+        self._spark: Final = _cloned(spark)
+        self._graph, self._outputs = cut_outputs(graph, writes_dataframe)
+        self._output_pipe: Final = output_pipe
+        self._sender: Final = sender
+        settings = dict(graph.settings)
+        settings.pop(CHECKPOINTING_INTERVAL.key, None)
+        # State of a few keys at a time needs no files.
+        settings[STATE_BACKEND_TYPE.key] = "hashmap"
+        self._settings: Final = settings
+        self._kept: list[DataFrame] = []
+
+    def run(self) -> Iterator[StageReport]:
+        """Run all stages, then yield the rows of collect sinks; output is committed before."""
+        try:
+            frames, told = self._planned()
+            rows = reduce(DataFrame.unionByName, told).collect() if told else []
+            reports = [self._report(row[0]) for row in rows]
+            for output in self._outputs:
+                self._write(output, self._output_frame(output, frames))
+        finally:
+            for kept in self._kept:
+                kept.unpersist()
+        for vertex in self._graph.vertices:
+            _LOG.debug("'%s' has finished", vertex.name)
+        self._commit(reports)
+        return (report for report in reports if report.collected)
+
+    def dataframe(self) -> DataFrame:
+        """Return the rows of the graph's one collect sink as a DataFrame of the program's session.
+
+        Nothing runs before Spark computes it, which it does each time that its rows are asked for.
+        """
+        self._graph, (output,) = cut_outputs(
+            self._graph, lambda one: one.coordinator == COLLECT_COORDINATOR
+        )
+        frames, _ = self._planned()
+        made = in_session(self._program_spark, self._output_frame(output, frames))
+        # Rows of stages with several readers are kept for as long as somebody holds the DataFrame itself.
+        weakref.finalize(made, _let_go, self._kept)
+        return made
+
+    def _output_frame(
+        self, output: DataFrameOutput, frames: Mapping[JobVertexId, DataFrame]
+    ) -> DataFrame:
+        return output_frame(
+            output,
+            self._graph.vertex,
+            lambda edge: self._rows_of(edge, frames[edge.source_vertex_id]),
+        )
+
+    def _write(self, output: DataFrameOutput, df: DataFrame) -> None:
+        """Write the rows of a sink through Spark, or hand them to its function."""
+        payload = msgspec.msgpack.decode(output.operator.committer_payload, type=CommitPayload)
+        if payload.function is not None:
+            _call_function(output.operator, payload.function.function_id, df)
+            return
+        try:
+            writer = df.write.format(payload.format).mode(payload.mode)
+            writer.options(**payload.options).save(payload.path)
+        except PySparkException as error:
+            if failure_in(str(error)) is not None:
+                raise  # of a function of the job
+            reason = root_message(error)
+            raise SinkCommitError(output.operator.name, payload.path, reason) from error
+
+    @staticmethod
+    def _report(content: bytearray) -> StageReport:
+        return msgspec.msgpack.decode(bytes(content), type=StageReport)
+
+    def _planned(self) -> tuple[dict[JobVertexId, DataFrame], list[DataFrame]]:
+        """Return the rows of all stages, and the reports of those that have some: to collect these runs the job."""
+        for key, value in _CONF.items():
+            self._spark.conf.set(key, value)
+        frames: dict[JobVertexId, DataFrame] = {}
+        reports: list[DataFrame] = []
+        for vertex in self._graph.vertices:
+            out = self._graph.edges_out_of(vertex.vertex_id)
+            tells = not out or any(
+                operator.committer or operator.coordinator == COLLECT_COORDINATOR
+                for operator in vertex.operators
+            )
+            frame = self._stage(vertex, out, frames, tells)
+            if len(out) + tells > 1:
+                frame = frame.persist(StorageLevel.DISK_ONLY)
+                self._kept.append(frame)
+            frames[vertex.vertex_id] = frame
+            if tells:
+                reports.append(frame.where(F.col(EDGE) == REPORT).select(REPORT_COLUMN))
+        return frames, reports
+
+    def _stage(
+        self,
+        vertex: JobVertex,
+        out: tuple[JobEdge, ...],
+        frames: Mapping[JobVertexId, DataFrame],
+        tells: bool,
+    ) -> DataFrame:
+        into = self._graph.edges_into(vertex.vertex_id)
+        is_keyed = any(edge.partitioner.kind is PartitionerKind.HASH for edge in into)
+        spec = StageSpec(
+            job_id=self._graph.job_id,
+            job_name=self._graph.name,
+            vertex=vertex,
+            settings=self._settings,
+            edges=tuple(self._stage_edge(edge) for edge in out),
+            is_keyed=is_keyed,
+            splits=self._splits(vertex),
+            collects=_collects(vertex),
+            reports=tells,
+            as_columns=frozenset(one.data_set_id for one in out if self._is_output(one)),
+            reads_dataframe=reads_dataframe(vertex),
+        )
+        types = load_types(vertex, VertexPayloads.of(vertex, out))
+        schema = stage_schema(edge_forms(vertex, types, out, spec.as_columns))
+        source = self._input(vertex, into, frames, is_keyed)
+        stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender))
+        return source.mapInArrow(stage, _spark_schema(schema))
+
+    def _input(
+        self,
+        vertex: JobVertex,
+        into: tuple[JobEdge, ...],
+        frames: Mapping[JobVertexId, DataFrame],
+        is_keyed: bool,
+    ) -> DataFrame:
+        count = vertex.parallelism
+        if reads_dataframe(vertex):
+            return source_frame(self._spark, vertex, self._graph.edges_out_of(vertex.vertex_id))
+        if not into:
+            return self._starts(count, partitions=count)
+        parts = [self._starts(count, partitions=1)]
+        parts += [self._rows_of(edge, frames[edge.source_vertex_id]) for edge in into]
+        rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+        dealt = rows.repartitionById(count, F.col(RECEIVER))
+        if is_keyed:
+            # Packets without keys, of a broadcast side, have no hash and come first; others have all the same.
+            return dealt.sortWithinPartitions(HASH, TIME, EDGE, PLACE)
+        if len({edge.input_number for edge in into}) > 1:
+            return dealt.sortWithinPartitions(*_order_of_inputs(into))
+        return dealt
+
+    def _starts(self, count: int, partitions: int) -> DataFrame:
+        """Return a row for each subtask, which says which one it is."""
+        ids = self._spark.range(0, count, 1, partitions)
+        return ids.select(
+            F.lit(SUBTASK_ROW).alias(EDGE),
+            F.col("id").cast("int").alias(RECEIVER),
+            F.lit(None).cast("int").alias(HASH),
+            F.lit(None).cast("long").alias(TIME),
+            F.lit(None).cast("long").alias(PLACE),
+        )
+
+    def _rows_of(self, edge: JobEdge, frame: DataFrame) -> DataFrame:
+        """Return the rows of one edge as its consumer reads them."""
+        out = self._graph.edges_out_of(edge.source_vertex_id)
+        number = next(index for index, one in enumerate(out) if one.data_set_id == edge.data_set_id)
+        rows = frame.where(F.col(EDGE) == number)
+        return rows.select(
+            F.lit(edge.input_number).cast("int").alias(EDGE),
+            RECEIVER,
+            HASH,
+            TIME,
+            PLACE,
+            F.col(row_column(number)).alias(row_column(edge.input_number)),
+        )
+
+    def _stage_edge(self, edge: JobEdge) -> StageEdge:
+        is_output = self._is_output(edge)
+        consumer = self._graph.vertex(edge.source_vertex_id if is_output else edge.target_vertex_id)
+        return StageEdge(edge, consumer.parallelism, consumer.max_parallelism)
+
+    def _is_output(self, edge: JobEdge) -> bool:
+        """Return whether an edge leads out of the graph, to a DataFrame."""
+        return all(vertex.vertex_id != edge.target_vertex_id for vertex in self._graph.vertices)
+
+    def _splits(self, vertex: JobVertex) -> tuple[tuple[bytes, ...], ...]:
+        if reads_dataframe(vertex):
+            return source_splits(vertex)
+        if vertex.operators[0].coordinator != SPLIT_COORDINATOR:
+            return ()
+        return assigned_splits(self._graph.job_id, vertex, Settings(self._settings))
+
+    def _commit(self, reports: list[StageReport]) -> None:
+        """Make the prepared output of all sinks visible, once: Spark returned one report of each subtask."""
+        for vertex in self._graph.vertices:
+            for operator in vertex.operators:
+                effects = [
+                    content
+                    for report in sorted(reports, key=lambda one: one.subtask_index)
+                    if report.operator_id == operator.operator_id
+                    for content in report.committables
+                ]
+                if operator.committer and effects:
+                    self._commit_sink(operator, effects)
+
+    def _commit_sink(self, operator: ChainedOperator, effects: list[bytes]) -> None:
+        settings = Settings(self._settings)
+        key = commit_key(self._graph.job_id.hex(), operator.operator_id.hex(), COMMIT_ID)
+        committer = create_committer(operator, settings, {})
+        retries = settings.get_option(COMMIT_RETRIES)
+        try:
+            for attempt in range(retries + 1):
+                try:
+                    committer.commit(key, COMMIT_ID, effects)
+                    return
+                except USER_EXCEPTIONS as error:
+                    if attempt == retries or not is_outage(error):
+                        raise CommitFailedError(operator.name, COMMIT_ID, error) from error
+                    threading.Event().wait(commit_pause_ms(attempt) / 1000)
+        finally:
+            committer.close()
+
+
+def writes_dataframe(operator: ChainedOperator) -> bool:
+    """Return whether a sink's rows become a DataFrame."""
+    return operator.committer == SINK_COMMITTER
+
+
+def _call_function(sink: ChainedOperator, function_id: str, df: DataFrame) -> None:
+    """Call the user's function with all rows of a sink. UserCodeError where it raises."""
+    function = known_function(sink.name, function_id)
+    try:
+        function(df, COMMIT_ID)
+    except USER_EXCEPTIONS as error:
+        if failure_in(str(error)) is not None:
+            raise  # of a function of the stream, whose rows it has asked for
+        raise wrap_user_error(error, sink.name) from error
+
+
+def _cloned(spark: SparkSession) -> SparkSession:
+    """Return a session with the settings of the program's, which are changed there without its knowledge."""
+    java_session: Any = getattr(spark, "_jsparkSession")  # noqa: B009
+    return SparkSession(spark.sparkContext, java_session.cloneSession())
+
+
+def _let_go(kept: list[DataFrame]) -> None:
+    for frame in kept:
+        # The session may have ended before.
+        with contextlib.suppress(Py4JError, OSError):
+            frame.unpersist()
+
+
+def _collects(vertex: JobVertex) -> frozenset[OperatorId]:
+    return frozenset(
+        operator.operator_id
+        for operator in vertex.operators
+        if operator.coordinator == COLLECT_COORDINATOR
+    )
+
+
+def _order_of_inputs(into: tuple[JobEdge, ...]) -> list[Any]:
+    """Return the order in which inputs are read: what is broadcast comes before what is not."""
+    is_second_broadcast = any(
+        edge.input_number == 1 and edge.partitioner.kind is PartitionerKind.BROADCAST
+        for edge in into
+    )
+    return [F.col(EDGE).desc() if is_second_broadcast else F.col(EDGE), F.col(PLACE)]
+
+
+def _spark_schema(schema: Any) -> StructType:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

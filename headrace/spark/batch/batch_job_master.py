@@ -1,0 +1,424 @@
+"""BatchJobMaster: the endpoint that leads one job in BATCH mode: runs it on a thread of Spark's, and tells how it is.
+
+To the Dispatcher, and so to clients, REST and the archive, it is a JobMaster like any other. What a job in BATCH mode
+does not have, such as savepoints, is refused by name.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import msgspec
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.checkpointing.checkpoint_configuration import (
+    describe_checkpointing,
+)
+from headrace.cluster.job_master.coordinators.collect_coordinator import (
+    COLLECT_BUFFER_SIZE,
+    CollectCoordinator,
+)
+from headrace.cluster.job_master.coordinators.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.job_configuration import describe_configuration
+from headrace.cluster.job_master.job_details import stated_max_parallelism
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    JobMasterId,
+    JobVertexId,
+    OperatorId,
+)
+from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
+from headrace.core.threads import run_in_thread, start_thread
+from headrace.gateways.checkpoint_statistics import (
+    CheckpointConfiguration,
+    CheckpointDetails,
+    CheckpointStatistics,
+)
+from headrace.gateways.dispatcher import JobOverview, JobResult
+from headrace.gateways.ended_job import EndedJob
+from headrace.gateways.errors import NothingCollectedError
+from headrace.gateways.job_master import (
+    CollectedResults,
+    ExceptionInfo,
+    JobConfiguration,
+    JobDetails,
+    JobGateway,
+    RootExceptionInfo,
+)
+from headrace.gateways.job_metrics import JobMetrics, job_metrics
+from headrace.gateways.messages import (
+    Acknowledge,
+    ErrorInfo,
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
+from headrace.graph.job_graph import ChainedOperator, JobGraph
+from headrace.graph.job_plan import JobPlan, job_type_of
+from headrace.rpc.endpoint import FencedRpcEndpoint
+from headrace.rpc.service import RpcService
+from headrace.spark.batch.batch_job import BatchJob
+from headrace.spark.batch.batch_progress import BatchProgress
+from headrace.spark.batch.batch_support import COLLECT_COORDINATOR
+from headrace.spark.batch.stage_body import failure_in
+from headrace.spark.batch.subtask_reports import ReportChannel, SubtaskReport
+from headrace.spark.session.spark_errors import root_message
+from headrace.task.batch.stage_rows import StageReport
+
+_LOG: Final = logging.getLogger(__name__)
+_CANCEL_S: Final = 10.0
+_CANCELS_MAX: Final = 20
+_COLLECTED_MAX: Final = 1 << 62
+_ENDING: Final = (JobStatus.CANCELLING, JobStatus.FAILING)
+_LAST_STATES: Final = {
+    JobStatus.FINISHED: ExecutionState.FINISHED,
+    JobStatus.FAILED: ExecutionState.CANCELED,
+    JobStatus.CANCELED: ExecutionState.CANCELED,
+}
+
+
+@dataclass(frozen=True)
+class BatchHost:
+    """Spark session of jobs in BATCH mode, the pipe for printed lines, and the folder for pipes of reports.
+
+    Both paths are empty where workers are on other hosts.
+    """
+
+    spark: SparkSession
+    output_pipe: str
+    pipe_folder: str
+
+
+class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
+    """One per job. `on_ended` is called once, on the main thread, when nothing is left to do.
+
+    It serves clients alone: no TaskManagers work for it, and it asks the ResourceManager for nothing.
+    """
+
+    def __init__(
+        self,
+        rpc_service: RpcService,
+        job_master_id: JobMasterId,
+        graph: JobGraph,
+        host: BatchHost,
+        *,
+        on_ended: Callable[[ArchivedJob], None],
+    ) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
+        self._graph: Final = graph
+        self._host: Final = host
+        self._on_ended: Final = on_ended
+        now_ms = self.clock.now_ms()
+        self._status = JobStatus.CREATED
+        self._times_ms = {JobStatus.INITIALIZING.name: now_ms, JobStatus.CREATED.name: now_ms}
+        self._progress: Final = BatchProgress(graph, now_ms)
+        self._phase_since_ms = now_ms
+        self._failure: ErrorInfo | None = None
+        self._exceptions: tuple[RootExceptionInfo, ...] = ()
+        self._collected: Final = {
+            operator.operator_id: self._collect_coordinator(operator, vertex.parallelism)
+            for vertex in graph.vertices
+            for operator in vertex.operators
+            if operator.coordinator == COLLECT_COORDINATOR
+        }
+        self._configuration: Final = describe_configuration(graph, self.settings)
+        settings = {**graph.settings, CHECKPOINTING_INTERVAL.key: "0 ms"}
+        self._checkpoints: Final = describe_checkpointing(self.settings.with_values(settings))
+        # Set once the thread of the job needs Spark no more.
+        self._has_left_spark: Final = threading.Event()
+        self._thread: InheritableThread | None = None
+
+    async def on_start(self) -> None:
+        """Begin to run the job."""
+        self._become(JobStatus.RUNNING)
+        # A thread of Spark's has a thread of the JVM to itself, which the job's group belongs to.
+        self._thread = InheritableThread(
+            target=self._run, name=f"headrace-batch-{self._graph.job_id}", daemon=True
+        )
+        self._thread.start()
+
+    async def on_stop(self) -> None:
+        """End the job's stages, if they still run."""
+        thread = self._thread
+        if thread is not None:
+            await run_in_thread("headrace-batch-stop", self._end_stages)
+            await run_in_thread("headrace-batch-stop", lambda: thread.join(_CANCEL_S))
+
+    # Clients
+
+    async def fetch_collected_results(
+        self, operator_id: OperatorId, offset: int, max_piece_count: int
+    ) -> CollectedResults:
+        """Return collected records: they come with the job's end."""
+        if operator_id not in self._collected:
+            raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
+        return self._collected[operator_id].fetch(offset, max_piece_count)
+
+    async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
+        return self._details
+
+    async def request_job_plan(self) -> JobPlan:
+        return JobPlan.of(self._graph)
+
+    async def request_job_configuration(self) -> JobConfiguration:
+        return self._configuration
+
+    async def request_accumulators(self, metrics_age_max_ms: int = 0) -> dict[str, float]:
+        return self._progress.accumulators
+
+    async def request_checkpoint_statistics(self) -> CheckpointStatistics:
+        return CheckpointStatistics(is_enabled=False)
+
+    async def request_checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
+        return None
+
+    async def request_checkpoint_configuration(self) -> CheckpointConfiguration:
+        return self._checkpoints
+
+    async def request_operators(self) -> tuple[OperatorDescription, ...]:
+        self._refuse("state that can be looked at")
+
+    async def request_operator(self, named: str) -> OperatorDescription:
+        self._refuse("state that can be looked at")
+
+    async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
+        return None
+
+    async def read_state(self, request: StateReadRequest) -> SubtaskState:
+        self._refuse("state that can be looked at")
+
+    async def trigger_checkpoint(self, is_full: bool = False) -> int:
+        self._refuse("checkpoints")
+
+    async def trigger_savepoint(self, target_directory: str) -> str:
+        self._refuse("savepoints")
+
+    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
+        self._refuse("savepoints")
+
+    async def cancel(self, is_forced: bool = False) -> Acknowledge:
+        self._cancel()
+        return Acknowledge()
+
+    # The Dispatcher, on the same thread
+
+    def cancel_by_dispatcher(self) -> None:
+        """Give the job up, as the cluster ends."""
+        self.run_async(self._cancel)
+
+    def fail_for_good(self, error: BaseException) -> None:
+        """Fail the job: it cannot run on this cluster any more."""
+        if self._status.is_globally_terminal_state() or self._status in _ENDING:
+            return
+        self._failed(error_info_of(error), None)
+        self._become(JobStatus.FAILING)
+        start_thread("headrace-batch-fail", self._end_stages)
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's status."""
+        return self._status
+
+    @property
+    def overview(self) -> JobOverview:
+        """The job's line in a list."""
+        graph, times = self._graph, self._times_ms
+        has_ended = self._status.is_globally_terminal_state()
+        return JobOverview(
+            graph.job_id,
+            graph.name,
+            self._status,
+            times[JobStatus.CREATED.name],
+            times[self._status.name] if has_ended else -1,
+            max(times[self._status.name], self._progress.changed_ms),
+            job_type_of(graph),
+            self._progress.counts,
+            stated_max_parallelism(graph),
+        )
+
+    @property
+    def metrics(self) -> JobMetrics:
+        """The job's own metrics."""
+        graph = self._graph
+        return JobMetrics(graph.job_id, graph.name, job_metrics(self._details, self.clock.now_ms()))
+
+    @property
+    def _details(self) -> JobDetails:
+        graph = self._graph
+        return JobDetails(
+            graph.job_id,
+            graph.name,
+            self._status,
+            dict(self._times_ms),
+            self._progress.vertices(),
+            self._failure,
+            self._progress.summary if self._status is JobStatus.RUNNING else "",
+            exceptions=self._exceptions,
+            max_parallelism=stated_max_parallelism(graph),
+            job_type=job_type_of(graph),
+            deployment_phase=self._progress.phase,
+            deployment_since_ms=self._phase_since_ms,
+        )
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ProgramError(
+            f"job '{self._graph.name}' runs in BATCH mode, which has no {what}: Spark runs failed tasks again, and the "
+            "state of a few keys is kept at a time"
+        )
+
+    # The life of the job
+
+    def _become(self, status: JobStatus) -> None:
+        check_job_transition(self._status, status)
+        self._status = status
+        self._times_ms[status.name] = self.clock.now_ms()
+        why = "" if self._failure is None else f": {self._failure.text}"
+        _LOG.info("job %s (%s) is %s%s", self._graph.name, self._graph.job_id, status.name, why)
+
+    def _cancel(self) -> None:
+        if self._status is JobStatus.RUNNING:
+            self._become(JobStatus.CANCELLING)
+            start_thread("headrace-batch-cancel", self._end_stages)
+
+    def _report(self, report: SubtaskReport) -> None:
+        phase = self._progress.phase
+        self._progress.report(report)
+        if self._progress.phase is not phase:
+            self._phase_since_ms = self.clock.now_ms()
+
+    def _finished(self, reports: list[StageReport]) -> None:
+        for report in reports:
+            assert report.operator_id is not None, "rows of a collect sink"
+            vertex_id = self._vertex_of(report.operator_id)
+            subtask = ExecutionVertexId(vertex_id, report.subtask_index)
+            attempt_id = ExecutionAttemptId(self._graph.job_id, subtask, 0)
+            for event in report.collected:
+                self._collected[report.operator_id].handle_event(attempt_id, event)
+        self._end(JobStatus.FINISHED)
+
+    def _stopped(self, error: BaseException) -> None:
+        """The stages have ended before the job was done, because of an error or on demand."""
+        if self._status is JobStatus.RUNNING:
+            told = failure_in(str(error))
+            info = told.error if told is not None else _error_of(error)
+            if told is None or not told.vertex_id:
+                self._failed(info, None)
+            else:
+                self._failed(info, (JobVertexId.from_hex(told.vertex_id), told.subtask_index))
+            self._become(JobStatus.FAILING)
+        is_cancelled = self._status is JobStatus.CANCELLING
+        self._end(JobStatus.CANCELED if is_cancelled else JobStatus.FAILED)
+
+    def _failed(self, error: ErrorInfo, place: tuple[JobVertexId, int] | None) -> None:
+        now_ms, task = self.clock.now_ms(), ""
+        if place is not None:
+            self._progress.fail(*place, error, now_ms)
+            task = self._graph.vertex(place[0]).subtask_name(place[1])
+        self._failure = error
+        self._exceptions = (RootExceptionInfo(ExceptionInfo(error, now_ms, task)),)
+
+    def _end(self, status: JobStatus) -> None:
+        if self._status is JobStatus.CANCELLING:
+            status = JobStatus.CANCELED  # the last stage may have ended in between
+        self._progress.end(_LAST_STATES[status], self.clock.now_ms())
+        self._become(status)
+        for coordinator in self._collected.values():
+            coordinator.end()
+        graph, times = self._graph, self._times_ms
+        result = JobResult(
+            graph.job_id,
+            graph.name,
+            status,
+            times[status.name] - times[JobStatus.CREATED.name],
+            self._progress.accumulators,
+            self._failure,
+        )
+        ended = EndedJob(
+            self._details,
+            result,
+            self.overview,
+            JobPlan.of(graph),
+            self._configuration,
+            CheckpointStatistics(is_enabled=False),
+            self._checkpoints,
+        )
+        self._on_ended(ArchivedJob(ended, self._collected))
+
+    def _vertex_of(self, operator_id: OperatorId) -> JobVertexId:
+        return next(
+            vertex.vertex_id
+            for vertex in self._graph.vertices
+            for operator in vertex.operators
+            if operator.operator_id == operator_id
+        )
+
+    def _collect_coordinator(
+        self, operator: ChainedOperator, parallelism: int
+    ) -> CollectCoordinator:
+        """Return what keeps collected records for the client: without a bound, as this process has them all already."""
+        settings = {
+            **self._graph.settings,
+            CHECKPOINTING_INTERVAL.key: "0 ms",
+            COLLECT_BUFFER_SIZE.key: str(_COLLECTED_MAX),
+        }
+        context = CoordinatorContext(
+            job_id=self._graph.job_id,
+            operator_id=operator.operator_id,
+            operator_name=operator.name,
+            parallelism=parallelism,
+            settings=Settings(settings),
+            send_event=lambda _subtask, _payload: None,
+            run_async=self.run_async,
+            fail_job=self.fail_for_good,
+        )
+        return CollectCoordinator(context, b"")
+
+    # The job's own thread, and those that end its stages
+
+    def _run(self) -> None:
+        try:
+            reports = self._run_stages()
+        except BaseException as error:  # whatever it is, the client waits for an end
+            ended = error
+            self._has_left_spark.set()
+            self.run_async(lambda: self._stopped(ended))
+        else:
+            self._has_left_spark.set()
+            self.run_async(lambda: self._finished(reports))
+
+    def _run_stages(self) -> list[StageReport]:
+        """Run all stages, and return the rows of collect sinks."""
+        group = self._graph.job_id.hex()
+        host, context = self._host, self._host.spark.sparkContext
+        context.setJobGroup(group, self._graph.name, interruptOnCancel=True)
+        pipe = f"{host.pipe_folder}/reports-{group}" if host.pipe_folder else ""
+        channel = ReportChannel(
+            context, lambda report: self.run_async(lambda: self._report(report)), pipe
+        )
+        try:
+            job = BatchJob(host.spark, self._graph, host.output_pipe, channel.sender)
+            return list(job.run())
+        finally:
+            channel.close()
+
+    def _end_stages(self) -> None:
+        """End the job's stages; asks again, as some may yet begin."""
+        for _ in range(_CANCELS_MAX):
+            if self._has_left_spark.is_set():
+                return
+            self._host.spark.sparkContext.cancelJobGroup(self._graph.job_id.hex())
+            self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
+
+
+def _error_of(error: BaseException) -> ErrorInfo:
+    return msgspec.structs.replace(error_info_of(error), text=root_message(error))

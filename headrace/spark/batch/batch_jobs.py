@@ -1,0 +1,85 @@
+"""BatchJobs: takes the jobs in BATCH mode of one Spark application from the program, and makes their JobMasters."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from headrace.api.client.job_client import JobClient
+from headrace.cluster.dispatcher.job_archive import ArchivedJob
+from headrace.cluster.entrypoint import ClusterHandle
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.ids import JobId, JobMasterId
+from headrace.graph.job_graph import JobGraph
+from headrace.rpc.service import RpcService
+from headrace.spark.batch.batch_job import BatchJob
+from headrace.spark.batch.batch_job_master import BatchHost, BatchJobMaster
+from headrace.spark.batch.batch_support import idle_settings, refuse_unsupported
+
+_LOG: Final = logging.getLogger(__name__)
+_SUBMIT_TIMEOUT_S: Final = 60.0
+
+
+class BatchJobs:
+    """Any thread, but for `job_master`, which the Dispatcher calls on its own."""
+
+    def __init__(self, host: BatchHost) -> None:
+        self._host: Final = host
+        self._submitted: Final[dict[JobId, JobGraph]] = {}
+
+    def submit(self, graph: JobGraph, cluster: ClusterHandle) -> JobClient:
+        """Submit a job to the Dispatcher of the cluster in this process, and return its handle."""
+        for sentence in idle_settings(Settings(graph.settings)):
+            _LOG.warning("%s", sentence)
+        self._submitted[graph.job_id] = graph
+        try:
+            # Functions stay here, where Spark takes them from: nobody else has a use for them.
+            shown = _without_functions(graph)
+            cluster.call(cluster.dispatcher.submit_job(shown), _SUBMIT_TIMEOUT_S)
+        finally:
+            self._submitted.pop(graph.job_id, None)
+        return JobClient(graph.job_id, cluster.dispatcher, cluster.loop)
+
+    def job_master(
+        self,
+        rpc_service: RpcService,
+        job_master_id: JobMasterId,
+        graph: JobGraph,
+        on_ended: Callable[[ArchivedJob], None],
+    ) -> BatchJobMaster:
+        """Make the JobMaster of a job that is being submitted; ProgramError for one of another process."""
+        own = self._submitted.get(graph.job_id)
+        if own is None:
+            raise ProgramError(
+                f"job '{graph.name}' is in BATCH mode, which runs on the Spark application of the program that submits "
+                "it: run the program with execution.target spark, or in STREAMING mode, which gives the same results"
+            )
+        return BatchJobMaster(rpc_service, job_master_id, own, self._host, on_ended=on_ended)
+
+    def dataframe(self, graph: JobGraph) -> DataFrame:
+        """Return what a graph's one collect sink would get as a DataFrame of the program's session; nothing runs yet.
+
+        ProgramError where its records have no columns, or the graph has what BATCH mode has not.
+        """
+        refuse_unsupported(graph)
+        return BatchJob(self._host.spark, graph, self._host.output_pipe).dataframe()
+
+
+def _without_functions(graph: JobGraph) -> JobGraph:
+    replace = msgspec.structs.replace
+    vertices = tuple(
+        replace(
+            vertex,
+            operators=tuple(
+                replace(operator, payload=b"", types_payload=b"") for operator in vertex.operators
+            ),
+        )
+        for vertex in graph.vertices
+    )
+    edges = tuple(
+        replace(edge, partitioner=replace(edge.partitioner, payload=b"")) for edge in graph.edges
+    )
+    return replace(graph, vertices=vertices, edges=edges)

@@ -1,0 +1,64 @@
+"""Refusals: names what a job asks for that BATCH mode has not, before Spark is started."""
+
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.functions.hybrid_enumerator import HYBRID_ENUMERATOR
+from headrace.functions.source import SPLIT_COORDINATOR, EnumeratorPayload
+from headrace.graph.job_graph import ChainedOperator, JobGraph
+
+COLLECT_COORDINATOR: Final = "collect"
+_INSTEAD: Final = "run the job in STREAMING mode, which gives the same final results"
+_COORDINATORS: Final = frozenset(
+    {"", SPLIT_COORDINATOR, COLLECT_COORDINATOR, SOURCE_COORDINATOR, SINK_COORDINATOR}
+)
+_NOT_THERE: Final = {"aligned": "aligns its watermarks with other sources"}
+
+
+def refuse_unsupported(graph: JobGraph) -> None:
+    """Raise ProgramError that names the first thing in `graph` that BATCH mode cannot do."""
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            if operator.coordinator not in _COORDINATORS:
+                raise _refusal(operator, _reason(operator))
+            if operator.coordinator == SPLIT_COORDINATOR and _is_hybrid(operator):
+                raise _refusal(operator, "reads one source after another")
+    if graph.has_cached_streams:
+        raise ProgramError(f"cache() is not there in BATCH mode: leave it out, or {_INSTEAD}")
+    if graph.artifacts:
+        names = ", ".join(artifact.name for artifact in graph.artifacts)
+        raise ProgramError(
+            f"files that travel with a job ({names}) do not reach BATCH mode yet: install them on the workers, or "
+            f"{_INSTEAD}"
+        )
+
+
+def idle_settings(settings: Settings) -> list[str]:
+    """Return a sentence for each setting of the job that has no effect in BATCH mode."""
+    if settings.duration_ms(CHECKPOINTING_INTERVAL) <= 0:
+        return []
+    return [
+        f"{CHECKPOINTING_INTERVAL.key} has no effect in BATCH mode: Spark runs failed tasks again, and sinks commit "
+        "once, at the end of the job"
+    ]
+
+
+def _is_hybrid(source: ChainedOperator) -> bool:
+    described = msgspec.msgpack.decode(source.coordinator_payload, type=EnumeratorPayload)
+    return described.enumerator == HYBRID_ENUMERATOR
+
+
+def _reason(operator: ChainedOperator) -> str:
+    return _NOT_THERE.get(operator.coordinator, f"needs the coordinator '{operator.coordinator}'")
+
+
+def _refusal(operator: ChainedOperator, reason: str) -> ProgramError:
+    place = f" ({operator.location})" if operator.location else ""
+    return ProgramError(
+        f"operator '{operator.name}'{place} {reason}, which is not there in BATCH mode: {_INSTEAD}"
+    )

@@ -1,0 +1,89 @@
+"""The body of a stage's Spark tasks: a StageTask on the partition's rows, and its failure as text for the driver."""
+
+import base64
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.core.ids import JobVertexId
+from headrace.gateways.messages import ErrorInfo
+from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
+from headrace.spark.workers.worker_output import redirect_standard_output
+from headrace.task.batch.stage_rows import RECEIVER
+from headrace.task.batch.stage_task import StageSpec, StageTask
+
+_MARK: Final = "headrace-failure:"
+"""Text before an ErrorInfo in base64, in the exception that Spark carries to the driver."""
+_END_OF_MARK: Final = ":"
+
+
+class StageFailure(msgspec.Struct, frozen=True):
+    """An error of a subtask. `vertex_id`: in hexadecimal digits."""
+
+    error: ErrorInfo
+    vertex_id: str
+    subtask_index: int
+
+
+class StageFailedError(Exception):
+    """Carries an error through Spark, as text; what is for people comes first."""
+
+    def __init__(self, error: BaseException, vertex_id: JobVertexId, subtask_index: int) -> None:
+        failure = StageFailure(error_info_of(error), vertex_id.hex(), subtask_index)
+        encoded = base64.b64encode(msgspec.msgpack.encode(failure)).decode()
+        super().__init__(f"{failure.error.text}\n{_MARK}{encoded}{_END_OF_MARK}")
+
+
+def failure_in(text: str) -> StageFailure | None:
+    """Return what a StageFailedError carries, found in the text of one of Spark's exceptions; None without one."""
+    _, mark, rest = text.rpartition(_MARK)
+    if not mark:
+        return None
+    encoded = base64.b64decode(rest.partition(_END_OF_MARK)[0])
+    return msgspec.msgpack.decode(encoded, type=StageFailure)
+
+
+def run_stage(
+    spec: StageSpec,
+    output_pipe: str,
+    sender: ReportSender | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Run the subtask of this partition. Printed lines go to `output_pipe`, where Spark sends them if it is empty.
+
+    `sender` takes reports of it, if anybody wants some.
+    """
+    context = TaskContext.get()
+    assert context is not None, "a stage runs in a task of Spark's"
+    with redirect_standard_output(output_pipe):
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return  # a share of a DataFrame that has no rows
+        subtask_index = first.column(RECEIVER)[0].as_py()
+        task = StageTask(spec, subtask_index, context.taskAttemptId())
+        vertex_id = spec.vertex.vertex_id
+        reporter: SubtaskReporter | None = None
+        rows: Iterator[pa.RecordBatch] = chain([first], filled)
+        try:
+            if sender is not None:
+                reporter = SubtaskReporter(sender, vertex_id, subtask_index, task.counts)
+                yield from reporter.writing(task.run(reporter.reading(rows)))
+            else:
+                yield from task.run(rows)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if reporter is not None:
+                reporter.failed()
+            located = task.located(error)
+            raise StageFailedError(located, vertex_id, subtask_index) from None
+        finally:
+            if reporter is not None:
+                reporter.close()
+            task.close()

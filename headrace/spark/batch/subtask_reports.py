@@ -1,0 +1,193 @@
+"""Reports of subtasks on Spark's executors to the job's driver: that they run, and what they have read and written.
+
+The last report of a subtask comes with its success, as an update of one of Spark's accumulators. Where driver and
+workers share a host, others come before it through a named pipe, as lines that nobody waits for.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark import SparkContext, TaskContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+from headrace.core.clock import SystemClock
+from headrace.core.ids import JobVertexId
+from headrace.core.lifecycle import ExecutionState
+from headrace.spark.workers.worker_output import LinePipe
+
+_INTERVAL_MS: Final = 500.0
+
+
+class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
+    """State and counts of one attempt of a subtask. `counters`: what the user's functions count, in the last one.
+
+    Times are epoch milliseconds; bytes are those of Arrow batches, as Spark hands them over.
+    """
+
+    vertex_id: str
+    subtask_index: int
+    attempt_number: int
+    state: ExecutionState
+    host: str
+    started_ms: int
+    reported_ms: int
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    counters: dict[str, float] = {}
+
+
+TakeReport = Callable[[SubtaskReport], None]
+_DECODER: Final = msgspec.json.Decoder(SubtaskReport)
+
+
+class _Forwarded(AccumulatorParam[list[bytes]]):
+    """Hands what is added to `take`, in the driver; elsewhere it keeps it until Spark takes it there."""
+
+    def __init__(self, take: TakeReport | None) -> None:
+        self.take = take
+
+    def zero(self, value: list[bytes]) -> list[bytes]:
+        return []
+
+    def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
+        if self.take is None:
+            return value1 + value2
+        for content in value2:
+            self.take(_DECODER.decode(content))
+        return value1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"take": None}
+
+
+class ReportChannel:
+    """The driver's end, for one job. `take` is called on threads of its own. `pipe_path`: empty without a pipe."""
+
+    def __init__(self, context: SparkContext, take: TakeReport, pipe_path: str) -> None:
+        self._param: Final = _Forwarded(take)
+        self._pipe: Final = (
+            LinePipe(Path(pipe_path), _decoding(take), "headrace-batch-reports")
+            if pipe_path
+            else None
+        )
+        self.sender: Final = ReportSender(context.accumulator([], self._param), pipe_path)
+        """What the stages of the job are given."""
+
+    def close(self) -> None:
+        """Take no more reports."""
+        self._param.take = lambda _: None
+        if self._pipe is not None:
+            self._pipe.close()
+
+
+def _decoding(take: TakeReport) -> Callable[[bytes], None]:
+    """Return what hands the reports in whole lines to `take`."""
+
+    def take_lines(lines: bytes) -> None:
+        for line in lines.splitlines():
+            take(_DECODER.decode(line))
+
+    return take_lines
+
+
+class ReportSender:
+    """Accumulator and pipe through which the tasks of a stage report; travels in their closure."""
+
+    def __init__(self, accumulator: "Accumulator[list[bytes]]", pipe_path: str) -> None:
+        self.accumulator: Final = accumulator
+        self.pipe_path: Final = pipe_path
+
+
+class SubtaskReporter:
+    """Reports on one attempt, in its Spark task. `counts`: records in and out, and counters of the user's functions."""
+
+    def __init__(
+        self,
+        sender: ReportSender,
+        vertex_id: JobVertexId,
+        subtask_index: int,
+        counts: Callable[[], tuple[int, int, dict[str, float]]],
+    ) -> None:
+        context = TaskContext.get()
+        assert context is not None, "a stage runs in a task of Spark's"
+        self._attempt_number: Final = context.attemptNumber()
+        self._sender: Final = sender
+        self._vertex_id: Final = vertex_id.hex()
+        self._subtask_index: Final = subtask_index
+        self._counts: Final = counts
+        self._clock: Final = SystemClock()
+        self._started_ms: Final = self._clock.now_ms()
+        self._host: Final = socket.gethostname()
+        self._bytes_in = self._bytes_out = 0
+        self._pipe = -1
+        if sender.pipe_path:
+            # Not waiting for a reader: where there is none, the driver is gone.
+            with contextlib.suppress(OSError):
+                self._pipe = os.open(sender.pipe_path, os.O_WRONLY | os.O_NONBLOCK)
+        self._next_ms = 0.0
+        self._tell()
+
+    def reading(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield `batches`, which the task reads."""
+        for batch in batches:
+            self._bytes_in += batch.nbytes
+            self._tell()
+            yield batch
+
+    def writing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield `batches`, which the task writes, and report its success behind them."""
+        for batch in batches:
+            self._bytes_out += batch.nbytes
+            self._tell()
+            yield batch
+        report = self._report(ExecutionState.FINISHED)
+        self._sender.accumulator.add([msgspec.json.encode(report)])
+
+    def failed(self) -> None:
+        """Report that the attempt has failed."""
+        self._write(self._report(ExecutionState.FAILED))
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        pipe, self._pipe = self._pipe, -1
+        if pipe >= 0:
+            os.close(pipe)
+
+    def _tell(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._pipe >= 0 and now_ms >= self._next_ms:
+            self._next_ms = now_ms + _INTERVAL_MS
+            self._write(self._report(ExecutionState.RUNNING))
+
+    def _write(self, report: SubtaskReport) -> None:
+        if self._pipe < 0:
+            return
+        # Short enough to be written at once or not at all; the last report comes another way, with the counters.
+        line = msgspec.json.encode(msgspec.structs.replace(report, counters={})) + b"\n"
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, line)
+
+    def _report(self, state: ExecutionState) -> SubtaskReport:
+        records_in, records_out, counters = self._counts()
+        return SubtaskReport(
+            self._vertex_id,
+            self._subtask_index,
+            self._attempt_number,
+            state,
+            self._host,
+            self._started_ms,
+            self._clock.now_ms(),
+            records_in,
+            records_out,
+            self._bytes_in,
+            self._bytes_out,
+            counters,
+        )

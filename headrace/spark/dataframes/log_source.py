@@ -1,0 +1,216 @@
+"""The data source `headrace`: a log of a job's batches as a DataFrame, bounded or streaming.
+
+Offsets are numbers of batches, each of which is what one checkpoint of the job has committed. Spark finds the source by
+itself in every session (`pyspark_headrace_stream`). All of this runs in Python workers of Spark: the log's folder is
+all that a query and a job share, so that either may end, and start again, without the other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import datasource
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headrace.connectors.dataframe.batch_log import (
+    BATCH_LOG_FORMAT,
+    BatchGoneError,
+    BatchLog,
+    BatchLogError,
+    LoggedFile,
+)
+from headrace.state_processor.stored_state import converted
+
+_OPTIONS: Final = ("path", "maxRowsPerTrigger", "cleanSource")
+_DELETE, _OFF = "delete", "off"
+_OFFSET: Final = "batch"
+
+
+class WritingJobFailedError(BatchLogError):
+    """The job that writes the log has failed, and the query has all its rows."""
+
+
+class HeadraceSource(datasource.DataSource):
+    """Reads a log of batches, which a DataFrameSink of the format `headrace` writes.
+
+    `path`: the log's folder. `maxRowsPerTrigger`: about how many rows a micro-batch has at most, as batches stay whole.
+    `cleanSource`: `delete` (the default) deletes rows once the query has committed them, `off` leaves them.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        chosen = _chosen(options)
+        self.log: Final = BatchLog(chosen["path"])
+        self.row_count_max: Final = _row_count_max(chosen)
+        self.deletes: Final = chosen.get("cleanSource", _DELETE).lower() == _DELETE
+
+    @classmethod
+    def name(cls) -> str:
+        return BATCH_LOG_FORMAT
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self.log.schema(), prefer_timestamp_ntz=True)
+
+    def reader(self, schema: StructType) -> "LogReader":
+        return LogReader(self, schema)
+
+    def streamReader(self, schema: StructType) -> "LogStreamReader":
+        return LogStreamReader(self, schema)
+
+
+class LogPartition(datasource.InputPartition):
+    """One file of a batch."""
+
+    def __init__(self, path: str, number: int, file: LoggedFile) -> None:
+        super().__init__(None)
+        self.path = path
+        self.number = number
+        self.file = file
+
+
+class LogReader(datasource.DataSourceReader):
+    """Reads the batches that are there when a query is planned, and deletes none."""
+
+    def __init__(self, source: HeadraceSource, schema: StructType) -> None:
+        self._log = source.log
+        self._schema = schema
+
+    def partitions(self) -> Sequence[datasource.InputPartition]:
+        return _partitions(self._log, self._log.first_number - 1, self._log.last_number)
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition, self._schema)
+
+
+class LogStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads batches in order. An offset is the number of the last batch that was read."""
+
+    def __init__(self, source: HeadraceSource, schema: StructType) -> None:
+        self._log = source.log
+        self._row_count_max = source.row_count_max
+        self._deletes = source.deletes
+        self._schema = schema
+        self._last_wanted: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {_OFFSET: self._log.first_number - 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        count = self._row_count_max
+        return ReadAllAvailable() if count is None else ReadMaxRows(count)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last_wanted = self._log.last_number
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Return the offset up to which to read. BatchGoneError, WritingJobFailedError."""
+        begin, last = start[_OFFSET], self._log.last_number
+        if last != begin:
+            self._log.check_start(begin)
+        if self._last_wanted is not None:
+            last = max(begin, min(last, self._last_wanted))
+        elif last == begin:
+            self._tell_failure()
+        if isinstance(limit, ReadMaxRows):
+            last = self._limited(begin, last, limit.max_rows)
+        return {_OFFSET: last}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return {_OFFSET: self._log.last_number}
+
+    def partitions(
+        self, start: dict[str, int], end: dict[str, int]
+    ) -> Sequence[datasource.InputPartition]:
+        return _partitions(self._log, start[_OFFSET], end[_OFFSET])
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition, self._schema)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Delete what the query has committed, and never reads again."""
+        if self._deletes:
+            self._log.delete_up_to(end[_OFFSET])
+
+    def stop(self) -> None:
+        """There is nothing to stop: the job goes on."""
+
+    def _limited(self, start: int, end: int, row_count_max: int) -> int:
+        """Return the last batch with which there are not too many rows; one batch is read at least."""
+        number, row_count = start, 0
+        for batch in self._log.batches(start, end):
+            row_count += batch.row_count
+            if number > start and row_count > row_count_max:
+                break
+            number = batch.number
+        return number
+
+    def _tell_failure(self) -> None:
+        failure = self._log.failure()
+        if failure is not None:
+            raise WritingJobFailedError(
+                f"{failure.partition(chr(10))[0]}: the job that writes the log {self._log.path} has failed, and all "
+                "its rows are read. Start it again from its last checkpoint, then the query from its checkpointLocation"
+            )
+
+
+def _partitions(log: BatchLog, start: int, end: int) -> list[datasource.InputPartition]:
+    return [
+        LogPartition(log.path, batch.number, file)
+        for batch in log.batches(start, end)
+        for file in batch.files
+    ]
+
+
+def _rows(partition: datasource.InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, LogPartition):
+        return  # Spark makes one up where there is nothing to read
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    file_system, path = BatchLog(partition.path).file_path(partition.file)
+    try:
+        content: Any = pq.ParquetFile(path, filesystem=file_system)
+    except FileNotFoundError as error:
+        raise BatchGoneError(
+            f"{path} is gone, rows of batch {partition.number} of the log {partition.path}: another query has read "
+            "and deleted them, or somebody else. Let one query alone read a log, or have the others say cleanSource=off"
+        ) from error
+    with content:
+        for batch in content.iter_batches():
+            columns = [converted(batch.column(one.name), one.type) for one in arrow_schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
+
+
+def _chosen(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options under the names that they have here: Spark gives them in small letters. BatchLogError."""
+    names = {name.lower(): name for name in _OPTIONS}
+    unknown = sorted(name for name in options if name.lower() not in names)
+    if unknown:
+        raise BatchLogError(
+            f"{BATCH_LOG_FORMAT} has no option '{unknown[0]}': there are {', '.join(_OPTIONS)}"
+        )
+    chosen = {names[name.lower()]: value for name, value in options.items()}
+    if "path" not in chosen:
+        raise BatchLogError(
+            f"{BATCH_LOG_FORMAT} needs the option 'path', the folder of a log: say load(path)"
+        )
+    if chosen.get("cleanSource", _DELETE).lower() not in (_DELETE, _OFF):
+        raise BatchLogError(
+            f"cleanSource is '{chosen['cleanSource']}': there are '{_DELETE}' and '{_OFF}'"
+        )
+    return chosen
+
+
+def _row_count_max(chosen: Mapping[str, str]) -> int | None:
+    said = chosen.get("maxRowsPerTrigger")
+    if said is None:
+        return None
+    if not said.isdecimal() or int(said) < 1:
+        raise BatchLogError(f"maxRowsPerTrigger is '{said}', and must be a count of at least 1")
+    return int(said)

@@ -1,0 +1,114 @@
+"""The rows of an edge: PackedRows, which stages hand to each other, and EdgeRows, which Spark itself reads.
+
+EdgeRows are one column of Spark structs. A struct has the columns of the stream's type, called `c0`, `c1`, … as Spark
+ignores the case of names; on a keyed stream it has the key besides. A stream with a column that Spark has no equal type
+for travels as pickled records.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.record_batch import (
+    BatchType,
+    RecordBatch,
+    key_values_to_array,
+    stream_bytes,
+)
+from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
+from headrace.core.types.arrow_types import arrow_type_of, data_schema
+from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+
+_KEY: Final = "key"
+_ROW_KIND: Final = "kind"
+_PICKLED: Final = PickledBytesTypeInfo()
+
+
+def _is_storable(arrow_type: pa.DataType) -> bool:
+    """Return whether Spark gives back values of the type as they were."""
+    if pa.types.is_list(arrow_type):
+        return _is_storable(arrow_type.value_type)
+    if pa.types.is_struct(arrow_type):
+        fields = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+        return all(field.nullable and _is_storable(field.type) for field in fields)
+    return (
+        pa.types.is_signed_integer(arrow_type)
+        or arrow_type in (pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary())
+        or pa.types.is_date32(arrow_type)
+        or pa.types.is_decimal128(arrow_type)
+        # Those of a time zone come back in Spark's, which is another name of the same instants.
+        or (pa.types.is_timestamp(arrow_type) and arrow_type.unit == "us")
+    )
+
+
+def _stored(type_info: TypeInformation) -> TypeInformation:
+    return type_info if _is_storable(arrow_type_of(type_info)) else _PICKLED
+
+
+class EdgeRows:
+    """Encodes batches of one type."""
+
+    def __init__(self, batch_type: BatchType) -> None:
+        self._batch_type: Final = batch_type
+        value_type, key_type = batch_type.value_type, batch_type.key_type
+        self._columns: Final = data_schema(value_type)
+        is_storable = all(_is_storable(field.type) for field in self._columns)
+        self.is_pickled: Final = not is_storable
+        """Whether records have no columns of Spark's."""
+        stored = self._columns if is_storable else data_schema(_PICKLED)
+        fields = [pa.field(f"c{index}", field.type) for index, field in enumerate(stored)]
+        self._data_count: Final = len(fields)
+        self._has_row_kinds: Final = is_storable and isinstance(value_type, RowTypeInfo)
+        if self._has_row_kinds:
+            fields.append(pa.field(_ROW_KIND, pa.int8()))
+        self._key_type: Final = None if key_type is None else _stored(key_type)
+        if self._key_type is not None:
+            fields.append(pa.field(_KEY, arrow_type_of(self._key_type)))
+        self.struct_type: Final = pa.struct(fields)
+
+    def encode(self, batch: RecordBatch) -> pa.StructArray:
+        """Return a struct for each row; RecordTypeError where a record does not fit its type."""
+        if self.is_pickled:
+            columns = RecordBatch.of_rows(BatchType(_PICKLED), batch.rows()).columns()
+        else:
+            columns = batch.columns()
+        arrays: list[pa.Array] = list(columns.columns[: self._data_count])
+        if self._has_row_kinds:
+            index = columns.schema.get_field_index(ROW_KIND_COLUMN)
+            kinds = pa.nulls(len(columns), pa.int8()) if index < 0 else columns.column(index)
+            arrays.append(kinds)
+        if self._key_type is not None:
+            is_as_declared = self._key_type == self._batch_type.key_type
+            arrays.append(
+                batch.keys_array()
+                if is_as_declared
+                else key_values_to_array(batch.keys(), self._key_type)
+            )
+        return pa.StructArray.from_arrays(arrays, fields=list(self.struct_type))
+
+
+class PackedRows:
+    """Rows of an edge between two stages: an Arrow stream of many rows is one value for Spark.
+
+    Spark then neither makes rows of its own of them nor sorts them one by one, which costs more than most functions.
+    """
+
+    struct_type: Final = pa.binary()
+
+
+def packed(rows: pa.RecordBatch) -> bytes:
+    """Return rows in their wire form, with their schema."""
+    return stream_bytes(rows.schema, [rows])
+
+
+def unpacked(value: pa.Scalar) -> pa.RecordBatch:
+    """Inverse of `packed`, from a value of Spark's."""
+    # A copy, as memory of Arrow's in the middle of other values lies at any address.
+    with pa.ipc.open_stream(pa.py_buffer(value.as_py())) as stream:
+        return stream.read_next_batch()
+
+
+def int32_column(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+    """Return a column of Spark's without nulls as an array, shape (num_rows,)."""
+    return column.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)

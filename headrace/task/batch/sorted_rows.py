@@ -1,0 +1,253 @@
+"""SortedRows: the rows of a keyed input in the order of their key hashes, then of time, then as they came.
+
+What is more than SORTED_RUN_BYTES is sorted piece by piece. The pieces, called runs, lie in unnamed files until they
+are merged, a block of each at a time: memory holds one run while rows come, and then a block per run.
+Source: Flink ExternalSorter, MultiInputSortingDataInput.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import (
+    KEY_COLUMN,
+    KEY_HASH_COLUMN,
+    TIMESTAMP_COLUMN,
+    KeyHashes,
+    Timestamps,
+)
+from headrace.core.types.arrow_mapping import ROW_KIND_COLUMN
+
+SORTED_RUN_BYTES: Final = 64 << 20
+_BLOCK_ROWS: Final = 16_384
+_LAST_COLUMNS: Final = (ROW_KIND_COLUMN, TIMESTAMP_COLUMN, KEY_COLUMN, KEY_HASH_COLUMN)
+
+
+@dataclass(frozen=True)
+class OrderedRows:
+    """Rows in order. `inputs` and `hashes`: of each row, shape (num_rows,); `rows_of`: the rows of each input."""
+
+    inputs: npt.NDArray[np.int8]
+    hashes: KeyHashes
+    rows_of: dict[int, pa.RecordBatch]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.hashes)
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows [start, end) in pieces of one input each, in order."""
+        if len(self.rows_of) == 1:
+            ((number, rows),) = self.rows_of.items()
+            yield number, rows.slice(start, end - start)
+            return
+        wanted = self.inputs[start:end]
+        before = {number: int((self.inputs[:start] == number).sum()) for number in self.rows_of}
+        changes = (np.flatnonzero(np.diff(wanted)) + 1).tolist()
+        for first, last in pairwise([0, *changes, len(wanted)]):
+            number = int(wanted[first])
+            yield number, self.rows_of[number].slice(before[number], last - first)
+            before[number] += last - first
+
+
+class _Block:
+    """Sorted rows of one input. Of rows with equal hashes and times those of a lower `rank` come first."""
+
+    def __init__(self, rank: int, rows: pa.RecordBatch) -> None:
+        self.rank: Final = rank
+        self.rows = rows
+        self.hashes: KeyHashes = rows.column(KEY_HASH_COLUMN).to_numpy()
+        self.times = _times(rows)
+
+    @property
+    def last(self) -> tuple[int, int, int]:
+        """The place of its last row in the order."""
+        time = MIN_TIMESTAMP if self.times is None else int(self.times[-1])
+        return int(self.hashes[-1]), time, self.rank
+
+    def take_until(self, bound: tuple[int, int, int]) -> pa.RecordBatch:
+        """Cut off the rows that do not come behind `bound`."""
+        hash_, time, rank = bound
+        first = int(np.searchsorted(self.hashes, hash_, "left"))
+        end = int(np.searchsorted(self.hashes, hash_, "right"))
+        side = "right" if self.rank <= rank else "left"
+        if self.times is not None:
+            end = first + int(np.searchsorted(self.times[first:end], time, side))
+        elif (MIN_TIMESTAMP, self.rank) > (time, rank):
+            end = first
+        taken, self.rows = self.rows.slice(0, end), self.rows.slice(end)
+        self.hashes = self.hashes[end:]
+        self.times = None if self.times is None else self.times[end:]
+        return taken
+
+
+class _Run:
+    """The sorted rows of one input, one block after the other."""
+
+    def __init__(self, rank: int, blocks: Iterator[pa.RecordBatch]) -> None:
+        self._rank: Final = rank
+        self._blocks: Final = blocks
+        self._next = next(blocks, None)
+        self.block: _Block | None = None
+        self.fill()
+
+    def fill(self) -> None:
+        """Read the next block where the last one is used up."""
+        if (self.block is None or not self.block.rows.num_rows) and self._next is not None:
+            self.block = _Block(self._rank, self._next)
+            self._next = next(self._blocks, None)
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether rows come behind the block."""
+        return self._next is not None
+
+
+class SortedRows:
+    """Takes rows, then gives them in order. `directory`: for its files, whose space is free again once they close."""
+
+    def __init__(self, directory: str | None = None, run_bytes: int = SORTED_RUN_BYTES) -> None:
+        self._directory: Final = directory
+        self._run_bytes: Final = run_bytes
+        self._held: dict[int, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
+        self._run_count = 0
+        self._stored: list[tuple[int, int, IO[bytes]]] = []
+
+    def add(self, input_number: int, rows: pa.RecordBatch) -> None:
+        """Take rows, whose memory is kept until they are sorted."""
+        self._held.setdefault(input_number, []).append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes >= self._run_bytes:
+            for number, run in self._sorted_runs():
+                self._stored.append((self._run_count, number, self._written(run)))
+            self._run_count += 1
+
+    def ordered(self) -> Iterator[OrderedRows]:
+        """Yield all rows in order."""
+        runs = [(self._run_count, number, _blocks(run)) for number, run in self._sorted_runs()]
+        stored = [(run, number, _stored_blocks(file)) for run, number, file in self._stored]
+        inputs: dict[int, int] = {}
+        merged: list[_Run] = []
+        for rank, (_, number, blocks) in enumerate(stored + runs):
+            inputs[rank] = number
+            merged.append(_Run(rank, blocks))
+        while merged := [
+            run for run in merged if run.block is not None and run.block.rows.num_rows
+        ]:
+            heads = [run.block for run in merged if run.block is not None]
+            bounds = [run.block.last for run in merged if run.has_more and run.block is not None]
+            if bounds:
+                bound = min(bounds)
+                taken = [(inputs[head.rank], head.take_until(bound)) for head in heads]
+            else:
+                taken = [(inputs[head.rank], head.rows) for head in heads]
+                for head in heads:
+                    head.rows = head.rows.slice(head.rows.num_rows)
+            yield _merged([(number, rows) for number, rows in taken if rows.num_rows])
+            for run in merged:
+                run.fill()
+
+    def close(self) -> None:
+        """Delete the files. Idempotent."""
+        stored, self._stored = self._stored, []
+        for _, _, file in stored:
+            file.close()
+
+    def _sorted_runs(self) -> list[tuple[int, pa.RecordBatch]]:
+        held, self._held, self._held_bytes = self._held, {}, 0
+        return [(number, _sorted(held[number])) for number in sorted(held)]
+
+    def _written(self, run: pa.RecordBatch) -> IO[bytes]:
+        file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - `close` does
+        with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), run.schema) as stream:
+            for block in _blocks(run):
+                stream.write_batch(block)
+        file.seek(0)
+        return file
+
+
+def _blocks(run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, run.num_rows, _BLOCK_ROWS):
+        yield run.slice(start, _BLOCK_ROWS)
+
+
+def _stored_blocks(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    yield from pa.ipc.open_stream(pa.PythonFile(file, mode="r"))
+
+
+def _times(rows: pa.RecordBatch) -> Timestamps | None:
+    if TIMESTAMP_COLUMN not in rows.schema.names:
+        return None
+    return rows.column(TIMESTAMP_COLUMN).to_numpy()
+
+
+def _order(hashes: KeyHashes, times: Timestamps | None) -> "npt.NDArray[np.intp]":
+    if times is None or (times[0] == times[-1] and bool((times == times[0]).all())):
+        return np.argsort(hashes, kind="stable")
+    return np.lexsort((times, hashes))
+
+
+def _sorted(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = as_one_batch(batches)
+    order = _order(rows.column(KEY_HASH_COLUMN).to_numpy(), _times(rows))
+    return rows.take(pa.array(order))
+
+
+def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
+    """Merge sorted rows, of which earlier parts come first where hashes and times are equal."""
+    hashes = np.concatenate([rows.column(KEY_HASH_COLUMN).to_numpy() for _, rows in parts])
+    inputs = np.concatenate([np.full(rows.num_rows, number, np.int8) for number, rows in parts])
+    if len(parts) == 1:
+        ((number, rows),) = parts
+        return OrderedRows(inputs, hashes, {number: rows})
+    known = [_times(rows) for _, rows in parts]
+    times: Timestamps | None = None
+    if any(one is not None for one in known):
+        times = np.concatenate(
+            [
+                np.full(rows.num_rows, MIN_TIMESTAMP) if one is None else one
+                for one, (_, rows) in zip(known, parts, strict=True)
+            ]
+        )
+    order = _order(hashes, times)
+    sides = sorted({number for number, _ in parts})
+    rows_of = {
+        side: as_one_batch([rows for number, rows in parts if number == side]) for side in sides
+    }
+    if len(sides) == 1:
+        rows_of = {sides[0]: rows_of[sides[0]].take(pa.array(order))}
+    else:
+        # The place of each row among those of its input.
+        places = np.empty(len(order), np.int64)
+        for side in sides:
+            is_own = inputs == side
+            places[is_own] = np.arange(is_own.sum())
+        rows_of = {
+            side: rows.take(pa.array(places[order][inputs[order] == side]))
+            for side, rows in rows_of.items()
+        }
+    return OrderedRows(inputs[order], hashes[order], rows_of)
+
+
+def as_one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return all rows; a batch may lack the timestamps or row kinds that another one has."""
+    schema = batches[0].schema
+    if all(batch.schema.equals(schema) for batch in batches[1:]):
+        return pa.concat_batches(batches)
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    table = pa.concat_tables(tables, promote_options="default")
+    names = [name for name in table.column_names if name not in _LAST_COLUMNS]
+    table = table.select([*names, *(one for one in _LAST_COLUMNS if one in table.column_names)])
+    for name, missing in ((ROW_KIND_COLUMN, 0), (TIMESTAMP_COLUMN, MIN_TIMESTAMP)):
+        index = table.schema.get_field_index(name)
+        if index >= 0:
+            table = table.set_column(index, name, table.column(index).fill_null(missing))
+    return table.combine_chunks().to_batches()[0]

@@ -1,0 +1,244 @@
+"""Rows that leave a stage: those of each outgoing edge, and reports to the driver, in one schema.
+
+    edge      number of the edge among those of the vertex, or REPORT
+    receiver  the consumer's subtask that the row is for
+    hash      the key's hash, null where the edge has no keys; of packed rows 0, as theirs lie within
+    time      event timestamp, null without one, and on packed rows
+    place     number that tells the producers' rows apart, in each one's order
+    report    a StageReport, on rows of REPORT alone
+    row<n>    the row itself, or many packed ones, on rows of edge n alone (`edge_rows`)
+
+A consumer reads the edges of its inputs as columns `row0` and `row1`, with the input's number in `edge`.
+A partition's number in Spark is no subtask's: where stages are united, those of the second come behind the first's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.ids import OperatorId
+from headrace.core.record_batch import RecordBatch, concat_batches
+from headrace.network.batches.channel_selectors import (
+    ChannelSelector,
+    in_order,
+    order_by_channel,
+)
+from headrace.task.batch.edge_rows import EdgeRows, PackedRows, packed
+
+REPORT: Final = -1
+SUBTASK_ROW: Final = -2
+"""Edge of the one row that every subtask is given besides: it tells a subtask without input which one it is."""
+EDGE: Final = "edge"
+RECEIVER: Final = "receiver"
+HASH: Final = "hash"
+TIME: Final = "time"
+PLACE: Final = "place"
+REPORT_COLUMN: Final = "report"
+_PLACE_BITS: Final = 40
+"""Bits of a row's number within its producer: a million million rows of each."""
+_ROWS_MAX: Final = 8_192
+"""Rows of one batch that Spark gets."""
+_PACKED_ROWS_MAX: Final = 65_536
+_PACKED_BYTES_MAX: Final = 4 << 20
+"""Approximate bytes that are packed at once, and that Spark gets in one batch."""
+_NO_HASH: Final = 0
+EdgeForm = EdgeRows | PackedRows
+
+
+class StageReport(msgspec.Struct, frozen=True, array_like=True):
+    """Something that a subtask hands to the driver with its success: rows of a collect sink, or prepared effects.
+
+    `collected`: events of a collect sink, in order. `committables`: prepared effects of a sink. `records_in` and
+    `records_out` count rows of the subtask's inputs and edges, in its last report.
+    """
+
+    subtask_index: int
+    operator_id: OperatorId | None = None
+    collected: tuple[bytes, ...] = ()
+    committables: tuple[bytes, ...] = ()
+    records_in: int = 0
+    records_out: int = 0
+
+
+def row_column(number: int) -> str:
+    """Return the name of the column of an edge's rows, or of an input's."""
+    return f"row{number}"
+
+
+def stage_schema(edges: Sequence[EdgeForm]) -> pa.Schema:
+    """Return the columns of a stage with these outgoing edges."""
+    return pa.schema(
+        [
+            pa.field(EDGE, pa.int32()),
+            pa.field(RECEIVER, pa.int32()),
+            pa.field(HASH, pa.int32()),
+            pa.field(TIME, pa.int64()),
+            pa.field(PLACE, pa.int64()),
+            pa.field(REPORT_COLUMN, pa.binary()),
+            *(pa.field(row_column(index), edge.struct_type) for index, edge in enumerate(edges)),
+        ]
+    )
+
+
+class StageRows:
+    """Gathers the rows of one subtask until Spark takes them."""
+
+    def __init__(self, edges: Sequence[EdgeForm], subtask_index: int) -> None:
+        self._edges: Final = edges
+        self._schema: Final = stage_schema(edges)
+        self._subtask_index: Final = subtask_index
+        self._place = subtask_index << _PLACE_BITS
+        self._batches: list[pa.RecordBatch] = []
+        self._gathered_count = 0
+        self._gathered_bytes = 0
+        self._packers: list[_Packer] = []
+        self.record_count = 0
+
+    def writer(self, edge: int, select: "ChannelSelector | int") -> Callable[[RecordBatch], None]:
+        """Return what takes the rows of an edge. `select`: the consumers' subtasks, or the number of all of them."""
+        rows = self._edges[edge]
+        if isinstance(rows, PackedRows):
+            packer = _Packer(select, partial(self._add_packed, edge))
+            self._packers.append(packer)
+            return packer.write
+
+        def write(batch: RecordBatch) -> None:
+            structs = rows.encode(batch)
+            if isinstance(select, int):
+                for subtask in range(select):
+                    self._add(edge, batch, structs, np.full(len(structs), subtask, np.int32))
+            else:
+                self._add(edge, batch, structs, select.channels_of(batch))
+
+        return write
+
+    def report(self, report: StageReport) -> None:
+        """Add a report to the driver."""
+        columns: dict[str, pa.Array] = {
+            EDGE: pa.array([REPORT], pa.int32()),
+            RECEIVER: pa.array([self._subtask_index], pa.int32()),
+            PLACE: pa.array([self._place], pa.int64()),
+            REPORT_COLUMN: pa.array([msgspec.msgpack.encode(report)], pa.binary()),
+        }
+        self._place += 1
+        self._append(1, columns)
+
+    def take(self, *, is_end: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield whole batches of what was gathered; at the end, all that is left."""
+        if is_end:
+            for packer in self._packers:
+                packer.flush()
+        is_enough = self._gathered_count >= _ROWS_MAX or self._gathered_bytes >= _PACKED_BYTES_MAX
+        if not self._batches or not (is_end or is_enough):
+            return
+        gathered = pa.concat_batches(self._batches)
+        self._batches.clear()
+        self._gathered_count = self._gathered_bytes = 0
+        for start in range(0, gathered.num_rows, _ROWS_MAX):
+            yield gathered.slice(start, _ROWS_MAX)
+
+    def _add(
+        self,
+        edge: int,
+        batch: RecordBatch,
+        structs: pa.StructArray,
+        subtasks: "np.ndarray[tuple[int], np.dtype[np.int32]]",
+    ) -> None:
+        count = batch.num_rows
+        columns: dict[str, pa.Array] = {
+            EDGE: pa.array(np.full(count, edge, np.int32)),
+            RECEIVER: pa.array(subtasks),
+            PLACE: pa.array(np.arange(self._place, self._place + count, dtype=np.int64)),
+            row_column(edge): structs,
+        }
+        if batch.key_hashes is not None:
+            columns[HASH] = pa.array(batch.key_hashes)
+        if batch.timestamps is not None:
+            times = batch.timestamps
+            columns[TIME] = pa.array(times, mask=times == MIN_TIMESTAMP)
+        self._place += count
+        self.record_count += count
+        self._append(count, columns)
+
+    def _add_packed(
+        self, edge: int, rows: pa.RecordBatch, subtasks: Iterable[int], *, is_keyed: bool
+    ) -> None:
+        content = packed(rows)
+        receivers = list(subtasks)
+        count = len(receivers)
+        columns: dict[str, pa.Array] = {
+            EDGE: pa.array([edge] * count, pa.int32()),
+            RECEIVER: pa.array(receivers, pa.int32()),
+            PLACE: pa.array(range(self._place, self._place + count), pa.int64()),
+            row_column(edge): pa.array([content] * count, pa.binary()),
+        }
+        if is_keyed:
+            columns[HASH] = pa.array([_NO_HASH] * count, pa.int32())
+        self._place += count
+        self.record_count += count * rows.num_rows
+        self._gathered_bytes += count * len(content)
+        self._append(count, columns)
+
+    def _append(self, count: int, columns: dict[str, pa.Array]) -> None:
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
+        self._gathered_count += count
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+
+class _Packer:
+    """Gathers the rows of an edge, deals them to the consumers' subtasks, and hands many at a time to `add`."""
+
+    def __init__(self, select: "ChannelSelector | int", add: Callable[..., None]) -> None:
+        self._select: Final = select
+        self._add: Final = add
+        self._held: list[RecordBatch] = []
+        self._subtasks: list[npt.NDArray[np.int32]] = []
+        self._row_count = self._byte_count = 0
+
+    def write(self, batch: RecordBatch) -> None:
+        """Take rows. RecordTypeError where a record does not fit its type, whatever a user's partitioner raises."""
+        columns = batch.columns()
+        if not isinstance(self._select, int):
+            self._subtasks.append(self._select.channels_of(batch))
+        self._held.append(batch)
+        self._row_count += batch.num_rows
+        self._byte_count += columns.nbytes
+        if self._row_count >= _PACKED_ROWS_MAX or self._byte_count >= _PACKED_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on all that is held."""
+        if not self._held:
+            return
+        rows = concat_batches(self._held)
+        arrow = rows.to_arrow()
+        held, self._subtasks = self._subtasks, []
+        self._held.clear()
+        self._row_count = self._byte_count = 0
+        if isinstance(self._select, int):
+            self._hand_on(arrow, range(self._select), is_keyed=rows.is_keyed)
+            return
+        subtasks = np.concatenate(held)
+        order, counts = order_by_channel(subtasks, int(subtasks.max()) + 1)
+        if np.count_nonzero(counts) > 1:
+            arrow = in_order(arrow, order)
+        start = 0
+        for subtask, count in enumerate(counts.tolist()):
+            if count:
+                self._hand_on(arrow.slice(start, count), [subtask], is_keyed=rows.is_keyed)
+                start += count
+
+    def _hand_on(self, arrow: pa.RecordBatch, subtasks: Iterable[int], *, is_keyed: bool) -> None:
+        """Hand on rows in pieces of about `_PACKED_BYTES_MAX`: whole batches may be larger."""
+        step = max(1, arrow.num_rows * _PACKED_BYTES_MAX // max(1, arrow.nbytes))
+        for start in range(0, arrow.num_rows, step):
+            self._add(arrow.slice(start, step), subtasks, is_keyed=is_keyed)

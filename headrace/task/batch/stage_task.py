@@ -1,0 +1,475 @@
+"""StageTask: one subtask of a stage: ordered rows in, the vertex's operators, rows out.
+
+Rows of a keyed input are sorted by key hash, then by time. The operators get all whole runs of equal hashes that are
+in one batch at once, so that the state of the keys of a batch, and of one more, is held at a time.
+Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.checkpoint.errors import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import UserCodeError
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    IntermediateDataSetId,
+    JobId,
+    OperatorId,
+    ResultPartitionId,
+)
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.operator_spec import OperatorTypes
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
+from headrace.core.types.arrow_types import data_schema
+from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
+from headrace.functions.source import InputStatus
+from headrace.graph.job_graph import JobEdge, JobVertex, PartitionerKind, VertexPayloads
+from headrace.metrics.groups import MetricGroup
+from headrace.network.batches.channel_selectors import ChannelSelector, create_selector
+from headrace.network.gates.partition_requests import AnswerVerdict
+from headrace.operators.runtime.operator import OneInputOperator, SourceOperator, TwoInputOperator
+from headrace.task.batch.edge_rows import EdgeRows, PackedRows, int32_column, unpacked
+from headrace.task.batch.sorted_rows import OrderedRows, SortedRows
+from headrace.task.batch.stage_rows import (
+    EDGE,
+    RECEIVER,
+    SUBTASK_ROW,
+    EdgeForm,
+    StageReport,
+    StageRows,
+    row_column,
+)
+from headrace.task.chain.operator_chain import OperatorChain
+from headrace.task.environment import TaskEnvironment
+from headrace.task.mailbox import Mailbox, MailboxTimers
+from headrace.task.metrics import TaskCounters
+from headrace.task.user_payloads import find_modules, load_specs, load_types
+
+COMMIT_ID: Final = 1
+"""The checkpoint id of a BATCH job's only commit."""
+_WAIT_MAX_MS: Final = 100.0
+_KEYED_ROWS_MAX: Final = 8_192
+"""Rows of one batch of a keyed input: of so many the keys' state is held at a time."""
+_LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
+
+
+@dataclass(frozen=True)
+class StageEdge:
+    """An outgoing edge, with what its rows are dealt by."""
+
+    edge: JobEdge
+    consumer_parallelism: int
+    consumer_max_parallelism: int
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """All that the subtasks of a vertex are given. `splits`: events to the source, by subtask.
+
+    `collects`: operators whose events go to the driver; `reports`: whether the driver reads this stage's reports.
+    `as_columns`: outgoing edges whose rows Spark itself reads, as columns.
+    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges.
+    """
+
+    job_id: JobId
+    job_name: str
+    vertex: JobVertex
+    settings: dict[str, str]
+    edges: tuple[StageEdge, ...]
+    is_keyed: bool
+    splits: tuple[tuple[bytes, ...], ...]
+    collects: frozenset[OperatorId]
+    reports: bool
+    as_columns: frozenset[IntermediateDataSetId] = frozenset()
+    reads_dataframe: bool = False
+
+
+class _Listener:
+    """Implements TaskListener: keeps the events of collect sinks; a source has all its splits from the start."""
+
+    def __init__(self, collects: frozenset[OperatorId]) -> None:
+        self._collects: Final = collects
+        self._collected: dict[OperatorId, list[bytes]] = {}
+
+    def operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        if operator_id in self._collects and payload:
+            self._collected.setdefault(operator_id, []).append(payload)
+
+    def take(self) -> dict[OperatorId, list[bytes]]:
+        collected, self._collected = self._collected, {}
+        return collected
+
+    def state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        """Spark knows."""
+
+    def checkpoint_acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        raise AssertionError("there are no checkpoints in BATCH mode")
+
+    def checkpoint_declined(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        raise AssertionError("there are no checkpoints in BATCH mode")
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
+        """Spark knows."""
+
+    def check_producer(
+        self,
+        attempt_id: ExecutionAttemptId,
+        partition_id: ResultPartitionId,
+        answer: AnswerVerdict,
+    ) -> None:
+        raise AssertionError("a stage reads no partitions of tasks")
+
+
+def dataframe_column(index: int) -> str:
+    """Return the name that the column of a DataFrame at this place has on its way into a stage."""
+    return f"c{index}"
+
+
+class _DataFrameRows:
+    """Implements IngestDoor and Ingest: the rows of a DataFrame that Spark gives to this task are its one partition.
+
+    Columns that nobody reads do not come; they are nulls.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches: Final = batches
+        self._schema: Final = schema
+        self._row_count = 0
+        self._partition = 0
+
+    def register(
+        self,
+        job_id: JobId,
+        operator_id: OperatorId,
+        subtask_index: int,
+        attempt: ExecutionAttemptId,
+        on_data: Callable[[], None],
+        accepted_row_counts: Mapping[int, int],
+    ) -> "_DataFrameRows":
+        self._partition = subtask_index
+        return self
+
+    def poll(self) -> Ingested | None:
+        arrow = next(self._batches, None)
+        if arrow is None:
+            return IngestedEnd(self._partition, self._row_count)
+        names = arrow.schema.names
+        columns = [
+            arrow.column(name) if name in names else pa.nulls(arrow.num_rows, field.type)
+            for name, field in zip(
+                map(dataframe_column, range(len(self._schema))), self._schema, strict=True
+            )
+        ]
+        rows = pa.RecordBatch.from_arrays(columns, names=self._schema.names)
+        start, self._row_count = self._row_count, self._row_count + arrow.num_rows
+        return IngestedBatch(self._partition, 0, start, rows)
+
+    def pause(self, partitions: frozenset[int]) -> None:
+        """Nothing waits for these rows but their one reader."""
+
+    def forget_before(self, partition: int) -> None:
+        """There is one."""
+
+    def close(self) -> None:
+        """Spark ends the rows."""
+
+
+def edge_forms(
+    vertex: JobVertex,
+    types: Sequence[OperatorTypes],
+    edges: Sequence[JobEdge],
+    as_columns: frozenset[IntermediateDataSetId] = frozenset(),
+) -> list[EdgeForm]:
+    """Return the forms of the rows of a vertex's outgoing edges; `types` belong to its operators.
+
+    `as_columns`: edges whose rows Spark itself reads; other rows are packed.
+    """
+    return [
+        _columns_of(edge, vertex, types) if edge.data_set_id in as_columns else PackedRows()
+        for edge in edges
+    ]
+
+
+def _columns_of(edge: JobEdge, vertex: JobVertex, types: Sequence[OperatorTypes]) -> EdgeRows:
+    ids = [operator.operator_id for operator in vertex.operators]
+    source = types[ids.index(edge.source_operator_id)]
+    tag = edge.side_output_tag
+    return EdgeRows(source.output if tag is None else source.side_outputs[tag])
+
+
+class StageTask:
+    """Drives the chain of one subtask. `attempt_number` differs from that of every other attempt."""
+
+    def __init__(self, spec: StageSpec, subtask_index: int, attempt_number: int) -> None:
+        self._spec: Final = spec
+        self._subtask_index: Final = subtask_index
+        vertex = spec.vertex
+        settings = Settings(spec.settings)
+        attempt_id = ExecutionAttemptId(
+            spec.job_id, ExecutionVertexId(vertex.vertex_id, subtask_index), attempt_number
+        )
+        self._mailbox: Final = Mailbox()
+        clock = SystemClock()
+        self._timers: Final = MailboxTimers(clock)
+        self._listener: Final = _Listener(spec.collects)
+        # The same for every attempt of a subtask, so that rows are dealt as they were.
+        own_random = SeededRandom(f"{spec.job_id}-{vertex.vertex_id}-{subtask_index}")
+        self._environment = TaskEnvironment(
+            attempt_id=attempt_id,
+            job_name=spec.job_name,
+            vertex=vertex,
+            settings=settings,
+            inputs=(),
+            outputs=(),
+            clock=clock,
+            random=own_random,
+            metrics=MetricGroup(clock),
+            listener=self._listener,
+        )
+        self._chain: OperatorChain | None = None
+        self._records_in = 0
+        self._sorted: Final = SortedRows(_local_directory(subtask_index))
+        self._rows = StageRows((), subtask_index)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take all input and yield all output."""
+        spec, vertex = self._spec, self._spec.vertex
+        find_modules(self._environment.settings)
+        payloads = VertexPayloads.of(vertex, tuple(one.edge for one in spec.edges))
+        types = load_types(vertex, payloads)
+        specs = load_specs(vertex, payloads)
+        if spec.reads_dataframe:
+            schema = data_schema(types[0].output.value_type)
+            door = _DataFrameRows((batch for batch in batches if batch.num_rows), schema)
+            self._environment = replace(self._environment, ingest=door)
+        forms = edge_forms(vertex, types, [one.edge for one in spec.edges], spec.as_columns)
+        rows = self._rows = StageRows(forms, self._subtask_index)
+        chain = self._chain = OperatorChain(
+            self._environment,
+            types,
+            specs,
+            (),
+            self._timers,
+            TaskCounters(),
+            self._mailbox,
+            lambda: 0.0,
+        )
+        for number, one in enumerate(spec.edges):
+            write = rows.writer(number, self._selector(one))
+            chain.send_to(one.edge.source_operator_id, write, one.edge.side_output_tag)
+        chain.open()
+        if isinstance(chain.head, SourceOperator):
+            for _ in self._poll(chain, chain.head):
+                yield from self._taken(rows)
+            chain.emit_end_of_time()
+        else:
+            for _ in self._feed(chain, types[0], batches):
+                yield from self._taken(rows)
+            chain.head.process_watermark(MAX_WATERMARK, chain.head_output)
+            for input_number in range(len(types[0].inputs)):
+                chain.end_head_input(input_number)
+        yield from self._taken(rows)
+        while not chain.finish():
+            self._wait()
+        yield from self._taken(rows)
+        for operator_id, effects in chain.prepared_effects(COMMIT_ID).items():
+            contents = tuple(effect.content for effect in effects)
+            report = StageReport(self._subtask_index, operator_id, committables=contents)
+            rows.report(report)
+        if spec.reports:
+            counts = StageReport(
+                self._subtask_index, records_in=self._records_in, records_out=rows.record_count
+            )
+            rows.report(counts)
+        yield from rows.take(is_end=True)
+
+    def counts(self) -> tuple[int, int, dict[str, float]]:
+        """Return how many records came in and went out, and what the user's functions count.
+
+        What a source reads did not come in: nobody sent it.
+        """
+        chain = self._chain
+        if chain is None:
+            return 0, 0, {}
+        values = chain.metrics_snapshot()
+        counters = {name: values[name] for name in chain.user_counters() if name in values}
+        records_in = 0 if isinstance(chain.head, SourceOperator) else self._records_in
+        return records_in, self._rows.record_count, counters
+
+    def located(self, error: BaseException) -> BaseException:
+        """Return `error` with the place of the function that it comes from."""
+        if isinstance(error, UserCodeError) and self._chain is not None:
+            return self._chain.blame(error)
+        return error
+
+    def close(self) -> None:
+        """Close the operators. Idempotent."""
+        self._timers.quiesce()
+        self._mailbox.close()
+        self._sorted.close()
+        chain, self._chain = self._chain, None
+        if chain is not None:
+            chain.close()
+
+    def _taken(self, rows: StageRows) -> Iterator[pa.RecordBatch]:
+        for operator_id, events in self._listener.take().items():
+            rows.report(StageReport(self._subtask_index, operator_id, collected=tuple(events)))
+        return rows.take()
+
+    def _selector(self, edge: StageEdge) -> ChannelSelector | int:
+        kind = edge.edge.partitioner.kind
+        if kind is PartitionerKind.BROADCAST:
+            return edge.consumer_parallelism
+        if kind is PartitionerKind.FORWARD:
+            return _OwnSubtask(self._subtask_index)
+        return create_selector(
+            edge.edge.partitioner,
+            edge.consumer_parallelism,
+            edge.consumer_max_parallelism,
+            self._environment.random,
+            self._environment.settings,
+        )
+
+    def _poll(self, chain: OperatorChain, source: SourceOperator) -> Iterator[None]:
+        if self._spec.splits:
+            for event in self._spec.splits[self._subtask_index]:
+                chain.deliver_event(chain.head_id, event)
+        status = InputStatus.MORE_AVAILABLE
+        while status is not InputStatus.END_OF_INPUT:
+            before = chain.head_output.records_out
+            status = source.poll(chain.head_output)
+            self._records_in += chain.head_output.records_out - before
+            while chain.is_amid_batch:
+                chain.go_on_with_batch()
+                self._let_chain_work(chain)
+            self._let_chain_work(chain)
+            yield
+            if status is InputStatus.NOTHING_AVAILABLE:
+                self._wait()
+
+    def _feed(
+        self, chain: OperatorChain, types: OperatorTypes, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[None]:
+        """Hand over rows without a key as they come, and those with one, in order, behind them."""
+        for arrow in batches:
+            self._check_subtask(arrow)
+            for index, input_number in enumerate(arrow.column(EDGE).to_pylist()):
+                if input_number == SUBTASK_ROW:
+                    continue
+                rows = unpacked(arrow.column(row_column(input_number))[index])
+                self._records_in += rows.num_rows
+                if KEY_HASH_COLUMN in rows.schema.names:
+                    self._sorted.add(input_number, rows)
+                else:
+                    self._process(chain, types, input_number, rows)
+            yield
+        open_hash: int | None = None
+        head, output = chain.head, chain.head_output
+        for ordered in self._sorted.ordered():
+            for start in range(0, ordered.num_rows, _KEYED_ROWS_MAX):
+                end = min(start + _KEYED_ROWS_MAX, ordered.num_rows)
+                hashes = ordered.hashes[start:end]
+                last = int(hashes[-1])
+                begin_of_last = start + int(np.searchsorted(hashes, last))
+                if open_hash is not None and int(hashes[0]) != open_hash:
+                    head.end_keys(output)
+                if begin_of_last > start:
+                    self._process_keyed(chain, types, ordered, start, begin_of_last)
+                    head.end_keys(output)
+                open_hash = last
+                self._process_keyed(chain, types, ordered, begin_of_last, end)
+                yield
+        head.end_keys(output)
+        yield
+
+    def _process_keyed(
+        self, chain: OperatorChain, types: OperatorTypes, ordered: OrderedRows, start: int, end: int
+    ) -> None:
+        for input_number, rows in ordered.pieces(start, end):
+            self._process(chain, types, input_number, rows)
+
+    def _process(
+        self, chain: OperatorChain, types: OperatorTypes, input_number: int, rows: pa.RecordBatch
+    ) -> None:
+        head, output = chain.head, chain.head_output
+        batch = RecordBatch.from_arrow(types.inputs[input_number], rows)
+        if isinstance(head, OneInputOperator):
+            head.process_batch(batch, output)
+        else:
+            assert isinstance(head, TwoInputOperator)
+            take = head.process_batch1 if input_number == 0 else head.process_batch2
+            take(batch, output)
+        self._let_chain_work(chain)
+
+    def _let_chain_work(self, chain: OperatorChain) -> None:
+        """Run mail and timers, until the chain can take input again."""
+        self._run_mail()
+        while not chain.can_take_input:
+            self._wait()
+
+    def _run_mail(self) -> None:
+        for mail in self._mailbox.take_all():
+            mail()
+        self._timers.fire_due()
+
+    def _wait(self) -> None:
+        delay_ms = self._timers.delay_to_next_ms()
+        self._mailbox.wait(_WAIT_MAX_MS if delay_ms is None else min(delay_ms, _WAIT_MAX_MS))
+        self._run_mail()
+
+    def _check_subtask(self, arrow: pa.RecordBatch) -> None:
+        """Refuse rows of another subtask: a plan that Spark changed would mix up keys in silence."""
+        subtasks = int32_column(arrow.column(RECEIVER))
+        assert (subtasks == self._subtask_index).all(), (
+            f"partition {self._subtask_index} got rows of subtasks {sorted(set(subtasks.tolist()))}"
+        )
+
+
+def _local_directory(subtask_index: int) -> str | None:
+    """Return Spark's folder for files of this executor, another one for the next subtask; None where there is none."""
+    folders = [one for one in os.environ.get(_LOCAL_DIRECTORIES_VARIABLE, "").split(",") if one]
+    return folders[subtask_index % len(folders)] if folders else None
+
+
+class _OwnSubtask:
+    """A ChannelSelector of a forward edge: everything to the consumer's subtask of the same index."""
+
+    is_broadcast = False
+    deals_rows = False
+
+    def __init__(self, subtask_index: int) -> None:
+        self._subtask_index: Final = subtask_index
+
+    def select(self, batch: RecordBatch) -> list[tuple[int, RecordBatch]]:
+        return [(self._subtask_index, batch)]
+
+    def channels_of(self, batch: RecordBatch) -> npt.NDArray[np.int32]:
+        return np.full(batch.num_rows, self._subtask_index, np.int32)

@@ -1,0 +1,443 @@
+"""KubernetesApi: a stand-in for the API server of Kubernetes, with objects, versions, watches and failures on demand.
+
+It keeps what it is given under the path of its collection. A write of an object with a resourceVersion other than the
+stored one is a conflict (409), as on a real server. It lists and watches collections by labels and by fields, merges
+patches, and speaks HTTPS to clients with a token where it is asked to; schemas and permissions there are none. Watches
+are streams of HTTP: an upgrade to a WebSocket is refused with 503, as by servers that have none, whose clients do
+without.
+"""
+
+import contextlib
+import copy
+import datetime
+import ipaddress
+import json
+import re
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from headrace.core.clock import SystemClock
+from headrace.core.threads import start_thread
+
+_BODY_MAX: Final = 3 << 20
+
+
+_WATCH_POLL_S: Final = 0.5
+_NAMESPACED: Final = re.compile(
+    r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
+)
+
+_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS_OF_ALL: Final = {
+    "GET": "list",
+    "WATCH": "watch",
+    "POST": "create",
+    "DELETE": "deletecollection",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change of a stored object: `kind` is ADDED, MODIFIED or DELETED, `object` what it was then."""
+
+    version: int
+    kind: str
+    path: str
+    object: dict[str, Any]
+
+
+class KubernetesApi:
+    """The server. Failures that are asked for happen to the next requests, in turn.
+
+    With a `token` it speaks HTTPS, and refuses clients without it. Objects of the collections in `kept` are marked when
+    they are deleted, and go when somebody calls `remove`: pods end first.
+    """
+
+    def __init__(self, *, token: str = "", kept: tuple[str, ...] = ()) -> None:
+        self._token: Final = token
+        self._kept: Final = kept
+        self.certificate: bytes | None = None
+        """What clients trust, in PEM, where it speaks HTTPS."""
+        self.requests: Final[set[tuple[str, str]]] = set()
+        """Verbs and collections that clients have asked for, as a Role permits them: ("deletecollection", "pods")."""
+        self._events: Final[list[Event]] = []
+        self._is_closed = False
+        self.objects: Final[dict[str, dict[str, Any]]] = {}
+        """By path, such as /api/v1/namespaces/default/configmaps/some-name."""
+        self._version = 0
+        self._lock: Final = threading.Condition()
+        self._failures: Final[list[int]] = []
+        self._lost_answers = 0
+        self._conflicts = 0
+        self.may_answer: Final = threading.Event()
+        """Cleared, requests wait until it is set."""
+        self.may_answer.set()
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._serve()
+
+            def do_POST(self) -> None:
+                self._serve()
+
+            def do_PUT(self) -> None:
+                self._serve()
+
+            def do_PATCH(self) -> None:
+                self._serve()
+
+            def do_DELETE(self) -> None:
+                self._serve()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Write nothing."""
+
+            def _serve(self) -> None:
+                length = min(int(self.headers.get("Content-Length") or 0), _BODY_MAX)
+                body = self.rfile.read(length)
+                api.may_answer.wait(60)
+                parts = urlsplit(self.path)
+                query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+                if token and self.headers.get("Authorization") != f"Bearer {token}":
+                    self._answer(401, _status_of(401))
+                elif self.headers.get("Upgrade"):
+                    self._answer(503, _status_of(503))
+                elif query.get("watch") == "true":
+                    api.note("WATCH", parts.path)
+                    self._stream(api.watch(parts.path, query))
+                else:
+                    self._answer(*api.answer(self.command, parts.path, body, query))
+
+            def _answer(self, status: int, answer: dict[str, Any]) -> None:
+                if status == 0:
+                    self.close_connection = True
+                    return
+                content = json.dumps(answer).encode()
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+
+            def _stream(self, events: Iterator[dict[str, Any] | None]) -> None:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Transfer-Encoding", "chunked")
+                    self.end_headers()
+                    for event in events:
+                        if event is not None:
+                            line = json.dumps(event).encode() + b"\n"
+                            self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+                    self.wfile.write(b"0\r\n\r\n")
+
+        self._server: Final = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        if token:
+            self.certificate, context = _server_identity()
+            # Each connection shakes hands in its own thread.
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self._thread: Final = start_thread("kubernetes-api", self._server.serve_forever)
+
+    @property
+    def address(self) -> str:
+        """Such as http://127.0.0.1:8001."""
+        scheme = "https" if self._token else "http"
+        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+
+    def kube_config(self) -> str:
+        """Return the content of a file that leads clients here."""
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "stand-in", "cluster": {"server": self.address}}],
+                "users": [{"name": "somebody", "user": {}}],
+                "contexts": [
+                    {"name": "here", "context": {"cluster": "stand-in", "user": "somebody"}}
+                ],
+                "current-context": "here",
+            }
+        )
+
+    def fail_next(self, *statuses: int) -> None:
+        """Answer the next requests with these statuses, and do nothing else."""
+        self._failures.extend(statuses)
+
+    def lose_answers(self, count: int = 1) -> None:
+        """Perform the next writes, and break the connection in place of an answer."""
+        self._lost_answers += count
+
+    def conflict_next(self, count: int = 1) -> None:
+        """Refuse the next writes, as if somebody else had been faster."""
+        self._conflicts += count
+
+    def close(self) -> None:
+        """End the server. Idempotent."""
+        self.may_answer.set()
+        with self._lock:
+            self._is_closed = True
+            self._lock.notify_all()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(
+        self, method: str, path: str, body: bytes, query: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Return status and body; status 0: the answer is lost."""
+        query = query or {}
+        with self._lock:
+            if self._failures:
+                status = self._failures.pop(0)
+                return status, _status_of(status)
+            self.note(method, path)
+            if _NAMESPACED.fullmatch(path) and method != "POST":
+                return self._answer_collection(method, path, query)
+            if method in ("GET", "DELETE"):
+                found = self.objects.get(path)
+                if found is None:
+                    return 404, _status_of(404)
+                if method == "DELETE":
+                    self._delete(path)
+                return 200, found
+            return self._write(method, path, json.loads(body))
+
+    def note(self, method: str, path: str) -> None:
+        """Remember what a client asked for."""
+        namespaced = _NAMESPACED.match(path)
+        if namespaced is not None:
+            verbs = _VERBS_OF_ALL if namespaced.end() == len(path) else _VERBS
+            self.requests.add((verbs[method], namespaced["plural"]))
+
+    def watch(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any] | None]:
+        """Give events of a collection as they come, from what is there on; None now and then, until the end."""
+        with self._lock:
+            since = int(query.get("resourceVersion") or 0)
+            found = [] if since else self._select(path, query)
+            since = since or self._version
+        yield from ({"type": "ADDED", "object": one} for one in found)
+        known = {one["metadata"]["name"] for one in found}
+        for event in self.events(since):
+            if event is None:
+                yield None
+                continue
+            if event.path.rpartition("/")[0] != path:
+                continue
+            name, kind = event.object["metadata"]["name"], event.kind
+            if kind != "DELETED" and not _is_selected(event.object, query):
+                kind = "DELETED"  # for a watch with a selector it is gone
+            if kind == "DELETED" and name not in known and not _is_selected(event.object, query):
+                continue
+            known = known - {name} if kind == "DELETED" else known | {name}
+            yield {"type": kind, "object": event.object}
+
+    def events(self, since: int = 0) -> Iterator[Event | None]:
+        """Give every change of an object after version `since`, None now and then, until the server ends."""
+        index = 0
+        while True:
+            with self._lock:
+                if index == len(self._events):
+                    if self._is_closed:
+                        return
+                    self._lock.wait(_WATCH_POLL_S)
+                new = self._events[index:]
+            index += len(new)
+            yield from (one for one in new if one.version > since)
+            if not new:
+                yield None
+
+    def change(self, path: str, action: Callable[[dict[str, Any]], None]) -> None:
+        """Change a stored object, as controllers do; no effect where it is gone."""
+        with self._lock:
+            stored = self.objects.get(path)
+            if stored is not None:
+                action(stored)
+                self._store("MODIFIED", path, stored)
+
+    def remove(self, path: str) -> None:
+        """Remove an object of a kept collection for good."""
+        with self._lock:
+            stored = self.objects.pop(path, None)
+            if stored is not None:
+                self._store("DELETED", path, stored)
+
+    def _answer_collection(
+        self, method: str, path: str, query: dict[str, str]
+    ) -> tuple[int, dict[str, Any]]:
+        if method not in ("GET", "DELETE"):
+            return 405, _status_of(405)
+        found = self._select(path, query)
+        if method == "DELETE":
+            for one in found:
+                self._delete(f"{path}/{one['metadata']['name']}")
+        return 200, {
+            "kind": "List",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": str(self._version)},
+            "items": found,
+        }
+
+    def _select(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        return [
+            copy.deepcopy(one)
+            for place, one in self.objects.items()
+            if place.rpartition("/")[0] == path and _is_selected(one, query)
+        ]
+
+    def _delete(self, path: str) -> None:
+        namespaced = _NAMESPACED.match(path)
+        if namespaced is not None and namespaced["plural"] in self._kept:
+            stored = self.objects[path]
+            if "deletionTimestamp" not in stored["metadata"]:
+                stored["metadata"]["deletionTimestamp"] = timestamp()
+                self._store("MODIFIED", path, stored)
+        else:
+            self.remove(path)
+
+    def _store(self, kind: str, path: str, given: dict[str, Any]) -> None:
+        self._version += 1
+        given["metadata"]["resourceVersion"] = str(self._version)
+        self._events.append(Event(self._version, kind, path, copy.deepcopy(given)))
+        self._lock.notify_all()
+
+    def _write(self, method: str, path: str, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self._conflicts:
+            self._conflicts -= 1
+            return 409, _status_of(409)
+        is_creation = method == "POST"
+        if is_creation:
+            path = f"{path}/{given['metadata']['name']}"
+        stored = self.objects.get(path)
+        if is_creation and stored is not None:
+            return 409, _status_of(409)
+        if not is_creation:
+            if stored is None:
+                return 404, _status_of(404)
+            version = given["metadata"].get("resourceVersion")
+            if version is not None and version != stored["metadata"]["resourceVersion"]:
+                return 409, _status_of(409)
+        if method == "PATCH":
+            given = _merged(stored, given)
+        elif is_creation:
+            given["metadata"].setdefault("uid", f"uid-{self._version + 1}")
+            given["metadata"].setdefault("creationTimestamp", timestamp())
+            namespaced = _NAMESPACED.match(path)
+            if namespaced is not None:
+                given["metadata"].setdefault("namespace", namespaced["namespace"])
+                if namespaced["plural"] == "pods":
+                    given.setdefault("status", {"phase": "Pending"})
+        self.objects[path] = given
+        self._store("ADDED" if is_creation else "MODIFIED", path, given)
+        if self._lost_answers:
+            self._lost_answers -= 1
+            return 0, {}
+        return 201 if is_creation else 200, copy.deepcopy(given)
+
+
+def timestamp() -> str:
+    """Return the time of day as Kubernetes writes it."""
+    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """Apply a merge patch: maps are merged, null removes, anything else takes the place of what was there."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    result: dict[str, Any] = dict(old)
+    for key, value in new.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result
+
+
+def _is_selected(one: dict[str, Any], query: dict[str, str]) -> bool:
+    labels = one["metadata"].get("labels") or {}
+    wanted = re.findall(
+        r"([^,=!\s()]+)\s*(!=|==|=|\snotin\s|\sin\s)\s*(\([^)]*\)|[^,]*)",
+        query.get("labelSelector", ""),
+    )
+    for key, operator, text in wanted:
+        values = {value.strip() for value in text.strip("()").split(",")}
+        is_negated = operator.strip() in ("!=", "notin")
+        if (labels.get(key) in values) == is_negated:
+            return False
+    for condition in filter(None, query.get("fieldSelector", "").split(",")):
+        key, _, value = condition.partition("=")
+        found: Any = one
+        for part in key.split("."):
+            found = found.get(part, {})
+        if found != value.removeprefix("="):
+            return False
+    return True
+
+
+def _server_identity() -> tuple[bytes, ssl.SSLContext]:
+    """Make a certificate for 127.0.0.1, in PEM, and the context of a server that has it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=12))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    private_key = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # The ssl module reads keys from files only.
+    with tempfile.TemporaryDirectory(prefix="kubernetes-api-") as directory:
+        path = Path(directory) / "identity.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(certificate + private_key)
+        context.load_cert_chain(path)
+    return certificate, context
+
+
+@contextlib.contextmanager
+def kubernetes_api(*, token: str = "", kept: tuple[str, ...] = ()) -> Generator[KubernetesApi]:
+    """Give a server that ends with the block. The arguments are KubernetesApi's."""
+    api = KubernetesApi(token=token, kept=kept)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+def _status_of(status: int) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}

@@ -1,0 +1,142 @@
+"""Every page of the dashboard before a running, a back-pressured, a failed and a finished job of a real cluster."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from headrace import StreamExecutionEnvironment, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.types.type_info import Types
+from headrace.rest.client import RestClient
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
+from tests.dashboard.watched_page import JOB_PAGES, WatchedPage
+
+pytestmark = pytest.mark.browser
+
+SETTINGS = {
+    "rest.enabled": "true",
+    "rest.port": "0",
+    "rest.authentication": "none",
+    "web.refresh-interval": "500 ms",
+    "execution.checkpointing.interval": "1 s",
+    "restart-strategy.type": "none",
+}
+STATUSES = {
+    "running": "RUNNING",
+    "back-pressured": "RUNNING",
+    "failed": "FAILED",
+    "finished": "FINISHED",
+}
+FACTS = {
+    ("running", "checkpoints"): "COMPLETED",
+    ("running", "overview"): "seen",
+    ("back-pressured", "slow"): "is the bottleneck",
+    ("back-pressured", "overview"): "waits",
+    ("failed", "exceptions"): "nobody wants a 7",
+    ("failed", "overview"): "FAILED",
+    ("finished", "overview"): "FINISHED",
+    ("finished", "no-output"): "Why is there no output?",
+}
+"""Words of a page that only this kind of job has there."""
+PROCESS_PAGES = {
+    "/overview": "Running",
+    "/ended-jobs": "Find a job",
+    "/task-manager": "TaskManagers",
+    "/job-manager": "Metrics",
+    "/job-manager/configuration": "Environment",
+    "/job-manager/logs": "Logs",
+    "/job-manager/stdout": "Stdout",
+    "/job-manager/thread-dump": "Threads",
+}
+TASK_MANAGER_PAGES = {
+    "": "Memory by part",
+    "/metrics": "Metrics",
+    "/logs": "Logs",
+    "/stdout": "Stdout",
+    "/thread-dump": "Threads",
+}
+
+
+def refuse_seven(number: int) -> int:
+    if number == 7:
+        raise ValueError("nobody wants a 7")
+    return number
+
+
+def work(number: int) -> int:
+    sum(one * one for one in range(2_000))
+    return number
+
+
+def submit(kind: str) -> str:
+    """Submit the job of a kind, and return its id."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    ends = kind in ("failed", "finished")
+    source = DataGeneratorSource(
+        lambda index: index,
+        count=20 if ends else None,
+        type_info=Types.LONG(),
+        rows_per_second=None if kind == "back-pressured" else 50,
+    )
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").rebalance()
+    function, name = {
+        "failed": (refuse_seven, "refuse"),
+        "back-pressured": (work, "busy"),
+    }.get(kind, (lambda number: number, "seen"))
+    numbers.map(function, output_type=Types.LONG()).name(name).filter(lambda _: False).print()
+    return str(env.execute_async(kind).get_job_id())
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of a cluster, and the ids of its jobs by their kind, once each is what it is called."""
+    with MiniClusterExecutor(slot_count=4, settings=SETTINGS) as executor:
+        rest = RestClient(executor.rest_address, "")
+        ids = {kind: submit(kind) for kind in STATUSES}
+        for kind, status in STATUSES.items():
+            path = f"/jobs/{ids[kind]}/status"
+            wait_until(
+                lambda path=path, status=status: rest.get(path)["status"] == status,
+                what=f"the job '{kind}' is {status}",
+            )
+        path = f"/jobs/{ids['running']}/checkpoints"
+        wait_until(lambda: rest.get(path)["counts"]["completed"] > 0)
+        yield executor.rest_address, ids
+
+
+@pytest.mark.parametrize("kind", STATUSES)
+def test_every_page_of_a_real_job_opens_and_says_what_is_true_of_it(
+    jobs: tuple[str, dict[str, str]], watched: WatchedPage, kind: str
+) -> None:
+    address, ids = jobs
+    page = watched.page
+    for name, heading in JOB_PAGES.items():
+        watched.open(address, f"/job/{ids[kind]}/{name}")
+        expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        expect(page.locator(".job-head .state")).to_have_text(STATUSES[kind])
+        if (kind, name) in FACTS:
+            expect(page.locator("main")).to_contain_text(FACTS[kind, name])
+        assert watched.problems == [], name
+
+
+def test_every_page_of_a_real_cluster_opens(
+    jobs: tuple[str, dict[str, str]], watched: WatchedPage
+) -> None:
+    address, _ = jobs
+    page = watched.page
+    manager = RestClient(address, "").get("/taskmanagers")["taskmanagers"][0]["id"]
+    of_manager = {
+        f"/task-manager/{manager}{place}": text for place, text in TASK_MANAGER_PAGES.items()
+    }
+    for place, heading in {**PROCESS_PAGES, **of_manager}.items():
+        watched.open(address, place)
+        expect(page.get_by_role("heading", name=heading, exact=True).last).to_be_visible()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        assert watched.problems == [], place
+    watched.open(address, "/ended-jobs")
+    expect(page.get_by_role("link", name=re.compile("finished"))).to_be_visible()

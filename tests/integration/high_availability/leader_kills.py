@@ -1,0 +1,246 @@
+"""Kills of leaders at each step of a job's life, beside a standby that goes on; what comes of each is judged.
+
+`make chaos-leaders` does all of it again and again and writes a page; the tests do each step once.
+"""
+
+import argparse
+import enum
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.record import append_result, read_results
+from headrace.core.process.failpoints import Failpoint
+from tests.architecture.floor_plan import ROOT
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+
+RESULT: Final = "leader_kills"
+PAGE: Final = ROOT / "docs" / "leader_kills.md"
+_TASK_COUNT: Final = 2
+_PADDING_BYTES: Final = 200_000
+_WITHOUT_PAUSE_S: Final = 60.0
+_LAST_STEPS: Final = (Failpoint.JOB_ENDED, Failpoint.RESULT_STORED)
+
+
+class Step(enum.Enum):
+    """Steps at which a leader dies, with the failpoint and the number of the time at which it does.
+
+    Each checkpoint has a call to each of the two tasks: an odd number is the call to the first of them.
+    """
+
+    ACCEPTED = ("the job is accepted, not stored", Failpoint.JOB_ACCEPTED, 1)
+    STORED = ("the job is stored", Failpoint.JOB_STORED, 1)
+    TRIGGERED = ("a checkpoint is triggered at one of two tasks", Failpoint.TRIGGERED, 7)
+    ACKNOWLEDGED = ("all tasks have acknowledged, no metadata", Failpoint.PUBLISHING, 3)
+    METADATA = ("metadata written, pointer not", Failpoint.METADATA_WRITTEN, 3)
+    PUBLISHED = ("pointer written, nobody told", Failpoint.CHECKPOINT_PUBLISHED, 3)
+    NOTIFYING = ("one of two tasks is told", Failpoint.NOTIFYING, 7)
+    COMMITTING = ("half of the files of a checkpoint are committed", Failpoint.COMMIT_HALF, 3)
+    DELETING = ("an old checkpoint is half deleted", Failpoint.DELETING, 3)
+    ENDED = ("the job has ended, its result is not stored", Failpoint.JOB_ENDED, 1)
+    RESULT = ("the result is stored, nothing cleaned up", Failpoint.RESULT_STORED, 1)
+
+    @property
+    def text(self) -> str:
+        return self.value[0]
+
+    @property
+    def failpoint(self) -> Failpoint:
+        return self.value[1]
+
+    @property
+    def arming(self) -> str:
+        return f"{self.failpoint.value}#{self.value[2]}=kill"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one run. `failover_s`: from the kill until all tasks run, or until the next one leads."""
+
+    what: str
+    failover_s: float
+    mistakes: tuple[str, ...] = ()
+    bound_s: float = 12.0
+
+    def judged(self) -> "Outcome":
+        """Return the outcome with a late failover as a mistake; a busy machine is no excuse here."""
+        if self.failover_s <= self.bound_s:
+            return self
+        late = f"it took {self.failover_s:.1f} s, and {self.bound_s:g} s are the bound"
+        return replace(self, mistakes=(*self.mistakes, late))
+
+
+def kill_at(step: Step, folder: Path) -> Outcome:
+    """Kill the leader at a step; the standby goes on."""
+    with rivals(folder) as pair:
+        job = NumbersJob(folder, padding=_PADDING_BYTES, count=2_000, parallelism=_TASK_COUNT)
+        first = pair.start("first", failpoints=step.arming)
+        first.wait_for("leads")
+        second = pair.start("second")
+        second.await_standby()
+        first.say("submit", str(job.file))
+        assert first.wait() == -9
+        killed_s = time.monotonic()
+        newest = _newest_checkpoint(pair, job)
+        led_s = second.wait_for("leads")["at"]
+        mistakes: list[str] = []
+        if step is Step.ACCEPTED:
+            if first.find("submitted") is not None:
+                mistakes.append("the client was told of a job that is not stored")
+            # Its client, which has heard nothing, submits it again with the same id.
+            second.say("submit", str(job.file))
+        end_s = led_s
+        if step.failpoint not in _LAST_STEPS:
+            running = _await_running(second, job)
+            end_s = running["at"]
+            if running["restored"] != newest:
+                mistakes.append(
+                    f"restored from {running['restored']}, while the newest checkpoint was {newest}"
+                )
+        return Outcome(step.text, end_s - killed_s, (*mistakes, *_end(second, pair, job)))
+
+
+def kill_with_task_manager(folder: Path) -> Outcome:
+    """Kill a TaskManager and the leader at once."""
+    with rivals(folder) as pair:
+        job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
+        first, second = _leader_and_standby(pair, job)
+        first.say("die-with-one")
+        assert first.wait() == -9
+        killed_s = time.monotonic()
+        newest = _newest_checkpoint(pair, job)
+        running = _await_running(second, job)
+        mistakes: list[str] = []
+        if running["restored"] != newest:
+            mistakes.append(f"restored from {running['restored']}, while {newest} was the newest")
+        what = "it has just killed a TaskManager"
+        return Outcome(what, running["at"] - killed_s, (*mistakes, *_end(second, pair, job)))
+
+
+def kill_without_pause(folder: Path) -> Outcome:
+    """Kill whoever leads, as soon as it does, for a minute; a standby waits always. Then nothing more happens."""
+    with rivals(folder) as pair:
+        job = NumbersJob(folder, count=6_000, parallelism=_TASK_COUNT)
+        leader, standby = _leader_and_standby(pair, job)
+        end_s = time.monotonic() + _WITHOUT_PAUSE_S
+        killed_count = 0
+        while time.monotonic() < end_s:
+            leader.kill()
+            killed_count += 1
+            killed_s = time.monotonic()
+            leader, standby = standby, pair.start(f"standby-{killed_count}")
+            leader.wait_for("leads")
+        leader.kill()
+        killed_s = time.monotonic()
+        running = _await_running(standby, job)
+        what = f"{killed_count + 1} leaders, each as soon as it led, for a minute"
+        return Outcome(what, running["at"] - killed_s, _end(standby, pair, job), bound_s=15.0)
+
+
+def _leader_and_standby(pair: Rivals, job: NumbersJob) -> tuple[DriverProcess, DriverProcess]:
+    first = pair.start("first")
+    first.wait_for("leads")
+    second = pair.start("second")
+    first.say("submit", str(job.file))
+    first.wait_for("submitted")
+    job.await_begin()
+    second.await_standby()
+    return first, second
+
+
+def _await_running(driver: DriverProcess, job: NumbersJob) -> dict[str, Any]:
+    driver.wait_for("leads")
+    driver.say("running", str(job.job_id))
+    return driver.wait_for("running")
+
+
+def _newest_checkpoint(pair: Rivals, job: NumbersJob) -> int | None:
+    """The checkpoint from which whoever comes next has to go on."""
+    found = (pair.storage / "checkpoints" / job.job_id.hex()).glob("chk-*/_metadata")
+    return max((int(path.parent.name.removeprefix("chk-")) for path in found), default=None)
+
+
+def _end(driver: DriverProcess, pair: Rivals, job: NumbersJob) -> tuple[str, ...]:
+    """Wait for the job's end, and return what is wrong with it."""
+    driver.say("result", str(job.job_id))
+    result = driver.wait_for("result")
+    mistakes: list[str] = []
+    if result["status"] != "FINISHED":
+        mistakes.append(f"the job is {result['status']}: {result['failure']}")
+    output = job.output()
+    for name, rows in (("lost", job.expected - output), ("repeated", output - job.expected)):
+        if rows:
+            mistakes.append(f"{rows.total()} rows were {name}")
+    pair.assert_forgotten(job)
+    return tuple(mistakes)
+
+
+RUNS: Final[tuple[tuple[str, Callable[[Path], Outcome]], ...]] = (
+    *((step.name.lower(), lambda folder, step=step: kill_at(step, folder)) for step in Step),
+    ("task-manager", kill_with_task_manager),
+    ("without-pause", kill_without_pause),
+)
+
+
+def main() -> int:
+    """Do all runs; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description="Kill leaders at each step, and write a page.")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    options = parser.parse_args()
+    outcomes: list[Outcome] = []
+    for name, run in RUNS:
+        if options.only not in name:
+            continue
+        for _ in range(options.repeats):
+            with tempfile.TemporaryDirectory(prefix="headrace-leaders-") as folder:
+                outcome = run(Path(folder)).judged()
+            outcomes.append(outcome)
+            print(
+                f"{outcome.what}: {outcome.failover_s:.1f} s {list(outcome.mistakes)}", flush=True
+            )
+    if not options.only:
+        append_result(RESULT, {"runs": [asdict(each) for each in outcomes]})
+        PAGE.write_text(page_of(read_results(RESULT)[-1]))
+    return 1 if any(each.mistakes for each in outcomes) else 0
+
+
+def page_of(record: dict[str, Any]) -> str:
+    """Return the page that tells of the runs of one record."""
+    runs: Sequence[dict[str, Any]] = record["figures"]["runs"]
+    exact = Counter(run["what"] for run in runs if not run["mistakes"])
+    times: dict[str, list[float]] = {}
+    for run in runs:
+        times.setdefault(run["what"], []).append(run["failover_s"])
+    rows = "\n".join(
+        f"| {what} | {exact[what]} of {len(found)} | {statistics.median(found):.1f} | {max(found):.1f} |"
+        for what, found in times.items()
+    )
+    mistakes = "".join(
+        f"- {run['what']}: {'; '.join(run['mistakes'])}\n" for run in runs if run["mistakes"]
+    )
+    return f"""# What kills of leaders came to
+
+`make chaos-leaders` runs two drivers of one cluster as processes, with TaskManagers as further ones: one leads, the
+other waits ([jobs that outlive their driver](high_availability.md)). The leader is killed (`SIGKILL`) at a step of a
+job of two tasks, which writes numbers into files exactly once and takes a checkpoint every 100 ms. The lease is the
+default, 6 s. A run is exact when every number is in the output once, the next leader restored the checkpoint that was
+the newest at the moment of the kill, nothing of the job is left behind when it has ended, and it took at most 12 s
+(15 s after a minute of kills) from the kill until all tasks ran under the next leader; where the job had ended already,
+until the next leader led.
+
+Run on {record["date"]}, {record["cpu_count"]} processors, load average {record["load_average_before"]} before.
+
+| the leader dies when | exact | median, s | longest, s |
+| --- | --- | --- | --- |
+{rows}
+{mistakes and chr(10) + "Not exact:" + chr(10) * 2 + mistakes}"""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

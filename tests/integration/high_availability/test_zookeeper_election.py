@@ -1,0 +1,126 @@
+"""Drivers that elect their leader through ZooKeeper: it dies, freezes, or loses its connection; output comes out once.
+
+A real server, real processes and signals.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from testkit.waiting import wait_until
+from tests.integration.high_availability.drivers import DriverProcess, NumbersJob, Rivals, rivals
+from tests.integration.high_availability.zookeeper_server import ZooKeeperServer, zookeeper_server
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_P = "high-availability.zookeeper.client."
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[ZooKeeperServer]:
+    with zookeeper_server(tmp_path / "zookeeper") as one:
+        yield one
+
+
+@pytest.fixture
+def pair(tmp_path: Path, server: ZooKeeperServer) -> Generator[Rivals]:
+    # After the drivers: they close their sessions.
+    with rivals(tmp_path) as one:
+        yield one
+
+
+def start(
+    pair: Rivals,
+    server: ZooKeeperServer,
+    name: str,
+    *,
+    session: str = "10 s",
+    tolerates: bool = False,
+) -> DriverProcess:
+    options = {
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.quorum": server.address,
+        f"{_P}session-timeout": session,
+        f"{_P}retry-wait": "200 ms",
+        f"{_P}tolerate-suspended-connections": str(tolerates).lower(),
+    }
+    return pair.start(name, **options)
+
+
+def begin(first: DriverProcess, second: DriverProcess, job: NumbersJob) -> None:
+    first.say("submit", str(job.file))
+    first.wait_for("submitted")
+    job.await_begin()
+    second.await_standby()
+
+
+def assert_finishes(driver: DriverProcess, job: NumbersJob) -> None:
+    driver.say("result", str(job.job_id))
+    assert driver.wait_for("result")["status"] == "FINISHED"
+    assert job.output() == job.expected
+
+
+def test_a_standby_goes_on_with_the_job_of_a_killed_leader(
+    pair: Rivals, server: ZooKeeperServer
+) -> None:
+    job = NumbersJob(pair.folder, padding=200_000)
+    first = start(pair, server, "first")
+    first.wait_for("leads")
+    second = start(pair, server, "second")
+    begin(first, second, job)
+    first.kill()
+    second.wait_for("leads")
+    assert_finishes(second, job)
+    pair.assert_forgotten(job)
+
+
+def test_a_tolerant_leader_goes_on_while_the_server_is_away(
+    pair: Rivals, server: ZooKeeperServer
+) -> None:
+    job = NumbersJob(pair.folder)
+    first = start(pair, server, "first", session="45 s", tolerates=True)
+    first.wait_for("leads")
+    second = start(pair, server, "second", session="45 s", tolerates=True)
+    begin(first, second, job)
+    server.stop()
+    wait_until(lambda: "no connection to ZooKeeper" in first.log, 60, "the loss of the connection")
+    before = sum(job.output().values())
+    wait_until(lambda: sum(job.output().values()) > before, 60, "output without a connection")
+    server.start()
+    assert_finishes(first, job)
+    assert second.find("leads") is None
+    assert first.find("ended") is None
+
+
+def test_a_leader_that_does_not_tolerate_a_lost_connection_leaves_its_job_to_the_next(
+    pair: Rivals, server: ZooKeeperServer
+) -> None:
+    job = NumbersJob(pair.folder)
+    first = start(pair, server, "first")
+    first.wait_for("leads")
+    second = start(pair, server, "second")
+    begin(first, second, job)
+    server.stop()
+    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
+    assert second.find("leads") is None
+    server.start()
+    second.wait_for("leads")
+    assert_finishes(second, job)
+
+
+def test_a_leader_that_was_frozen_past_its_session_ends_beside_its_successor(
+    pair: Rivals, server: ZooKeeperServer
+) -> None:
+    job = NumbersJob(pair.folder, count=6_000)
+    first = start(pair, server, "first", tolerates=True)
+    first.wait_for("leads")
+    second = start(pair, server, "second", tolerates=True)
+    begin(first, second, job)
+    first.stop()
+    second.wait_for("leads")
+    before = sum(job.output().values())
+    wait_until(lambda: sum(job.output().values()) > before, 120, "output of the second leader")
+    first.go_on()
+    assert first.wait_for("ended")["failure"] == "LeadershipLostError"
+    assert_finishes(second, job)

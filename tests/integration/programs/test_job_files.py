@@ -1,0 +1,145 @@
+"""Files that travel with a job are there before its functions are loaded: packages, archives and cached files."""
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types
+from headrace.common import Configuration
+from headrace.core.errors import JobExecutionError
+from headrace.datastream import MapFunction, RuntimeContext
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def env(store: Path) -> Iterator[StreamExecutionEnvironment]:
+    store.mkdir()
+    settings = {
+        "blob.storage.directory": str(store),
+        "blob.service.cleanup.interval": "1 s",
+        "restart-strategy.type": "none",
+    }
+    with MiniClusterExecutor(slot_count=2, settings=settings):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.set_parallelism(2)
+        yield env
+
+
+def wheel(folder: Path, name: str, source: str) -> Path:
+    """Make a wheel of one module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    facts = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(f"{name}.py", source)
+        packed.writestr(f"{facts}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        packed.writestr(
+            f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        packed.writestr(
+            f"{facts}/RECORD",
+            f"{name}.py,,\n{facts}/METADATA,,\n{facts}/WHEEL,,\n{facts}/RECORD,,\n",
+        )
+    return path
+
+
+def collected(env: StreamExecutionEnvironment, function: Any) -> list[str]:
+    numbers = env.from_collection([1, 2], type_info=Types.LONG())
+    with numbers.map(function, output_type=Types.STRING()).execute_and_collect() as rows:
+        return sorted(rows)
+
+
+def test_packages_of_requirements_are_installed_once_and_gone_after_the_job(
+    env: StreamExecutionEnvironment, tmp_path: Path, store: Path
+) -> None:
+    wheel(tmp_path / "wheels", "headrace_test_pricing", "def price(n): return f'{n} coins'\n")
+    (tmp_path / "requirements.txt").write_text("headrace_test_pricing==1.0\n")
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "wheels"))
+
+    def priced(number: int) -> str:
+        import headrace_test_pricing  # pyright: ignore[reportMissingImports]
+
+        place = Path(str(headrace_test_pricing.__file__)).parent
+        return f"{headrace_test_pricing.price(number)} in {place}"
+
+    found = collected(env, priced)
+    assert [text.partition(" in ")[0] for text in found] == ["1 coins", "2 coins"]
+    [place] = {text.partition(" in ")[2] for text in found}
+    assert Path(place).is_relative_to(store)
+    wait_until(lambda: not list(store.glob("headrace-artifacts-*/*")), what="the deletion of it")
+
+
+def test_a_requirement_that_cannot_be_had_fails_the_job_with_what_pip_said(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "requirements.txt").write_text("headrace_test_nowhere==1.0\n")
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "wheels"))
+    with pytest.raises(JobExecutionError, match="No matching distribution found") as failed:
+        collected(env, str)
+    assert "could not be installed" in str(failed.value)
+
+
+class Reader(MapFunction):
+    """Reads files by the names under which they travelled."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        files = runtime_context.get_distributed_cache()
+        rates = Path(files.get_file("rates")).read_text()
+        model = (Path(files.get_file("model")) / "weights" / "a.txt").read_text()
+        folder = (Path(files.get_file("folder")) / "b.txt").read_text()
+        with pytest.raises(KeyError, match="there are: folder, model, rates"):
+            files.get_file("nowhere")
+        self._text = f"{rates} {model} {folder}"
+
+    def map(self, value: int) -> str:
+        return f"{value} {self._text}"
+
+
+def test_archives_are_unpacked_and_cached_files_are_found_by_name(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "rates.csv").write_text("rates")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "b.txt").write_text("b")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as packed:
+        entry = tarfile.TarInfo("weights/a.txt")
+        entry.size = 1
+        packed.addfile(entry, io.BytesIO(b"a"))
+    env.register_cached_file(str(tmp_path / "rates.csv"), "rates")
+    env.register_cached_file(str(tmp_path / "folder"), "folder")
+    env.add_python_archive(str(tmp_path / "model.tar.gz"), "model")
+    assert collected(env, Reader()) == ["1 rates a b", "2 rates a b"]
+
+
+def test_an_archive_that_leads_out_of_its_folder_fails_the_job(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as packed:
+        packed.writestr("../evil.txt", "evil")
+    env.add_python_archive(str(tmp_path / "evil.zip"))
+    with pytest.raises(JobExecutionError, match="leads out of its folder"):
+        collected(env, str)
+
+
+def test_files_that_are_too_big_together_are_refused_before_the_job_starts(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 2_000)
+    env.register_cached_file(str(tmp_path / "big"), "big")
+    env.configure(Configuration.from_dict({"headrace.artifacts.size-max": "1 kb"}))
+    with pytest.raises(Exception, match=r"headrace\.artifacts\.size-max"):
+        collected(env, str)

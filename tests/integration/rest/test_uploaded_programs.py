@@ -1,0 +1,125 @@
+"""Programs that a client uploads over REST and has run: each in a process of its own, on the cluster that took it."""
+
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.rest.client import RestClient
+from headrace.rest.client_errors import RestRefusedError
+from headrace.rest.connections import find_connection
+from headrace.testing.minicluster_executor import MiniClusterExecutor
+from testkit.waiting import wait_until
+from tests.integration.rest.counting_program import SETTINGS
+
+pytestmark = pytest.mark.integration
+
+PROGRAM = """\
+import os, sys
+from headrace import StreamExecutionEnvironment, Types
+from headrace.common import Configuration
+env = StreamExecutionEnvironment.get_execution_environment()
+numbers = env.from_collection(list(range(int(sys.argv[1]))), type_info=Types.LONG())
+numbers.map(lambda n: n + 1, output_type=Types.LONG()).print()
+env.execute(f"uploaded, not by {os.getpid()}")
+"""
+IN_ARCHIVE = """\
+from headrace import StreamExecutionEnvironment, Types
+from rules_of_the_archive import double
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3], type_info=Types.LONG()).map(double, output_type=Types.LONG()).print()
+env.execute("archived")
+"""
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        # Tasks run in this process, so that archives come onto its path.
+        patch.setattr(sys, "path", list(sys.path))
+        settings = SETTINGS | {
+            "web.submit.enable": "true",
+            "web.upload.dir": str(tmp_path_factory.mktemp("uploads")),
+            "parallelism.default": "1",
+        }
+        with MiniClusterExecutor(slot_count=4, settings=settings):
+            yield RestClient.of(find_connection(None, print))
+
+
+def upload(rest: RestClient, name: str, content: bytes) -> str:
+    """Upload a file as `curl -F jarfile=@name` does, and return its id."""
+    body = (
+        f'--limit\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n'
+        "Content-Type: application/x-java-archive\r\n\r\n"
+    ).encode() + content + b"\r\n--limit--\r\n"  # fmt: skip
+    rest.exchange("POST", "/jars/upload", body, content_type="multipart/form-data; boundary=limit")
+    return rest.get("/jars")["files"][0]["id"]
+
+
+def ended(rest: RestClient, job: str) -> dict[str, Any]:
+    path = f"/jobs/{job}/execution-result"
+    wait_until(lambda: rest.get(path)["status"]["id"] == "COMPLETED")
+    return rest.get(path)["job-execution-result"]
+
+
+def test_a_program_is_planned_and_run_with_its_arguments_in_another_process(
+    rest: RestClient,
+) -> None:
+    jar = upload(rest, "numbers.py", PROGRAM.encode())
+    plan = rest.post(f"/jars/{jar}/plan", {"programArgsList": ["3"], "parallelism": 2})["plan"]
+    assert {node["parallelism"] for node in plan["nodes"]} == {1, 2}
+    before = len(rest.get("/jobs")["jobs"])
+    wanted = "0c" * 16
+    answer = rest.post(f"/jars/{jar}/run", {"programArgsList": ["3"], "jobId": wanted})
+    assert answer == {"jobid": wanted, "applicationId": wanted}
+    result = ended(rest, wanted)
+    assert result["application-status"] == "SUCCEEDED"
+    assert result["name"].startswith("uploaded")
+    assert str(os.getpid()) not in result["name"]
+    assert len(rest.get("/jobs")["jobs"]) == before + 1, "the plan has run no job"
+
+
+def test_a_module_of_an_archive_is_run_and_workers_find_the_others(
+    rest: RestClient, tmp_path: Path
+) -> None:
+    archive = tmp_path / "jobs.zip"
+    with zipfile.ZipFile(archive, "w") as out:
+        out.writestr("main_of_the_archive.py", IN_ARCHIVE)
+        out.writestr("rules_of_the_archive.py", "def double(n):\n    return 2 * n\n")
+    jar = upload(rest, "jobs.zip", archive.read_bytes())
+    body = {"entryClass": "main_of_the_archive"}
+    job = rest.post(f"/jars/{jar}/run-application", body)["applicationid"]
+    assert ended(rest, job)["application-status"] == "SUCCEEDED"
+
+
+def test_flinks_python_driver_is_taken_with_its_arguments(rest: RestClient) -> None:
+    jar = upload(rest, "numbers.py", PROGRAM.encode())
+    body = {
+        "entryClass": "org.apache.flink.client.python.PythonDriver",
+        "programArgsList": ["-py", "numbers.py", "5"],
+    }
+    job = rest.post(f"/jars/{jar}/run", body)["jobid"]
+    assert ended(rest, job)["application-status"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise ValueError('nobody wants this')", "nobody wants this"),
+        ("print('only a word')", "never called env.execute"),
+    ],
+)
+def test_a_program_that_comes_to_no_job_is_an_error_with_its_last_lines(
+    rest: RestClient, program: str, said: str
+) -> None:
+    jar = upload(rest, "broken.py", program.encode())
+    with pytest.raises(RestRefusedError) as refused:
+        rest.post(f"/jars/{jar}/run")
+    assert refused.value.status == 400
+    assert said in " ".join(refused.value.errors)

@@ -1,0 +1,265 @@
+"""Kubelet: runs the pods that Spark creates at a KubernetesApi as processes of this host.
+
+A container becomes a process with the environment and the arguments of the pod's description and nothing else of ours;
+paths in the container become folders of the pod; each pod has a loopback address of its own. The image is pip's
+PySpark: its entry point, which the wheel lacks, is a shell script in Spark's own images, and is done here.
+Source: https://github.com/apache/spark, resource-managers/kubernetes/docker/…/entrypoint.sh
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.randomness import secret_token
+from headrace.core.threads import start_thread
+from testkit.kubernetes_api import KubernetesApi, kubernetes_api, timestamp
+from testkit.waiting import wait_until
+from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, marked_processes, new_mark
+
+_GRACE_S: Final = 10.0
+_BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod whose container has been started: where it is kept, its name, address and process."""
+
+    path: str
+    name: str
+    address: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def log(self) -> str:
+        """What its container has printed."""
+        return (self.folder / "log").read_text()
+
+
+class Kubelet:
+    """Starts a pod's container when the pod is created, ends it when the pod is deleted, and tells the API of both."""
+
+    def __init__(self, api: KubernetesApi, folder: Path) -> None:
+        self.mark: Final = new_mark()
+        """In the environment of every process that comes from a pod."""
+        self.pods: Final[dict[str, Pod]] = {}
+        """By path; those that were deleted stay."""
+        self._api: Final = api
+        self._folder: Final = folder
+        self._lock: Final = threading.Lock()
+        self._pod_count = 0
+        self._threads: Final[dict[str, threading.Thread]] = {}
+        self._thread: Final = start_thread("kubelet", self._run)
+
+    def running(self) -> list[Pod]:
+        """Pods whose container runs."""
+        return [pod for pod in self.pods.values() if pod.process.poll() is None]
+
+    def close(self) -> None:
+        """End every process of every pod; the server has been closed."""
+        self._thread.join(10)
+        for one in marked_processes(self.mark):
+            one.kill()
+        for thread in self._threads.values():
+            thread.join(10)
+
+    def _run(self) -> None:
+        for event in self._api.events():
+            if event is None or "/pods/" not in event.path:
+                continue
+            if event.kind == "ADDED":
+                name = event.object["metadata"]["name"]
+                self._threads[event.path] = start_thread(
+                    f"pod-{name}", lambda event=event: self._live(event.path, event.object)
+                )
+            elif event.kind == "MODIFIED" and "deletionTimestamp" in event.object["metadata"]:
+                start_thread(f"end-of-{event.path}", lambda event=event: self._delete(event.path))
+
+    def _live(self, path: str, description: dict[str, Any]) -> None:
+        """Start the container as soon as what it mounts is there, and wait for its end."""
+        [container] = description["spec"]["containers"]
+        wait_until(
+            lambda: self._are_mountable(path, description["spec"].get("volumes", [])),
+            60,
+            f"config maps of {path}",
+        )
+        if "deletionTimestamp" in self._api.objects[path]["metadata"]:
+            return
+        pod = self._start(path, description, container)
+        started = timestamp()
+        self._tell(pod, container["name"], "Running", {"running": {"startedAt": started}})
+        code = pod.process.wait()
+        # A container's other processes end with its first one.
+        with suppress(ProcessLookupError):
+            os.killpg(pod.process.pid, signal.SIGKILL)
+        code = 128 - code if code < 0 else code
+        ended = {"exitCode": code, "startedAt": started, "finishedAt": timestamp()}
+        phase, ended["reason"] = ("Failed", "Error") if code else ("Succeeded", "Completed")
+        self._tell(pod, container["name"], phase, {"terminated": ended})
+
+    def _start(self, path: str, description: dict[str, Any], container: dict[str, Any]) -> Pod:
+        name = description["metadata"]["name"]
+        folder = self._folder / name
+        folder.mkdir()
+        with self._lock:
+            self._pod_count += 1
+            address = f"127.0.1.{self._pod_count}"
+        mounts = self._mounts(path, description, container, folder)
+        environment = self._environment(description, container, address, mounts)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                _entry_point(container, environment),
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        pod = self.pods[path] = Pod(path, name, address, folder, process)
+        return pod
+
+    def _delete(self, path: str) -> None:
+        pod = self.pods.get(path)
+        if pod is not None:
+            pod.process.terminate()
+            try:
+                pod.process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                pod.process.kill()
+        self._threads[path].join()
+        self._api.remove(path)
+
+    def _tell(self, pod: Pod, container: str, phase: str, state: dict[str, Any]) -> None:
+        is_ready = phase == "Running"
+        status = {
+            "phase": phase,
+            "podIP": pod.address,
+            "hostIP": "127.0.0.1",
+            "conditions": [{"type": "Ready", "status": str(is_ready)}],
+            "containerStatuses": [{"name": container, "ready": is_ready, "state": state}],
+        }
+        self._api.change(pod.path, lambda stored: stored.update(status=status))
+
+    def _are_mountable(self, path: str, volumes: list[dict[str, Any]]) -> bool:
+        """Return whether the config maps of all volumes are there, or the pod is to go."""
+        wanted = [self._config_map(path, volume) for volume in volumes]
+        is_going = "deletionTimestamp" in self._api.objects[path]["metadata"]
+        return is_going or all(one is None or one in self._api.objects for one in wanted)
+
+    def _config_map(self, path: str, volume: dict[str, Any]) -> str | None:
+        """Return where the config map of a volume is kept, or None where it is of another kind."""
+        if "configMap" not in volume:
+            return None
+        return path.partition("/pods/")[0] + f"/configmaps/{volume['configMap']['name']}"
+
+    def _mounts(
+        self, path: str, description: dict[str, Any], container: dict[str, Any], folder: Path
+    ) -> dict[str, Path]:
+        """Make a folder for each volume that is mounted, with what its config map has; by path in the container."""
+        volumes = {volume["name"]: volume for volume in description["spec"].get("volumes", [])}
+        result: dict[str, Path] = {}
+        for mount in container.get("volumeMounts", []):
+            volume = volumes[mount["name"]]
+            place = folder / "volumes" / mount["name"]
+            place.mkdir(parents=True, exist_ok=True)
+            config_map = self._config_map(path, volume)
+            if config_map is not None:
+                data = self._api.objects[config_map]["data"]
+                every = [{"key": key, "path": key} for key in data]
+                for item in volume["configMap"].get("items", every):
+                    (place / item["path"]).write_text(data[item["key"]])
+            result[mount["mountPath"]] = place
+        return result
+
+    def _environment(
+        self,
+        pod: dict[str, Any],
+        container: dict[str, Any],
+        address: str,
+        mounts: dict[str, Path],
+    ) -> dict[str, str]:
+        fields = {"status.podIP": address, "metadata.name": pod["metadata"]["name"]}
+        result = {
+            "PATH": os.environ["PATH"],
+            "SPARK_HOME": str(SPARK_HOME),
+            MARK_VARIABLE: self.mark,
+        }
+        for variable in container.get("env", []):
+            source = variable.get("valueFrom")
+            value = (
+                variable.get("value", "")
+                if source is None
+                else fields[source["fieldRef"]["fieldPath"]]
+            )
+            result[variable["name"]] = value
+        for inside, outside in mounts.items():
+            result = {key: value.replace(inside, str(outside)) for key, value in result.items()}
+        return result
+
+
+def _entry_point(container: dict[str, Any], environment: dict[str, str]) -> list[str]:
+    """Return the command of an executor, as the image's entry point makes it."""
+    assert container["args"] == ["executor"], container["args"]
+    java = shutil.which("java")
+    assert java is not None, "no Java on the path"
+    count = sum(key.startswith("SPARK_JAVA_OPT_") for key in environment)
+    memory = environment["SPARK_EXECUTOR_MEMORY"]
+    return [
+        java,
+        *(environment[f"SPARK_JAVA_OPT_{index}"] for index in range(count)),
+        f"-Xmx{memory}",
+        "-cp", f"{environment['SPARK_CONF_DIR']}:{SPARK_HOME}/jars/*",
+        _BACKEND,
+        "--driver-url", environment["SPARK_DRIVER_URL"],
+        "--executor-id", environment["SPARK_EXECUTOR_ID"],
+        "--cores", environment["SPARK_EXECUTOR_CORES"],
+        "--app-id", environment["SPARK_APPLICATION_ID"],
+        "--hostname", environment["SPARK_EXECUTOR_POD_IP"],
+        "--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"],
+        "--podName", environment["SPARK_EXECUTOR_POD_NAME"],
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KubernetesCluster:
+    """API server and kubelet, and the options of `headrace` that lead there."""
+
+    api: KubernetesApi
+    kubelet: Kubelet
+    options: tuple[str, ...]
+
+
+@contextmanager
+def kubernetes_cluster(folder: Path) -> Generator[KubernetesCluster]:
+    """Give a cluster whose files are in `folder`, which must exist; it ends with the block."""
+    token = secret_token().hex()
+    with kubernetes_api(token=token, kept=("pods",)) as api:
+        kubelet = Kubelet(api, folder)
+        try:
+            assert api.certificate is not None
+            (folder / "ca.pem").write_bytes(api.certificate)
+            (folder / "token").touch(mode=0o600)
+            (folder / "token").write_text(token)
+            settings = {
+                "spark.kubernetes.authenticate.caCertFile": str(folder / "ca.pem"),
+                "spark.kubernetes.authenticate.oauthTokenFile": str(folder / "token"),
+                "spark.kubernetes.container.image": "pip-pyspark",
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.instances": "2",
+                "spark.executor.cores": "2",
+            }
+            definitions = [word for pair in settings.items() for word in ("-D", "=".join(pair))]
+            yield KubernetesCluster(
+                api, kubelet, ("--master", f"k8s://{api.address}", *definitions)
+            )
+        finally:
+            api.close()
+            kubelet.close()

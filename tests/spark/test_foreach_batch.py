@@ -1,0 +1,166 @@
+"""foreach_batch on a real Spark: a table that has each row once although workers and the driver are killed."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from testkit.exactly_once import compare_output, rows_of_parquet
+from tests.spark.checkpoint_folder import newest_checkpoint
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+COUNT = 3000
+PROGRAM = """
+import os, pathlib, signal, sys
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+here, victim = pathlib.Path.cwd(), sys.argv[1]
+
+def is_first(name):
+    marker = here / name
+    if victim != name or marker.exists():
+        return False
+    marker.touch()
+    return True
+
+def pair(number):
+    if number == 1500 and is_first("worker"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return (number % 7, number)
+
+calls = []
+
+def write(df, checkpoint_id):
+    calls.append(checkpoint_id)
+    df.write.mode("overwrite").parquet(f"table/checkpoint={checkpoint_id}")
+    if len(calls) == 3 and is_first("driver"):
+        (here / "written").write_text(str(checkpoint_id))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, 3000, type_info=Types.LONG(), rows_per_second=500),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+pairs = numbers.map(pair, output_type=Types.ROW_NAMED(["key", "number"], [Types.LONG(), Types.LONG()]))
+pairs.foreach_batch(write).name("table")
+env.execute("pairs")
+print("CALLS", *calls)
+"""
+OPTIONS = (
+    "--master", "local[4]",
+    "-D", "execution.checkpointing.interval=500 ms",
+    "-D", "execution.checkpointing.dir=checkpoints",
+    "-D", "restart-strategy.type=fixed-delay",
+    "-D", "restart-strategy.fixed-delay.attempts=3",
+    "-D", "restart-strategy.fixed-delay.delay=100 ms",
+)  # fmt: skip
+
+
+def check_table(folder: Path) -> None:
+    """Every row is in the table once, and nothing waits for the function any more."""
+    found = [row for rows in rows_of_parquet(folder / "table").values() for row in rows]
+    compare_output([(number % 7, number) for number in range(COUNT)], found).check()
+    staging = (folder / "checkpoints" / "dataframes").glob(".foreach-batch*/*.parquet")
+    assert list(staging) == []
+
+
+def calls_of(program: Program) -> list[int]:
+    line = next(line for line in program.out if line.startswith("CALLS"))
+    return [int(text) for text in line.split()[1:]]
+
+
+def test_a_killed_task_manager_does_not_change_what_the_function_gets(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("worker",))
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    assert (tmp_path / "worker").exists()
+    ids = calls_of(program)
+    assert ids == sorted(set(ids)) and len(ids) > 2
+    check_table(tmp_path)
+    program.assert_nothing_is_left()
+
+
+def test_a_batch_whose_commit_was_not_noted_is_given_again_with_its_id_and_its_rows(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    dying = headrace_run(tmp_path, PROGRAM, *OPTIONS, arguments=("driver",))
+    started.append(dying)
+    assert dying.wait(240) == -signal.SIGKILL, dying.report()
+    dying.end()
+    interrupted = int((tmp_path / "written").read_text())
+    before = rows_of_parquet(tmp_path / "table" / f"checkpoint={interrupted}")
+    rows_before = sorted(row for rows in before.values() for row in rows)
+    _, place = newest_checkpoint(tmp_path)
+    last = headrace_run(tmp_path, PROGRAM, *OPTIONS, "-s", str(place), arguments=("nobody",))
+    started.append(last)
+    assert last.wait(240) == 0, last.report()
+    assert calls_of(last)[0] == interrupted
+    again = rows_of_parquet(tmp_path / "table" / f"checkpoint={interrupted}")
+    assert sorted(row for rows in again.values() for row in rows) == rows_before != []
+    check_table(tmp_path)
+
+
+FAILING = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+def write(df, checkpoint_id):
+    if checkpoint_id > 0:
+        raise ValueError(f"no room for {df.count()} rows")
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3], Types.LONG()).foreach_batch(write).name("table")
+env.execute("failing")
+"""
+
+
+@pytest.mark.parametrize("interval", ["", "execution.checkpointing.interval=500 ms"])
+def test_an_error_of_the_function_fails_the_job_and_names_its_line(
+    tmp_path: Path, started: list[Program], interval: str
+) -> None:
+    options = ("-D", interval) if interval else ()
+    strategy = ("-D", "restart-strategy.type=none")
+    program = headrace_run(tmp_path, FAILING, "--master", "local[2]", *strategy, *options)
+    started.append(program)
+    assert program.wait(120) == 1, program.report()
+    line = (
+        FAILING.splitlines().index('        raise ValueError(f"no room for {df.count()} rows")') + 1
+    )
+    told = program.error_line()
+    assert told.startswith("ValueError: no room for 3 rows (in operator 'Sink: table', "), told
+    assert f"program.py, line {line}" in told
+    program.assert_nothing_is_left()
+
+
+WITHOUT_CHECKPOINTS = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_collection(list(range(100)), Types.LONG()).rebalance().map(lambda n: n, Types.LONG())
+numbers.foreach_batch(lambda df, n: print("CALLED", n, df.count(), df.columns), staging_path="staging")
+env.execute("numbers")
+"""
+
+
+def test_a_job_without_checkpoints_calls_the_function_once_at_its_end(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, WITHOUT_CHECKPOINTS, "--master", "local[4]")
+    started.append(program)
+    assert program.wait(120) == 0, program.report()
+    assert [line for line in program.out if line.startswith("CALLED")] == [
+        "CALLED 1 100 ['value']\n"
+    ]
+    assert list((tmp_path / "staging").iterdir()) == []
+    program.assert_nothing_is_left()

@@ -1,0 +1,116 @@
+"""Jobs that read streaming DataFrames: each row once although a TaskManager is killed, and on from a savepoint."""
+
+from pathlib import Path
+
+import pytest
+
+from testkit.exactly_once import compare_output, rows_of_parquet
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+FILE_COUNT, ROWS_PER_FILE = 12, 100
+PROGRAM = """
+import os, pathlib, signal
+from headrace.common import Types
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+here = pathlib.Path.cwd()
+spark = spark_session()
+for index in range(12):
+    (here / "in").mkdir(exist_ok=True)
+    lines = "".join(f"{index * 100 + n}\\n" for n in range(100))
+    (here / "in" / f"{index:02d}.csv").write_text(lines)
+
+def fatal_once(row):
+    if row.id == 650 and not (here / "killed").exists():
+        (here / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return (row.id % 7, row.id)
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+files = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 2).csv(str(here / "in"))
+rows = env.from_dataframe(files, trigger={"availableNow": True})
+pair = Types.ROW_NAMED(["key", "id"], [Types.LONG(), Types.LONG()])
+pairs = rows.map(fatal_once, output_type=pair).key_by(lambda row: row.key)
+pairs.map(lambda row: (row.key, row.id), output_type=pair).sink_to(DataFrameSink("out"))
+env.execute("files")
+"""
+OPTIONS = (
+    "-D", "execution.checkpointing.interval=300 ms",
+    "-D", "restart-strategy.type=fixed-delay",
+    "-D", "restart-strategy.fixed-delay.attempts=3",
+    "-D", "restart-strategy.fixed-delay.delay=100 ms",
+)  # fmt: skip
+
+
+def test_each_row_of_a_streaming_dataframe_comes_once_although_a_task_manager_is_killed(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PROGRAM, "--master", "local[4]", *OPTIONS)
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    assert (tmp_path / "killed").exists()
+    found = [row for rows in rows_of_parquet(tmp_path / "out").values() for row in rows]
+    expected = [(number % 7, number) for number in range(FILE_COUNT * ROWS_PER_FILE)]
+    compare_output(expected, found).check()
+    program.assert_nothing_is_left()
+
+
+STOPPED = """
+import pathlib, time
+from headrace.common import Configuration, Types
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+from pyspark.sql import functions as F
+
+here = pathlib.Path.cwd()
+(here / "in").mkdir()
+for index in range(6):
+    lines = "".join(f"{number},2026-01-01 00:{index:02d}:00\\n" for number in range(index * 100, index * 100 + 100))
+    (here / "in" / f"{index}.csv").write_text(lines)
+files = spark_session().readStream.schema("id bigint, at timestamp").option("maxFilesPerTrigger", 1)
+files = files.csv(str(here / "in")).withWatermark("at", "10 seconds").withColumn("draw", F.rand())
+
+def slowly(row):
+    if row.id == 250:
+        (here / "middle").touch()
+    if not (here / "stopped").exists():
+        time.sleep(0.004)
+    return (row.id,)
+
+def program(configuration, trigger):
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    rows = env.from_dataframe(files, trigger=trigger)
+    ids = rows.map(slowly, output_type=Types.ROW_NAMED(["id"], [Types.LONG()]))
+    ids.sink_to(DataFrameSink("out", mode="append"))
+    return env
+
+client = program(Configuration(), None).execute_async("first")
+while not (here / "middle").exists():
+    time.sleep(0.02)
+path = client.stop_with_savepoint(False, str(here / "savepoints")).result()
+(here / "stopped").touch()
+again = Configuration()
+again.set_string("execution.state-recovery.path", path)
+program(again, {"availableNow": True}).execute("second")
+"""
+
+
+def test_a_job_that_was_stopped_in_a_micro_batch_goes_on_behind_it(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    options = ("-D", f"execution.checkpointing.dir={tmp_path / 'checkpoints'}", *OPTIONS)
+    program = headrace_run(tmp_path, STOPPED, "--master", "local[4]", *options)
+    started.append(program)
+    assert program.wait(240) == 0, program.report()
+    found = [row for rows in rows_of_parquet(tmp_path / "out").values() for row in rows]
+    compare_output([(number,) for number in range(600)], found).check()
+    # What Spark draws by lot is copied until its micro-batch is done.
+    assert list((tmp_path / "checkpoints" / "dataframes").glob("*-rows")) == []
+    assert "ERROR" not in "".join(program.err), program.report()

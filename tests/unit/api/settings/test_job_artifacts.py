@@ -1,0 +1,81 @@
+"""Files that travel with a job are read where the job is submitted, and refused where they cannot be."""
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from headrace.api.settings.job_artifacts import job_artifacts
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import BlobKey, JobId
+from headrace.graph.job_graph import ArtifactKind, JobArtifact, JobGraph, blob_keys, offload
+
+
+def read(**settings: object) -> tuple[JobArtifact, ...]:
+    keys = {
+        "requirements": "python.requirements",
+        "archives": "python.archives",
+        "cached": "pipeline.cached-files",
+        "size_max": "headrace.artifacts.size-max",
+    }
+    return job_artifacts(Settings({keys[name]: str(value) for name, value in settings.items()}))
+
+
+def test_each_setting_names_files_of_a_kind(tmp_path: Path) -> None:
+    for name in ("r.txt", "a.zip", "f.csv"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "cache").mkdir()
+    found = read(
+        requirements=f"{tmp_path}/r.txt#{tmp_path}/cache",
+        archives=f"{tmp_path}/a.zip,{tmp_path}/a.zip#named",
+        cached=f"name:rates,path:{tmp_path}/f.csv,executable:true",
+    )
+    assert found[-1].is_executable
+    assert [(each.kind, each.name) for each in found] == [
+        (ArtifactKind.REQUIREMENTS, "requirements"),
+        (ArtifactKind.PACKAGES, "packages"),
+        (ArtifactKind.ARCHIVE, "a.zip"),
+        (ArtifactKind.ARCHIVE, "named"),
+        (ArtifactKind.FILE, "rates"),
+    ]
+
+
+def test_equal_folders_make_equal_archives(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder / "inner").mkdir(parents=True)
+        (tmp_path / folder / "inner" / "a.txt").write_text("a")
+    one, two = (read(cached=f"name:n,path:{tmp_path / name}")[0] for name in ("one", "two"))
+    assert one.kind is ArtifactKind.ARCHIVE and one.content == two.content
+    assert zipfile.ZipFile(BytesIO(one.content)).namelist() == ["inner/a.txt"]
+
+
+def test_a_file_that_is_not_there_or_no_archive_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.rar").touch()
+    with pytest.raises(ConfigurationError, match="no such file or folder on this machine"):
+        read(archives=tmp_path / "nowhere.zip")
+    with pytest.raises(ConfigurationError, match="an archive ends in"):
+        read(archives=tmp_path / "a.rar")
+    with pytest.raises(ConfigurationError, match="no folder of packages"):
+        read(requirements=f"{tmp_path}/a.rar#{tmp_path}/a.rar")
+
+
+def test_two_files_of_one_name_and_too_many_bytes_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"x" * 600)
+    with pytest.raises(ConfigurationError, match="two files of the job have this name"):
+        read(archives=f"{tmp_path}/a.zip,{tmp_path}/a.zip")
+    with pytest.raises(ConfigurationError, match="more than 1"):
+        read(archives=f"{tmp_path}/a.zip,{tmp_path}/a.zip#b", size_max="1000")
+
+
+def test_files_leave_the_graph_as_blobs_however_small() -> None:
+    file = JobArtifact(ArtifactKind.FILE, "rates", "rates.csv", b"1,2")
+    graph = JobGraph(JobId(b"j" * 16), "job", (), (), {}, artifacts=(file,))
+    moved = offload(graph, 1 << 20)
+    key = BlobKey.of(b"1,2")
+    assert moved.blobs == {key: b"1,2"}
+    assert blob_keys(moved.graph) == (key,)
+    [left] = moved.graph.artifacts
+    assert (left.content, left.key) == (b"", key)
+    assert offload(moved.graph, 0).blobs == {}

@@ -1,0 +1,103 @@
+"""Standbys of this machine: their files, and what `headrace cluster` shows of them and does with them."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.cli.cluster.standby import Standby, StandbyFile, find_standby, live_standbys
+from headrace.cluster.high_availability.lease import LeaderRecord
+from headrace.core.process.process_start import start_ticks
+from headrace.rest.connections import write_private_file
+from tests.unit.cli.shell import Shell
+
+LEADER = LeaderRecord(3, "process 7 of there", 12, "http://127.0.0.1:8081")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def write_for(home: Path, pid: int, ticks: int) -> Path:
+    StandbyFile("second").write(LEADER)
+    (home / "standbys" / f"{os.getpid()}.json").unlink()
+    file = home / "standbys" / f"{pid}.json"
+    standby = Standby("second", pid, ticks, 1, LEADER.holder, LEADER.address)
+    write_private_file(file, msgspec.json.encode(standby))
+    return file
+
+
+def test_a_standby_is_found_until_its_file_is_removed(home: Path) -> None:
+    file = StandbyFile("second")
+    file.write(LEADER)
+    [found] = live_standbys()
+    assert found == find_standby("second")
+    assert (found.pid, found.leader_address) == (os.getpid(), LEADER.address)
+    assert find_standby("first") is None
+    [path] = (home / "standbys").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    file.remove()
+    assert live_standbys() == []
+
+
+def test_the_file_of_a_process_that_has_ended_is_removed(home: Path) -> None:
+    file = write_for(home, os.getpid(), start_ticks(os.getpid()) + 1)
+    assert live_standbys() == []
+    assert not file.exists()
+
+
+def test_a_file_that_others_could_read_is_not_followed(home: Path) -> None:
+    StandbyFile("second").write(LEADER)
+    [path] = (home / "standbys").iterdir()
+    path.chmod(0o644)
+    assert live_standbys() == []
+
+
+def test_list_and_info_show_it_with_its_leader(shell: Shell) -> None:
+    StandbyFile("second").write(LEADER)
+    row = shell("cluster", "list").lines[1]
+    assert row.split()[:4] == ["second", "standby", "behind", LEADER.address]
+    [listed] = json.loads(shell("cluster", "list", "--json").out)["clusters"]
+    assert (listed["kind"], listed["leader-address"]) == ("standby", LEADER.address)
+    assert "process 7 of there" in shell("cluster", "info", "second").out
+    assert json.loads(shell("cluster", "info", "second", "--json").out)["pid"] == os.getpid()
+
+
+def test_it_is_stopped_by_its_name(
+    shell: Shell, home: Path, other: subprocess.Popen[bytes]
+) -> None:
+    write_for(home, other.pid, start_ticks(other.pid))
+    stopped = shell("cluster", "stop", "second")
+    assert (stopped.code, stopped.out) == (0, "Standby second has ended.\n")
+    assert other.wait() == -signal.SIGTERM
+
+
+def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
+    StandbyFile("second").write(LEADER)
+    assert "called 'second' runs" in shell("cluster", "start", "--name", "second").err
+    refused = shell("cluster", "start", "--standby")
+    assert refused.code == 2 and "high-availability.type" in refused.err
+
+
+def test_a_supervisor_is_for_daemons(shell: Shell) -> None:
+    refused = shell("cluster", "start", "--supervise", "--foreground")
+    assert refused.code == 2 and "--supervise is for daemons" in refused.err

@@ -1,0 +1,98 @@
+"""Supervisor: it starts a session again after any end but an ordered one, with pauses that grow, and gives up."""
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.cli.daemon import daemon_process
+from headrace.cli.daemon.messages import Report, RunSession
+from headrace.cli.daemon.reporter import Reporter
+from headrace.cli.daemon.supervisor import SHORT_LIVES_MAX, RestartPauses, Supervisor
+
+SESSION = """
+import json, os, signal, sys
+from pathlib import Path
+told = json.loads(sys.stdin.read())
+starts = Path(told["settings"]["starts"])
+starts.write_text((starts.read_text() if starts.exists() else "") + json.dumps(told["duty"]) + "\\n")
+number = len(starts.read_text().splitlines())
+if told["settings"]["fails"] == str(number):
+    report = {"failure": ["no such master"]}
+else:
+    report = {"address": "http://127.0.0.1:1"}
+with open(told["report_descriptor"], "w") as out:
+    out.write(json.dumps(report) + "\\n")
+if number == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(told["settings"]["then"]) if number < 4 else 0)
+"""
+
+
+class NoPauses(RestartPauses):
+    """As many as ever, and none of them takes time."""
+
+    def after(self, lived_s: float) -> float | None:
+        return None if super().after(lived_s) is None else 0.0
+
+
+def supervised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: int = 0, then: int = 3
+) -> tuple[int, Report, list[dict[str, object]]]:
+    """Supervise a stand-in; return the exit code, what was reported, and the duties of its starts."""
+    (tmp_path / "stand_in_for_a_session.py").write_text(SESSION)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(daemon_process, "_MODULE", "stand_in_for_a_session")
+    reading, writing = os.pipe()
+    settings = {"starts": str(tmp_path / "starts"), "fails": str(fails), "then": str(then)}
+    session = RunSession("nightly", is_supervised=True)
+    supervisor = Supervisor(session, settings, False, pauses=NoPauses())
+    code = supervisor.run(Reporter(writing))
+    with open(reading, "rb") as told:
+        report = msgspec.json.decode(told.read(), type=Report)
+    starts = (tmp_path / "starts").read_text().splitlines()
+    return code, report, [msgspec.json.decode(line) for line in starts]
+
+
+def test_it_starts_a_session_again_until_that_is_stopped_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        code, report, starts = supervised(tmp_path, monkeypatch)
+    assert (code, report.address, len(starts)) == (0, "http://127.0.0.1:1", 4)
+    assert "was killed by signal 9" in caplog.text and "ended with code 3" in caplog.text
+    assert "was stopped" in caplog.messages[-1]
+    # By then another driver may lead: it has started once it stands by.
+    assert [start["is_standby"] for start in starts] == [False, True, True, True]
+    assert not any(start["is_supervised"] for start in starts)
+
+
+def test_a_first_start_that_fails_is_told_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, report, starts = supervised(tmp_path, monkeypatch, fails=1)
+    assert (code, report.failure, len(starts)) == (1, ("no such master",), 1)
+
+
+def test_a_later_start_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    code, _, starts = supervised(tmp_path, monkeypatch, fails=2)
+    assert (code, len(starts)) == (0, 4)
+    assert "did not start: no such master" in caplog.text
+
+
+def test_pauses_double_up_to_a_minute_and_end() -> None:
+    pauses = RestartPauses()
+    found = [pauses.after(1) for _ in range(SHORT_LIVES_MAX + 1)]
+    assert found == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, None]
+
+
+def test_a_session_that_has_run_for_long_counts_as_new() -> None:
+    pauses = RestartPauses()
+    for _ in range(SHORT_LIVES_MAX):
+        pauses.after(1)
+    assert [pauses.after(3_600), pauses.after(1)] == [1, 2]

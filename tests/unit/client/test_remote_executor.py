@@ -1,0 +1,139 @@
+"""RemoteExecutor finds the cluster that the settings name, and refuses jobs that cannot run elsewhere."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types
+from headrace.client.remote_executor import (
+    RemoteDataFrameError,
+    RemoteExecutor,
+    RemoteFilesError,
+    connection_of,
+)
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import JobId
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.rest.client_errors import NoClusterError, NoSuchClusterError, SeveralClustersError
+from headrace.rest.connections import ClusterConnection, address_of, write_connection
+from tests.unit.rest.fake_cluster import fake_cluster
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, None),
+        ({"rest.address": "host"}, "host:8081"),
+        ({"rest.port": "9000"}, "127.0.0.1:9000"),
+        ({"rest.address": "host", "rest.port": "9000"}, "host:9000"),
+        ({"rest.address": "host:7000"}, "host:7000"),
+        ({"rest.address": "https://host:7000"}, "https://host:7000"),
+        ({"rest.address": "::1", "rest.port": "9000"}, "[::1]:9000"),
+    ],
+)
+def test_the_address_is_that_of_the_settings(settings: dict[str, str], address: str | None) -> None:
+    assert address_of(Settings(settings)) == address
+
+
+def test_a_range_of_ports_is_no_address() -> None:
+    with pytest.raises(ConfigurationError, match="the one port"):
+        address_of(Settings({"rest.port": "8081-8090"}))
+
+
+def test_a_connection_file_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    file = write_connection(ClusterConnection("https://elsewhere:8081", "the-token"))
+    found = connection_of(Settings({"headrace.rest.connection-file": str(file)}))
+    assert (found.connection.address, found.connection.token) == (
+        "https://elsewhere:8081",
+        "the-token",
+    )
+    with pytest.raises(ConfigurationError, match="no such file"):
+        connection_of(Settings({"headrace.rest.connection-file": f"{file}.gone"}))
+
+
+def test_a_session_is_found_by_its_name_or_as_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    settings = {"execution.target": "session"}
+    with pytest.raises(NoSuchClusterError, match="headrace cluster start"):
+        connection_of(Settings(settings))
+    program = ClusterConnection("http://127.0.0.1:8081", "t", os.getpid(), "program")
+    write_connection(program)
+    for port, name in ((8082, "nightly"), (8083, "daily")):
+        address = f"http://127.0.0.1:{port}"
+        write_connection(ClusterConnection(address, "t", os.getpid(), name, is_session=True))
+    named = Settings({**settings, "headrace.session.name": "daily"})
+    assert connection_of(named).connection.name == "daily"
+    with pytest.raises(SeveralClustersError, match="nightly"):
+        connection_of(Settings(settings))
+
+
+def test_without_any_cluster_it_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    with pytest.raises(NoClusterError, match="-m host:port"):
+        RemoteExecutor(Settings({})).default_parallelism()
+
+
+def job() -> JobGraph:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1], type_info=Types.LONG()).print()
+    return generate_job_graph(env.get_stream_graph(), JobId(b"j" * 16), Settings({}))
+
+
+def test_a_dataframe_is_refused_with_what_to_do() -> None:
+    graph = job()
+    vertex = graph.vertices[0]
+    reader = msgspec.structs.replace(vertex.operators[0], coordinator="dataframe-source")
+    vertex = msgspec.structs.replace(vertex, operators=(reader, *vertex.operators[1:]))
+    graph = msgspec.structs.replace(graph, vertices=(vertex, *graph.vertices[1:]))
+    with pytest.raises(RemoteDataFrameError, match="write it to files"):
+        RemoteExecutor(Settings({})).submit(graph)
+
+
+def test_files_of_this_machine_are_refused_by_a_cluster_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    (tmp_path / "rules.py").touch()
+    settings = {"python.files": str(tmp_path / "rules.py")}
+    graph = msgspec.structs.replace(job(), settings=settings)
+    executor = RemoteExecutor(Settings({"rest.address": "https://elsewhere:8081"}))
+    try:
+        with pytest.raises(RemoteFilesError, match=r"rules\.py .*https://elsewhere:8081"):
+            executor.submit(graph)
+    finally:
+        executor.close()
+
+
+@pytest.mark.parametrize(
+    ("configured", "slots", "parallelism"), [("3", 8, 3), (None, 8, 8), (None, 0, 1)]
+)
+def test_the_default_parallelism_is_the_clusters(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: str | None,
+    slots: int,
+    parallelism: int,
+) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    config = [{"key": "parallelism.default", "value": configured}] if configured else []
+    answers = {"GET /jobmanager/config": config, "GET /overview": {"slots-total": slots}}
+    with fake_cluster(answers, token="") as cluster:
+        executor = RemoteExecutor(Settings({"rest.address": cluster.address}))
+        assert executor.known_parallelism() is None
+        assert executor.default_parallelism() == executor.known_parallelism() == parallelism
+        executor.close()
+
+
+def test_another_interpreter_is_refused_by_a_cluster_that_runs_already() -> None:
+    graph = msgspec.structs.replace(job(), settings={"python.executable": "python3.13"})
+    with pytest.raises(ConfigurationError, match=r"execution\.target: per-job or application"):
+        RemoteExecutor(Settings({})).submit(graph)

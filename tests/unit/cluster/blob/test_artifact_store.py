@@ -1,0 +1,90 @@
+"""ArtifactStore: what several processes of a host use is made once, and deleted by the last of them."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.blob.artifact_store import ArtifactStore
+from headrace.core.clock import SystemClock
+from headrace.core.threads import start_thread
+from headrace.gateways.errors import BlobStorageError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(tmp_path, SystemClock())
+
+
+def fill(folder: Path) -> None:
+    (folder / "content").write_text("made")
+
+
+def test_the_first_makes_an_entry_and_others_use_it(store: ArtifactStore) -> None:
+    first = store.lease("a")
+    assert not first.is_made
+    first.make(fill)
+    second = store.lease("a")
+    assert second.is_made
+    assert (second.folder / "content").read_text() == "made"
+
+
+def test_others_wait_while_one_makes_it(store: ArtifactStore) -> None:
+    first = store.lease("a")
+    is_waiting, found = threading.Event(), list[bool]()
+
+    def wait() -> None:
+        is_waiting.set()
+        lease = store.lease("a")
+        found.append(lease.is_made)
+        lease.release()
+
+    waiting = start_thread("waiting", wait)
+    assert is_waiting.wait(60)
+    first.make(fill)
+    waiting.join()
+    assert found == [True]
+
+
+def test_the_last_user_deletes_it_and_the_next_makes_it_anew(store: ArtifactStore) -> None:
+    first = store.lease("a")
+    first.make(fill)
+    second = store.lease("a")
+    first.release()
+    first.release()
+    assert second.is_made
+    second.release()
+    assert list(second.folder.parent.iterdir()) == []
+    assert not store.lease("a").is_made
+
+
+def test_nothing_is_left_of_what_could_not_be_made(store: ArtifactStore) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise OSError("no room")
+
+    lease = store.lease("a")
+    with pytest.raises(OSError, match="no room"):
+        lease.make(fail)
+    lease.release()
+    assert list(lease.folder.parent.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_deleted_and_what_is_used_stays(
+    store: ArtifactStore,
+) -> None:
+    used = store.lease("used")
+    used.make(fill)
+    root = used.folder.parent
+    (root / "left").mkdir()
+    (root / "left.lock").touch()
+    store.delete_unused()
+    assert sorted(path.name for path in root.iterdir()) == ["used", "used.lock"]
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(store: ArtifactStore) -> None:
+    lease = store.lease("a")
+    lease.release()
+    lease.folder.parent.chmod(0o777)
+    with pytest.raises(BlobStorageError, match="this user's alone"):
+        store.lease("a")

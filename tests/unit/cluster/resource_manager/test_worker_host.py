@@ -1,0 +1,56 @@
+"""WorkerHost: the next ResourceManager gets the workers of the one before, and no report of the host is lost."""
+
+from headrace.cluster.resource_manager.driver import PreviousWorkers, WorkerHost
+from headrace.cluster.resource_manager.workers import worker_names
+from headrace.core.ids import ResourceId
+from headrace.gateways.messages import ResourceProfile
+from tests.unit.cluster.resource_manager.resource_manager_world import NotingDriver
+
+
+class NotingListener:
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def worker_started(self, worker_id: ResourceId) -> None:
+        self.heard.append(("started", worker_id))
+
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
+        self.heard.append(("terminated", worker_id))
+
+    def host_failed(self, error: BaseException) -> None:
+        self.heard.append(error)
+
+
+def opened() -> tuple[WorkerHost, NotingDriver, list[ResourceId]]:
+    """Return a host with four workers whose first ResourceManager is about to be followed."""
+    driver = NotingDriver()
+    host = WorkerHost(driver, worker_names("w"))
+    assert host.open(NotingListener()) == PreviousWorkers((), ())
+    workers = [host.new_worker_id() for _ in range(4)]
+    for worker_id in workers:
+        host.request_worker(worker_id, ResourceProfile())
+    return host, driver, workers
+
+
+def test_workers_that_live_are_handed_over_and_names_are_never_used_twice() -> None:
+    host, driver, (waiting, running, released, ended) = opened()
+    for worker_id in (running, released, ended):
+        driver.listener.worker_started(worker_id)
+    host.release_worker(released)
+    driver.listener.worker_terminated(ended, "gone")
+    following = NotingListener()
+    assert host.open(following) == PreviousWorkers((waiting,), (running,))
+    assert host.new_worker_id() not in (waiting, running, released, ended)
+    driver.listener.worker_terminated(running, "gone")
+    assert following.heard == [("terminated", running)]
+
+
+def test_a_host_that_failed_between_two_leaders_is_told_to_the_next_one() -> None:
+    host, driver, _ = opened()
+    error = OSError("no host")
+    driver.listener.host_failed(error)
+    following = NotingListener()
+    host.open(following)
+    assert following.heard == [error]

@@ -1,0 +1,20 @@
+from headrace.core.ids import ResourceId
+from headrace.spark.host import worker_description
+
+WORKER = ResourceId("tm-1")
+
+
+def test_a_description_names_cluster_job_and_dashboard() -> None:
+    described = worker_description(WORKER, "night", "'hours' (Source)", "http://127.0.0.1:8081")
+    assert described == (
+        "TaskManager tm-1 of cluster 'night'; started after job 'hours' (Source); dashboard http://127.0.0.1:8081"
+    )
+
+
+def test_a_description_says_nothing_of_what_is_not_known() -> None:
+    assert worker_description(WORKER, "", "", "") == "TaskManager tm-1"
+
+
+def test_a_job_with_many_vertices_leaves_room_for_the_dashboard() -> None:
+    described = worker_description(WORKER, "", "x" * 5000, "http://127.0.0.1:8081")
+    assert len(described) < 500 and described.endswith("8081")

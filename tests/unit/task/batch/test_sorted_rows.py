@@ -1,0 +1,106 @@
+"""Rows of keyed inputs come in order, whatever lies in files meanwhile."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import KEY_HASH_COLUMN, TIMESTAMP_COLUMN
+from headrace.task.batch.sorted_rows import SortedRows
+
+Arrival = tuple[int, bool, list[tuple[int, int]]]
+"""Input, whether the rows have timestamps, and (hash, time) of each."""
+arrivals = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.booleans(),
+        st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 3)), min_size=1, max_size=12),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def rows_of(arrival: Arrival, first_place: int) -> pa.RecordBatch:
+    _, is_timed, rows = arrival
+    columns = {"place": pa.array(range(first_place, first_place + len(rows)), pa.int64())}
+    if is_timed:
+        columns[TIMESTAMP_COLUMN] = pa.array([time for _, time in rows], pa.int64())
+    columns[KEY_HASH_COLUMN] = pa.array([one for one, _ in rows], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@given(arrivals, st.sampled_from([1, 150, 1 << 20]))
+def test_rows_come_by_hash_then_time_then_input_and_arrival(
+    given_arrivals: list[Arrival], run_bytes: int
+) -> None:
+    # As Spark gives them: the first input before the second.
+    given_arrivals.sort(key=lambda one: one[0])
+    rows = SortedRows(run_bytes=run_bytes)
+    expected: list[tuple[int, int, int, int]] = []
+    for arrival in given_arrivals:
+        number, is_timed, content = arrival
+        rows.add(number, rows_of(arrival, len(expected)))
+        expected += [
+            (one, time if is_timed else MIN_TIMESTAMP, number, len(expected) + index)
+            for index, (one, time) in enumerate(content)
+        ]
+    found: list[tuple[int, int, int]] = []
+    for ordered in rows.ordered():
+        middle = ordered.num_rows // 2
+        for start, end in ((0, middle), (middle, ordered.num_rows)):
+            if start == end:
+                continue
+            hashes = iter(ordered.hashes[start:end].tolist())
+            for number, piece in ordered.pieces(start, end):
+                places = piece.column("place").to_pylist()
+                found += [(next(hashes), number, place) for place in places]
+    rows.close()
+    assert found == [(one, number, place) for one, _, number, place in sorted(expected)]
+
+
+def test_memory_holds_a_run_and_the_rest_lies_in_files_that_go(tmp_path: Path) -> None:
+    rows = SortedRows(str(tmp_path), run_bytes=1 << 20)
+    rng = np.random.default_rng(1)
+    before = pa.total_allocated_bytes()
+    counts: Counter[int] = Counter()
+    held_max = 0
+    for _ in range(64):
+        hashes = rng.integers(-1000, 1000, 20_000, dtype=np.int32)
+        counts.update(hashes.tolist())
+        rows.add(
+            0,
+            pa.RecordBatch.from_pydict(
+                {"value": pa.array(np.zeros(20_000)), KEY_HASH_COLUMN: pa.array(hashes)}
+            ),
+        )
+        held_max = max(held_max, pa.total_allocated_bytes() - before)
+    found: Counter[int] = Counter()
+    for ordered in rows.ordered():
+        found.update(ordered.hashes.tolist())
+        held_max = max(held_max, pa.total_allocated_bytes() - before)
+    assert found == counts
+    assert held_max < 10 << 20, "all rows take 15 MiB"
+    assert os.listdir(tmp_path) == [], "files have no names, so that none is left whatever happens"
+    rows.close()
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert list(SortedRows().ordered()) == []
+
+
+@pytest.mark.parametrize("run_bytes", [1, 1 << 30])
+def test_a_hot_key_is_not_held_as_a_whole(run_bytes: int) -> None:
+    rows = SortedRows(run_bytes=run_bytes)
+    for place in range(5):
+        rows.add(0, rows_of((0, False, [(7, 0)] * 20_000), place * 20_000))
+    pieces = [one.rows_of[0].column("place").to_numpy() for one in rows.ordered()]
+    assert np.array_equal(np.concatenate(pieces), np.arange(100_000))
+    assert max(map(len, pieces)) < 100_000
+    rows.close()
