@@ -145,10 +145,18 @@ class WorkerHost:
             self._is_closed = True
             await self._driver.close()
 
+    def mark_started(self, worker_id: ResourceId) -> None:
+        """Its TaskManager has registered: to the next ResourceManager it is one that may have slots in use."""
+        with self._lock:
+            self._note_start(worker_id)
+
+    def _note_start(self, worker_id: ResourceId) -> None:
+        if worker_id in self._is_started:
+            self._is_started[worker_id] = True
+
     def worker_started(self, worker_id: ResourceId) -> None:
         with self._lock:
-            if worker_id in self._is_started:
-                self._is_started[worker_id] = True
+            self._note_start(worker_id)
             listener = self._listener
         assert listener is not None
         listener.worker_started(worker_id)

@@ -33,7 +33,6 @@ from headrace.cluster.resource_manager.task_manager_inspection import TaskManage
 from headrace.cluster.resource_manager.worker_pool import (
     IdleReleaseAgreed,
     WorkerLost,
-    WorkerRegistered,
 )
 from headrace.cluster.resource_manager.workers import Workers
 from headrace.cluster.versions import find_mismatch
@@ -210,7 +209,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return RegistrationRejected(refusal)
         # The slots of an earlier registration stay known until the first report of this one replaces them.
         instance_id = self._task_managers.add(registration, gateway)
-        self._workers.handle(WorkerRegistered(worker_id))
+        self._workers.registered(worker_id)
         self._data_sets.registered(worker_id)
         self._heartbeats.monitor_target(worker_id, lambda: self._ask_heartbeat(worker_id, gateway))
         return TaskExecutorRegistered(instance_id, self._resource_id)

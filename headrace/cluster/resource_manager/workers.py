@@ -28,6 +28,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     TellShortage,
     TimePassed,
     WorkerPool,
+    WorkerRegistered,
     WorkersRecovered,
     WorkerStarted,
     WorkerTerminated,
@@ -94,6 +95,11 @@ class Workers:
     def is_previous(self, worker_id: ResourceId) -> bool:
         """Return whether an earlier ResourceManager has started the worker."""
         return worker_id in self._previous
+
+    def registered(self, worker_id: ResourceId) -> None:
+        """The TaskManager of a worker has registered, which it may do before the host reports its start."""
+        self._host.mark_started(worker_id)
+        self.handle(WorkerRegistered(worker_id))
 
     def reported(self, worker_id: ResourceId) -> None:
         """A TaskManager has said which slots it has."""

@@ -94,11 +94,12 @@ class World:
             clock, SeededRandom(1), loop=self.loop, settings=Settings(settings)
         )
         self.driver = NotingDriver()
+        self.host = WorkerHost(self.driver, worker_names("test"))
         self.failures: list[BaseException] = []
         self.manager = ResourceManager(
             self.network.create_service("master"),
             RM_ID,
-            WorkerHost(self.driver, worker_names("test")),
+            self.host,
             resource_id=ResourceId("rm"),
             versions=VERSIONS,
             on_host_failed=self.failures.append,

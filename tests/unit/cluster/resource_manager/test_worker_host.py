@@ -4,7 +4,7 @@ from headrace.cluster.resource_manager.driver import PreviousWorkers, WorkerHost
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
-from tests.unit.cluster.resource_manager.resource_manager_world import NotingDriver
+from tests.unit.cluster.resource_manager.resource_manager_world import WORKER, NotingDriver, World
 
 
 class NotingListener:
@@ -54,3 +54,14 @@ def test_a_host_that_failed_between_two_leaders_is_told_to_the_next_one() -> Non
     following = NotingListener()
     host.open(following)
     assert following.heard == [error]
+
+
+def test_a_worker_that_has_registered_counts_as_started_before_the_host_says_so() -> None:
+    """A TaskManager may run tasks before its host reports its start: the next ResourceManager must not give it up."""
+    world = World()
+    try:
+        world.declare(1)
+        world.register_with_slots()
+        assert world.host.open(NotingListener()) == PreviousWorkers((), (WORKER,))
+    finally:
+        world.close()
