@@ -1,12 +1,13 @@
 """What does it cost the control thread when ten browsers look at a job of 1,000 vertices and 10,000 subtasks?
 
 The control plane and the tasks without data of `tasks_per_job.py`, and the REST server beside them. Browsers are
-threads of another process; each asks as a dashboard does, every `web.refresh-interval`: overview, list of jobs, the
-job, its exceptions, and metrics of as many vertices as are asked for. Figures: processor time of the control thread,
-as a share of the time that passed, with browsers and without, in turn; the REST thread's beside it; and how long a
-browser waited for the job.
+threads of another process; each asks as the dashboard's page "why is it slow" does, which asks most, every
+`web.refresh-interval`: overview, list of jobs, the job, its exceptions, six metrics of 60 vertices (of larger jobs the
+dashboard asks for no more), and subtasks and back pressure of 24. Figures: processor time of the control thread, as a
+share of the time that passed, with browsers and without, in turn; the REST thread's beside it; how long a browser
+waited for the job; and rounds per browser, as one that waits asks less often.
 
-    python -m benchmarks.rest_polling [--browsers 10] [--vertices 20] [--seconds 20] [--turns 3] [--dry]
+    python -m benchmarks.rest_polling [--browsers 10] [--seconds 20] [--turns 3] [--dry]
 """
 
 import argparse
@@ -40,7 +41,13 @@ VERTICES: Final = 1_000
 TASKS: Final = 10_000
 INTERVAL_S: Final = 3.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_METRICS: Final = "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,numRecordsInPerSecond"
+_METRICS: Final = (
+    "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,"
+    "numRecordsInPerSecond,numRecordsOutPerSecond,currentInputWatermark"
+)
+_ASKED: Final = 60
+_DETAILED: Final = 24
+"""What dashboard/src/model/jobFacts.ts asks for: LIVE, ASKED_MAX and DETAILED_MAX."""
 
 
 def browse(address: str, token: str, paths: list[str], seconds: float) -> list[float]:
@@ -80,7 +87,7 @@ def cpu_seconds(thread_name: str) -> float:
     return (int(stat[11]) + int(stat[12])) / _TICKS
 
 
-def measure(browser_count: int, vertex_count: int, seconds: float, turns: int) -> dict[str, Any]:
+def measure(browser_count: int, seconds: float, turns: int) -> dict[str, Any]:
     """Return shares of the control thread with and without browsers, medians of the turns."""
     graph = job_of(TASKS, vertex_count=VERTICES)
     slots = -(-graph.vertices[0].parallelism // TASK_MANAGERS_MAX)
@@ -109,8 +116,11 @@ def measure(browser_count: int, vertex_count: int, seconds: float, turns: int) -
             paths = [job, "/overview", "/jobs/overview", f"{job}/exceptions"]
             paths += [
                 f"{job}/vertices/{vertex.vertex_id.hex()}/subtasks/metrics?get={_METRICS}"
-                for vertex in graph.vertices[:vertex_count]
+                for vertex in graph.vertices[:_ASKED]
             ]
+            for vertex in graph.vertices[:_DETAILED]:
+                path = f"{job}/vertices/{vertex.vertex_id.hex()}"
+                paths += [path, f"{path}/backpressure"]
             command = [sys.executable, "-m", "benchmarks.rest_polling", "browsers"]
             command += [server.address.partition("://")[2], json.loads(file.read_text())["token"]]
             command += [json.dumps(paths), str(browser_count), str(seconds)]
@@ -138,6 +148,8 @@ def measure(browser_count: int, vertex_count: int, seconds: float, turns: int) -
         "rest_share": statistics.median(found["rest"]),
         "job_wait_p50_ms": statistics.median(found["waits"]),
         "job_wait_max_ms": max(found["waits"]),
+        "requests_per_round": len(paths),
+        "rounds_share": len(found["waits"]) * INTERVAL_S / (browser_count * seconds * turns),
         "turns": turns,
     }
 
@@ -162,12 +174,11 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--browsers", type=int, default=10)
-    parser.add_argument("--vertices", type=int, default=20, help="whose metrics are asked for")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
     options = parser.parse_args()
-    figures = measure(options.browsers, options.vertices, options.seconds, options.turns)
+    figures = measure(options.browsers, options.seconds, options.turns)
     show_or_record("rest_polling", figures, is_dry=options.dry)
 
 
