@@ -1,5 +1,6 @@
 """A program in BATCH mode, for tests: `batch_program.py <folder>` prints a line for each of its jobs."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -123,6 +124,9 @@ shared.rebalance().filter(lambda number: number % 2 == 0).map(
 shared.key_by(lambda number: 0).reduce(lambda a, b: a + b).map(lambda total: ("sum", total)).print()
 env.execute("branching")
 print("CALLED", len((FOLDER / "calls").read_bytes()))
+
+with env.from_collection([1]).map(lambda _: gc.get_freeze_count()).execute_and_collect() as found:
+    print("FROZEN", *(count > 10_000 for count in found))
 
 env.from_collection([5, 6]).map(lambda number: number + 1).print()
 env.execute("printing")

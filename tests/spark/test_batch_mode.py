@@ -52,6 +52,7 @@ def test_stages_run_again_and_output_is_committed_once(
         "CONNECTED second 2",
     ]
     assert "CALLED 10" in told, "functions run once, however many read what they give"
+    assert "FROZEN True" in told, "collections of garbage do not walk through all modules"
     branches = sorted(
         line.rpartition("> ")[2] for line in told if "('even'" in line or "('sum'" in line
     )

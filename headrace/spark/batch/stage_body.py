@@ -11,6 +11,7 @@ from pyspark import TaskContext
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.core.ids import JobVertexId
+from headrace.core.process.interpreter import settle_interpreter
 from headrace.gateways.messages import ErrorInfo
 from headrace.spark.batch.subtask_reports import ReportSender, SubtaskReporter
 from headrace.spark.workers.worker_output import redirect_standard_output
@@ -60,6 +61,8 @@ def run_stage(
     """
     context = TaskContext.get()
     assert context is not None, "a stage runs in a task of Spark's"
+    # A full collection would walk through all modules each time that a few batches of rows were made.
+    settle_interpreter()
     with redirect_standard_output(output_pipe):
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
